@@ -63,6 +63,7 @@ Examples:
 			openCommand(),
 			recordCommand(),
 			conformanceCommand(),
+			replayCommand(),
 		},
 	}
 }

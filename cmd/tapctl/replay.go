@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/conformance"
+	"tapgw/internal/recording"
+)
+
+func replayCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "replay",
+		Usage:     "replay a recording against a provider",
+		ArgsUsage: "FILE -- CMD...",
+		Description: `Starts the provider, sends it what the gateway of the recording sent, and compares what
+it answers: which messages differ, which are missing, and which nobody expected. An answer
+is awaited before the messages that followed it. Ids that the provider makes up are mapped;
+placeholders such as <token-1> match any text. With - as FILE it reads stdin.
+
+Exit codes: 0 all messages are as recorded, 1 they are not.
+
+Examples:
+  tapctl replay bug.jsonl -- python3 hello.py
+  tapctl replay bug.jsonl --speed 1 --ignore /data/time -- ./provider
+  tapctl replay bug.jsonl --json -- node provider.mjs | jq -c '.findings[]'`,
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "provider", Usage: "replay the part of the provider `NAME` (default: the only one)"},
+			&ucli.StringFlag{
+				Name:  "speed",
+				Value: "max",
+				Usage: "as fast as it was (`1`), ten times that (10), or max",
+			},
+			&ucli.DurationFlag{
+				Name:  "wait",
+				Value: 5 * time.Second,
+				Usage: "wait `TIME` for a message that does not come",
+			},
+			&ucli.StringSliceFlag{Name: "ignore",
+				Usage: "the value at `POINTER`, a JSON pointer into a message, may differ (may be repeated)"},
+		},
+		Action: replay,
+	}
+}
+
+func replay(flags *ucli.Context) error {
+	file := flags.Args().First()
+	if file == "" {
+		return cli.Usage("FILE is missing: tapctl replay FILE -- CMD...; tapctl record writes one")
+	}
+	command := flags.Args().Tail()
+	if len(command) == 0 {
+		return cli.Usage("the provider is missing: tapctl replay %s -- CMD...", cli.OneLine(file))
+	}
+	out := cli.Out(flags)
+	o, err := replayOptions(flags, file, out)
+	if err != nil {
+		return err
+	}
+	ctx, cancel, err := replayContext(flags)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	report, err := conformance.ReplayProvider(ctx, o, command)
+	if err != nil {
+		return err
+	}
+	return printReplay(out, report)
+}
+
+// replayContext ends at --timeout.
+func replayContext(flags *ucli.Context) (context.Context, context.CancelFunc, error) {
+	timeout := flags.Duration("timeout")
+	switch {
+	case !flags.IsSet("timeout"):
+		return flags.Context, func() {}, nil
+	case timeout <= 0:
+		return nil, nil, cli.Usage("flag --timeout: must be more than 0")
+	}
+	ctx, cancel := context.WithTimeout(flags.Context, timeout)
+	return ctx, cancel, nil
+}
+
+func replayOptions(flags *ucli.Context, file string, out *cli.Output) (o conformance.ReplayOptions, err error) {
+	o.Provider, o.Patience, o.Ignore = flags.String("provider"), flags.Duration("wait"), flags.StringSlice("ignore")
+	o.Home, _ = os.UserHomeDir()
+	if o.Patience <= 0 {
+		return o, cli.Usage("flag --wait: must be more than 0")
+	}
+	for _, pointer := range o.Ignore {
+		if !strings.HasPrefix(pointer, "/") {
+			return o, cli.Usage("flag --ignore: %q is no JSON pointer such as /data/time", pointer)
+		}
+	}
+	if speed := flags.String("speed"); speed != "max" {
+		if o.Speed, err = strconv.ParseFloat(speed, 64); err != nil || !(o.Speed > 0) {
+			return o, cli.Usage("flag --speed: %q is neither max nor a number above 0", speed)
+		}
+	}
+	o.Recording, err = readRecording(flags, file)
+	if err != nil {
+		return o, err
+	}
+	if o.Provider, err = conformance.ReplayedProvider(o.Recording, o.Provider); err != nil {
+		return o, cli.Usage("%v", err)
+	}
+	for _, fault := range o.Recording.Faults {
+		out.Notef("%s:%d: left out, as it is no line of a recording: %s", cli.OneLine(file), fault.Line,
+			cli.OneLine(fault.Message))
+	}
+	return o, nil
+}
+
+func readRecording(flags *ucli.Context, file string) (*recording.File, error) {
+	in := flags.App.Reader
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("opening the recording: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	read, err := recording.Read(in)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", cli.OneLine(file), err)
+	}
+	return read, nil
+}
+
+// printReplay prints what a replay found. The exit code is 1 if it found anything.
+func printReplay(out *cli.Output, r *conformance.ReplayReport) error {
+	if out.JSON {
+		if err := out.Document(r); err != nil {
+			return err
+		}
+	} else if err := printFindings(out, r); err != nil {
+		return err
+	}
+	if len(r.Findings) > 0 {
+		return cli.Reported(cli.ExitFailed)
+	}
+	return nil
+}
+
+var findingInk = map[string]cli.Ink{
+	conformance.FindingDiffers: cli.Red, conformance.FindingMissing: cli.Red, conformance.FindingUnexpected: cli.Yellow,
+}
+
+func printFindings(out *cli.Output, r *conformance.ReplayReport) error {
+	counts := map[string]int{}
+	for _, f := range r.Findings {
+		counts[f.Kind]++
+		where := ""
+		if f.Line > 0 {
+			where = fmt.Sprintf("line %d: ", f.Line)
+		}
+		text := out.Paint(findingInk[f.Kind], f.Kind) + "  " + where + cli.OneLine(f.Type)
+		if f.Kind == conformance.FindingUnexpected {
+			text += "  " + shortJSON(f.Replayed)
+		}
+		for _, d := range f.Differences {
+			text += fmt.Sprintf(
+				"\n  %s: recorded %s, now %s",
+				cli.OneLine(d.Path),
+				shortJSON(d.Recorded),
+				shortJSON(d.Replayed),
+			)
+		}
+		if err := out.Printf("%s\n", text); err != nil {
+			return err
+		}
+	}
+	if len(r.Findings) > 0 && len(r.Output) > 0 {
+		out.Notef("the last lines that it printed:")
+		for _, line := range r.Output {
+			out.Notef("  %s", cli.Clean(line))
+		}
+	}
+	if r.Gap > 0 {
+		out.Notef("the recording lacks %d lines, so some findings may not be faults", r.Gap)
+	}
+	if r.Skipped > 0 {
+		out.Notef("%d lines can't be replayed and were left out", r.Skipped)
+	}
+	return out.Printf("%d sent, %d as recorded, %d differ, %d missing, %d unexpected: %s\n", r.Sent, r.Equal,
+		counts[conformance.FindingDiffers], counts[conformance.FindingMissing],
+		counts[conformance.FindingUnexpected], cli.OneLine(r.Subject))
+}
+
+func shortJSON(text json.RawMessage) string {
+	if text == nil {
+		return "nothing"
+	}
+	return cli.Shorten(cli.OneLine(string(text)), 200)
+}

@@ -1,0 +1,278 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"tapgw/internal/lazyregexp"
+	"tapgw/internal/protocol"
+)
+
+// unknownText finds the placeholders whose text is lost: they match any text.
+var unknownText = lazyregexp.New(`<(?:token|code|label|cwd|redacted)-[0-9]+>`)
+
+// dirPlaceholder finds the placeholders of directories that a replay has, too.
+var dirPlaceholder = lazyregexp.New(`<persistDir-[0-9]+>`)
+
+// correlating is the member that says what a message answers, by its type. One that the other party makes up itself
+// is no help to find a message.
+var correlating = map[string]string{
+	"tool.result": "id", "tool.progress": "id", "gate.result": "callId", "transform.result": "callId",
+	"ack": "requestId", "error": "requestId", "stream.history": "queryId", "tool.cancel": "id",
+}
+
+// decodeReplayed decodes JSON with numbers as they are written. It is nil for what is no JSON.
+func decodeReplayed(text []byte) any {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return nil
+	}
+	return v
+}
+
+// sameKind reports whether a message may be the one that a step expects: it has the same type, and answers the same.
+func (r *replayer) sameKind(s replayStep, got received) bool {
+	kind := s.kind()
+	if kind != got.kind {
+		return false
+	}
+	name := correlating[kind]
+	if name == "" || got.value == nil {
+		return true
+	}
+	recorded, _ := decodeReplayed(s.line.Message).(object)
+	replayed, _ := got.value.(object)
+	want, _ := recorded[name].(string)
+	if id, ok := r.ids[want]; ok {
+		want = id
+	}
+	is, _ := replayed[name].(string)
+	return want == is
+}
+
+// compare returns how a message differs from that of a step, and the ids that the other party made up in it.
+func (r *replayer) compare(s replayStep, got received) ([]Difference, map[string]string) {
+	c := comparison{r: r, ids: map[string]string{}}
+	if s.line.Message == nil {
+		c.value("", s.line.Text, string(got.text))
+		return c.found, nil
+	}
+	recorded, _ := decodeReplayed(s.line.Message).(object)
+	replayed, _ := got.value.(object)
+	recorded, replayed = maps.Clone(recorded), maps.Clone(replayed)
+	if s.isState {
+		recorded, replayed = offered(recorded), offered(replayed)
+	}
+	for _, name := range r.made {
+		want, isText := recorded[name].(string)
+		is, isTextToo := replayed[name].(string)
+		if !isText || !isTextToo {
+			continue
+		}
+		if known, ok := r.ids[want]; !ok || known == is {
+			c.ids[want] = is
+			delete(recorded, name)
+			delete(replayed, name)
+		}
+	}
+	c.value("", recorded, replayed)
+	return c.found, c.ids
+}
+
+// offered is what is left of a message about the beginning: what a provider offers, without members that are empty.
+func offered(m object) object {
+	left := object{}
+	for _, name := range []string{"type", "name", "instance", "context", "startup_context", "tools", "hooks",
+		"subscribe", "concurrency"} {
+		if m["type"] != "hello" && name != "type" || m[name] == nil {
+			continue
+		}
+		if text, _ := json.Marshal(m[name]); !slices.Contains([]string{`[]`, `{}`, `""`}, string(text)) {
+			left[name] = m[name]
+		}
+	}
+	return left
+}
+
+// comparison compares two values.
+type comparison struct {
+	r     *replayer
+	ids   map[string]string
+	found []Difference
+}
+
+// maxDifferences bounds the differences of one message that are reported.
+const maxDifferences = 20
+
+func (c *comparison) value(path string, recorded, replayed any) {
+	if len(c.found) >= maxDifferences || c.r.isIgnored(path) {
+		return
+	}
+	switch want := recorded.(type) {
+	case object:
+		if is, ok := replayed.(object); ok {
+			c.object(path, want, is)
+			return
+		}
+	case []any:
+		if is, ok := replayed.([]any); ok {
+			for i := range max(len(want), len(is)) {
+				c.member(fmt.Sprintf("%s/%d", path, i), at(want, i), at(is, i))
+			}
+			return
+		}
+	case string:
+		if is, ok := replayed.(string); ok && c.r.sameText(want, is) {
+			return
+		}
+	case json.Number:
+		if is, ok := replayed.(json.Number); ok && sameNumber(want, is) {
+			return
+		}
+	default:
+		if recorded == replayed {
+			return
+		}
+	}
+	c.found = append(c.found, Difference{Path: path, Recorded: encoded(recorded), Replayed: encoded(replayed)})
+}
+
+func (c *comparison) object(path string, want, is object) {
+	names := slices.Concat(slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(is)))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		w, inWant := want[name]
+		g, inIs := is[name]
+		escaped := strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+		c.member(path+"/"+escaped, part{w, inWant}, part{g, inIs})
+	}
+}
+
+// part is a member or an element, which may not be there.
+type part struct {
+	value  any
+	exists bool
+}
+
+func at(list []any, i int) part {
+	if i < len(list) {
+		return part{list[i], true}
+	}
+	return part{}
+}
+
+func (c *comparison) member(path string, want, is part) {
+	switch {
+	case want.exists && is.exists:
+		c.value(path, want.value, is.value)
+	case len(c.found) >= maxDifferences || c.r.isIgnored(path):
+	case want.exists:
+		c.found = append(c.found, Difference{Path: path, Recorded: encoded(want.value)})
+	case is.exists:
+		c.found = append(c.found, Difference{Path: path, Replayed: encoded(is.value)})
+	}
+}
+
+func encoded(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return nil // can't happen: it was JSON
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+func sameNumber(a, b json.Number) bool {
+	if a == b {
+		return true
+	}
+	x, errX := a.Float64()
+	y, errY := b.Float64()
+	return errX == nil && errY == nil && x == y
+}
+
+// sameText compares texts. A placeholder whose text is lost matches any text, and an id of the recording the one that
+// stands for it now.
+func (r *replayer) sameText(recorded, replayed string) bool {
+	if recorded == replayed {
+		return true
+	}
+	for was, is := range r.ids {
+		if len(was) >= minLongID {
+			recorded = strings.ReplaceAll(recorded, was, is)
+		}
+	}
+	if recorded == replayed || r.ids[recorded] == replayed && replayed != "" {
+		return true
+	}
+	places := unknownText.FindAllStringSubmatchIndex(recorded, -1)
+	if places == nil {
+		return false
+	}
+	var pattern strings.Builder
+	from := 0
+	for _, place := range places {
+		pattern.WriteString(regexp.QuoteMeta(recorded[from:place[0]]) + `.*`)
+		from = place[1]
+	}
+	pattern.WriteString(regexp.QuoteMeta(recorded[from:]))
+	matched, err := regexp.MatchString(`(?s)^`+pattern.String()+`$`, replayed)
+	return err == nil && matched
+}
+
+// minLongID is the length from which an id is looked for within texts; a shorter one may be a word.
+const minLongID = 8
+
+// isIgnored reports whether a value may differ.
+func (r *replayer) isIgnored(path string) bool {
+	parts := strings.Split(path, "/")
+	return slices.ContainsFunc(r.Ignore, func(pointer string) bool {
+		want := strings.Split(pointer, "/")
+		if len(want) != len(parts) {
+			return false
+		}
+		for i := range want {
+			if want[i] != "*" && want[i] != parts[i] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// filled is a recorded message as it is sent: with the ids of this replay, and with directories in place of their
+// placeholders. All other bytes stay.
+func (r *replayer) filled(message []byte) []byte {
+	out := []byte{'{'}
+	_ = protocol.Object(message, func(name string, value protocol.Raw) error {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(protocol.AppendText(out, name), ':')
+		if text, isText := protocol.Text(value); isText && slices.Contains(idMembers, name) {
+			if id, ok := r.ids[text]; ok {
+				out = protocol.AppendText(out, id)
+				return nil
+			}
+		}
+		out = append(out, value...)
+		return nil
+	})
+	out = append(out, '}')
+	for placeholder, dir := range r.dirs {
+		quoted := protocol.AppendText(nil, dir)
+		out = bytes.ReplaceAll(out, []byte(placeholder), quoted[1:len(quoted)-1])
+	}
+	return out
+}
+
+// idMembers are the members of messages that are ids.
+var idMembers = []string{"id", "callId", "requestId", "queryId", "sessionId", "session", "providerId", "reconnectToken"}
