@@ -13,14 +13,14 @@ import (
 // pushSource says where a push comes from.
 type pushSource struct {
 	id, name string
-	isPerson bool // on the admin side: what it injects is the user's word
+	isPerson bool // what it injects is the user's word: on the admin side, and for who answers for the user
 }
 
 // push handles a provider's push (docs/protocol.md, "Pushes"): it finds the sessions
 // that the push is about, and stores the event for the next one if there is none.
 func (c *Conn) push(m *protocol.Push) {
 	g, p := c.g, c.provider
-	source := pushSource{id: p.id, name: p.name}
+	source := pushSource{id: p.id, name: p.name, isPerson: p.mayAnswer && m.Prompt != ""}
 	g.mu.Lock()
 	bindings, err := c.bindingsOf(m.SessionID, protocol.TypePush)
 	var stored Receipt
@@ -197,6 +197,7 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	isSurfaced := e.level == protocol.LevelSurface || e.isInject && !s.info.Send
 	if isSurfaced || e.isInject && e.level != protocol.LevelKeep {
 		s.show(adminapi.LogInfo, streamLabel(source.name, e.key.stream), e.text)
+		s.tellPushed(e)
 	}
 	switch {
 	case r.Fate == adminapi.FateQueued:

@@ -23,10 +23,13 @@ const maxRunningTools = 1000
 // sendToSubscribers sends an event to the providers that subscribed to its kind
 // (docs/protocol.md, "session.event").
 func (s *Session) sendToSubscribers(e Event) {
-	name, data := s.sessionEvent(e)
-	if name == "" {
-		return
+	if name, data := s.sessionEvent(e); name != "" {
+		s.tellSubscribers(name, data)
 	}
+}
+
+// tellSubscribers sends an event with its data to the providers that subscribed to it.
+func (s *Session) tellSubscribers(name string, data protocol.Raw) {
 	if len(data) > protocol.MaxMessage {
 		s.g.log.Warn("an event is too long for its subscribers", "session", s.id, "event", name, "bytes", len(data))
 		return
@@ -53,6 +56,8 @@ func (s *Session) sessionEvent(e Event) (string, protocol.Raw) {
 		return e.Forwarded, e.Data
 	case e.UserMessage != "":
 		name, data = protocol.EventUserMessage, map[string]string{"content": e.UserMessage}
+	case e.SessionError != "":
+		name, data = protocol.EventSessionError, map[string]string{"message": e.SessionError}
 	case e.Intent != "":
 		name, data = protocol.EventAssistantIntent, map[string]string{"intent": e.Intent}
 	case e.Callback == OnEndMessage:
@@ -79,6 +84,19 @@ func (s *Session) sessionEvent(e Event) (string, protocol.Raw) {
 	return name, raw
 }
 
+// tellPushed tells subscribers of an event that the timeline shows. Call under no lock.
+func (s *Session) tellPushed(e *pushedEvent) {
+	data, err := json.Marshal(struct {
+		Provider string         `json:"provider"`
+		Stream   string         `json:"stream"`
+		Level    protocol.Level `json:"level"`
+		Event    string         `json:"event"`
+	}{e.source.name, e.key.stream, e.level, stripEscapes(e.text)})
+	if err == nil {
+		s.tellSubscribers(protocol.EventPushed, data)
+	}
+}
+
 // toolComplete is the data of the event of a tool execution that ended.
 func (s *Session) toolComplete(e Event) any {
 	s.mu.Lock()
@@ -87,6 +105,7 @@ func (s *Session) toolComplete(e Event) any {
 	s.mu.Unlock()
 	type result struct {
 		Type   string `json:"type"`
+		Code   string `json:"code,omitempty"`
 		Output string `json:"output,omitempty"`
 	}
 	d := struct {
@@ -107,7 +126,7 @@ func (s *Session) toolComplete(e Event) any {
 	}
 	switch {
 	case e.Error != nil:
-		d.Result = result{"failure", e.Error.Message}
+		d.Result = result{"failure", e.Error.Code, e.Error.Message}
 	case e.Result != nil:
 		d.Result.Output = e.Result.Content
 	}

@@ -20,6 +20,8 @@ const (
 	EventAssistantMessage = "assistant.message"
 	EventToolComplete     = "tool.execution_complete"
 	EventAssistantIntent  = "assistant.intent"
+	EventSessionError     = "session.error"
+	EventPushed           = "event.pushed"
 	EventQuestionAsked    = "question.asked" // data: [Question]
 	EventQuestionEnded    = "question.ended" // data: [QuestionEnd]
 )
@@ -27,7 +29,7 @@ const (
 // Events are the names that hello.subscribe may have. The gateway gives those of questions only to providers with the
 // grant for them (docs/protocol.md, "Trust").
 var Events = []string{EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent,
-	EventQuestionAsked, EventQuestionEnded}
+	EventSessionError, EventPushed, EventQuestionAsked, EventQuestionEnded}
 
 // AllSessions is the hello.session that binds a provider to every session, present and future. It takes an internal
 // token or a grant; without one the answer is UNAUTHORIZED (docs/protocol.md, "All sessions").

@@ -392,6 +392,7 @@ var rules = []struct {
 		{"An inject waits for idle; 10 are held, the next is RATE_LIMITED", "push-inject"},
 		{"After three cycles without the user, injects are surfaced with a warning until the user speaks",
 			"push-cycles v2-receipts-paused"},
+		{"A prompt of a provider with the grant questions counts as a prompt of the user", "push-people"},
 		{"A host without send: injects are surfaced; without log: the gateway's own timeline only",
 			"push-hosts v2-receipts-no-prompts v2-filters-outcome"},
 		{"Receipts: stored, surfaced, queued and then delivered, surfaced with the reason, or dropped",
@@ -413,6 +414,8 @@ var rules = []struct {
 		{"started, idle and shutdown.pending come without being asked for", "lifecycle-idle lifecycle-shutdown"},
 		{"The four events with their payloads, to who subscribed, in order",
 			"v2-subscribe-messages v2-subscribe-tools v2-subscribe-all v2-subscribe-again v2-host-events"},
+		{"session.error and event.pushed: what the timeline shows of errors and providers' events",
+			"v2-subscribe-shown"},
 		{"External providers hear of tools only", "v2-subscribe-tools v2-trust-external"},
 	}},
 	{"Questions", [][2]string{

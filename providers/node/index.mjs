@@ -796,7 +796,8 @@ export class Provider {
 
   /**
    * Calls listener with each event of one type, those of one session in order: "tool.execution_complete",
-   * "user.message", "assistant.message" or "assistant.intent". An event has sessionId beside the fields of its type.
+   * "user.message", "assistant.message", "assistant.intent", "session.error" or "event.pushed". An event has sessionId
+   * beside the fields of its type.
    * On a running provider it has an effect from the next connection on.
    * @param {string} event
    * @param {(event: Message & { sessionId: string }, signal: AbortSignal) => any} listener
