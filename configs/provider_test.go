@@ -42,6 +42,11 @@ func TestProviderSamples(t *testing.T) {
 			Command: []string{"python3", "-B", "providers/templates/git-watch/git_watch.py"},
 			Env:     map[string]string{"PYTHONPATH": "providers/python"},
 		},
+		"browser": {
+			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
+			Command: []string{"node", "providers/templates/browser/browser.mjs"},
+			Env:     map[string]string{"BROWSER_PORT": "9402", "BROWSER_ALLOW": ""},
+		},
 		"sast-triage": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
 			Command: []string{"python3", "providers/templates/sast-triage/sast_triage.py"},
