@@ -37,6 +37,11 @@ func TestProviderSamples(t *testing.T) {
 			}},
 		},
 		"mytools": {Kind: KindTools, CWD: ".", Dir: "mytools", Sessions: Sessions{Mode: SessionsAll}, Enabled: true},
+		"ci-review": {
+			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
+			Command: []string{"go", "run", "./providers/templates/ci-review"},
+			Env:     map[string]string{"GITHUB_TOKEN": "${GITHUB_TOKEN}"},
+		},
 		"git-watch": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
 			Command: []string{"python3", "-B", "providers/templates/git-watch/git_watch.py"},
