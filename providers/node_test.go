@@ -5,14 +5,12 @@ package providers_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -64,10 +62,11 @@ func nodeCommand(dir string, env []string, name string, args ...string) *exec.Cm
 // runNode runs a program and returns what it prints.
 func runNode(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	documents, err := filepath.Abs(filepath.Join("..", "docs", "providers-node.md"))
+	docs, err := filepath.Abs(filepath.Join("..", "docs"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	documents := filepath.Join(docs, "providers.md") + ":" + filepath.Join(docs, "providers-node.md")
 	env := []string{"COPILOT_HOME=" + t.TempDir(), "DOCUMENTS=" + documents + ":README.md"}
 	cmd := nodeCommand(dir, env, name, args...)
 	var stderr bytes.Buffer
@@ -91,32 +90,6 @@ func TestNodeScenarios(t *testing.T) {
 	})
 }
 
-// startProcess starts a sample that is a program.
-func startProcess(t *testing.T, cmd *exec.Cmd) (stop func(), done <-chan error) {
-	t.Helper()
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended, waited := make(chan error, 1), make(chan struct{})
-	go func() {
-		defer close(waited)
-		err := cmd.Wait()
-		if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
-			err = fmt.Errorf("%w: %s", err, text)
-		}
-		ended <- err
-	}()
-	t.Cleanup(func() {
-		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			t.Errorf("ending %s: got %v, want no error", cmd, err)
-		}
-		<-waited
-	})
-	return func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, ended
-}
-
 // TestNode runs the tests that the Node SDK has in its own language, and the compiler over its types.
 func TestNode(t *testing.T) {
 	dir := nodePackage(t)
@@ -124,7 +97,7 @@ func TestNode(t *testing.T) {
 		t.Parallel()
 		runNode(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
 	})
-	for _, file := range []string{"provider", "fire", "docs"} {
+	for _, file := range []string{"provider", "fire", "docs", "names"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			runNode(t, dir, "node", "--test", filepath.Join("test", file+".test.mjs"))

@@ -14,7 +14,7 @@
 //	err := p.Run(ctx)
 //
 // Run finds the gateway, waits for a session, serves calls, and connects again when the gateway or the session goes
-// away. The gateway can start the process for each session if a provider file names it (docs/providers-go.md).
+// away. The gateway can start the process for each session if a provider file names it (docs/providers.md).
 //
 // # Tools
 //

@@ -2,6 +2,8 @@ package providers_test
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -59,20 +61,25 @@ func TestPythonScenarios(t *testing.T) {
 	})
 }
 
-// TestPythonDocument runs the blocks of docs/providers-python.md against the gateway, in the order in which they stand.
-func TestPythonDocument(t *testing.T) {
-	w := newWorld(t)
-	w.session("s1")
-	cmd := python(
-		t,
-		"-B",
-		filepath.Join("tests", "blocks.py"),
-		filepath.Join("..", "..", "docs", "providers-python.md"),
-	)
-	cmd.Env = append(cmd.Environ(), "TAP_GATEWAY_URL="+w.url, "TAP_PROVIDER_TOKEN="+w.gateway.InstanceToken(),
-		"INTERNAL_TOKEN="+w.gateway.AdminToken())
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "\n12 blocks\n") {
-		t.Errorf("the blocks of the document: %v, want that all 12 ran\n%s", err, out)
+// TestPythonDocuments runs the blocks of the documents against the gateway, in the order in which they stand.
+func TestPythonDocuments(t *testing.T) {
+	for _, name := range []string{"providers.md", "providers-python.md"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.session("s1")
+			file := filepath.Join("..", "..", "docs", name)
+			cmd := python(t, "-B", filepath.Join("tests", "blocks.py"), file)
+			cmd.Env = append(cmd.Environ(), "TAP_GATEWAY_URL="+w.url, "TAP_PROVIDER_TOKEN="+w.gateway.InstanceToken(),
+				"INTERNAL_TOKEN="+w.gateway.AdminToken())
+			text, err := os.ReadFile(filepath.Join("..", "docs", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := strings.Count(string(text), "\n```python\n")
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), fmt.Sprintf("\n%d blocks\n", n)) {
+				t.Errorf("the blocks of the document: got %v, want that all %d ran\n%s", err, n, out)
+			}
+		})
 	}
 }

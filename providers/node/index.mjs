@@ -1,5 +1,5 @@
 // The Node SDK for writing a provider: a process that gives tools, events, rules and prompt text to the
-// sessions of a coding agent, through a gateway. docs/providers-node.md explains it by task.
+// sessions of a coding agent, through a gateway. docs/providers.md explains it by task.
 //
 // A provider has one run at a time (class Run), a run has one connection at a time (class Connection), and a
 // connection has the calls that are in flight (class Call). What the provider offers (class Offer) outlives them.

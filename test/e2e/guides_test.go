@@ -22,7 +22,7 @@ var guides = []struct {
 }{
 	{"getting-started.md", []step{
 		{prompt: "Say hello", answer: "Hello, nice to meet you!"},
-		{prompt: "Greet Ada", tool: "greet", args: `{"name":"Ada"}`, answer: "Ahoy, Ada!"},
+		{prompt: "Greet Ada", tool: "greet_hello", args: `{"name":"Ada"}`, answer: "Hello, Ada!"},
 		{prompt: "build of main is red", answer: "I would look at the log of the failed job first."},
 	}},
 	{"tutorials/ci-fails.md", []step{

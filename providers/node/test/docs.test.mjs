@@ -36,15 +36,20 @@ async function confirm(peer, bound) {
   }
 }
 
+/** A whole program runs until it is stopped. @param {string} block */
+const isWhole = (block) => /\b(createProvider|WebSocket)\(/.test(block);
+
 /** A whole program stands as it is; a part gets a provider that is bound. @param {string} block */
 function program(block) {
-  if (block.includes("import ")) return block;
+  if (isWhole(block)) return block;
+  const imports = block.match(/^import .*$/gm) ?? [];
   return `import { createProvider } from "tapgw-provider";
+${imports.join("\n")}
 let bound;
 const onConnected = new Promise((done) => (bound = done));
 const provider = createProvider("doc", { onConnected: bound });
 await onConnected;
-${block}
+${block.replace(/^import .*$/gm, "")}
 await provider.disconnect();
 `;
 }
@@ -67,8 +72,7 @@ async function run(block) {
   void (async () => {
     for (;;) {
       const peer = await gateway.accept();
-      // A whole program runs until it is stopped.
-      void confirm(peer, () => block.includes("import ") && setImmediate(() => child.kill("SIGINT")));
+      void confirm(peer, () => isWhole(block) && setImmediate(() => child.kill("SIGINT")));
     }
   })();
   const [code] = await ended;

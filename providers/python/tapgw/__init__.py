@@ -1,4 +1,4 @@
-"""The Python SDK for writing a provider of tapgw: docs/providers-python.md explains it by task.
+"""The Python SDK for writing a provider of tapgw: docs/providers.md explains it by task.
 
     from tapgw import Provider
 

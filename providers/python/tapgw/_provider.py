@@ -45,7 +45,7 @@ class Provider:
         on_session: Optional[Callable[[SessionEvent], Any]] = None,
         on_error: Optional[Callable[[Exception], Any]] = None, logger: Optional[logging.Logger] = None,
     ) -> None:
-        """Make a provider; docs/providers-python.md explains the options. Mistakes in them are errors of run."""
+        """Make a provider; docs/providers.md explains the options. Mistakes in them are errors of run."""
         self.name = name
         self.url, self.token, self.token_file = url, token, token_file
         self.instance, self.metadata, self.session = instance, metadata, session

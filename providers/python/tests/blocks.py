@@ -1,4 +1,4 @@
-"""Runs the blocks of docs/providers-python.md, in order, against a gateway: blocks.py FILE.
+"""Runs the blocks of Python in a document, in order, against a gateway: blocks.py FILE.
 
 A block that makes a provider is run until that is bound; the blocks after it use the provider while it runs. The
 environment has the gateway's URL, the provider's token, and an internal one.
@@ -7,9 +7,11 @@ environment has the gateway's URL, the provider's token, and an internal one.
 import ast
 import asyncio
 import inspect
+import json
 import os
 import re
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any, Optional
 
@@ -36,11 +38,19 @@ class Documented(tapgw._provider.Provider):
         """Return at once: the runner runs it."""
 
 
+def code(prompt: str) -> str:
+    """Return the code of the pairing that waits, as a person types it."""
+    url = "http" + os.environ["TAP_GATEWAY_URL"][len("ws"):] + "/api/v1/pairings"
+    request = urllib.request.Request(url, headers={"Authorization": "Bearer " + os.environ["INTERNAL_TOKEN"]})
+    with urllib.request.urlopen(request) as answer:
+        return str(json.load(answer)[0]["code"])
+
+
 async def main(file: str) -> None:
     """Run all blocks."""
     global remark
     tapgw.Provider = Documented  # type: ignore[misc]
-    names: dict[str, Any] = {"__name__": "docs"}
+    names: dict[str, Any] = {"__name__": "docs", "input": code}
     task: Optional[asyncio.Task[None]] = None
     count = 0
     for block in BLOCK.finditer(Path(file).read_text()):
