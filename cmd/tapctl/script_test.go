@@ -73,6 +73,7 @@ func TestScripts(t *testing.T) {
 			"printed":   cmdPrinted,
 			"waits":     cmdWaits,
 			"bound":     cmdBound,
+			"captured":  cmdCaptured,
 		},
 	})
 }
@@ -219,6 +220,16 @@ func cmdFollow(ts *testscript.TestScript, _ bool, args []string) {
 func cmdBegin(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[1])
 	start(ts, args[0], func(_, stderr string) bool { return pattern.MatchString(stderr) }, args[2:]...)
+}
+
+// cmdCaptured sets a variable to what the first group of a pattern matches in what a command has written to stderr.
+func cmdCaptured(ts *testscript.TestScript, _ bool, args []string) {
+	text := processOf(ts, args[1]).errors.String()
+	found := regexp.MustCompile(args[2]).FindStringSubmatch(text)
+	if found == nil {
+		ts.Fatalf("%s wrote %q, want a match of %s", args[1], text, args[2])
+	}
+	ts.Setenv(args[0], found[1])
 }
 
 // cmdCalls waits until providers work on so many calls.

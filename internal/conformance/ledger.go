@@ -43,9 +43,10 @@ type ledger struct {
 	calls  map[string]*callRecord
 	checks map[string]*callRecord // gate checks and transform requests
 	offer  offer
-	issued string           // the last reconnect token
-	used   map[string]*link // reconnect tokens, and the connection on which each was
-	name   string           // of the last hello of this process: name and instance
+	issued string // the last reconnect token
+	name   string // of the last hello of this process: name and instance
+	// restoring has the connections on which a reconnect token came.
+	restoring map[*link]bool
 }
 
 // offer is what a provider offers at the moment.
@@ -59,14 +60,14 @@ type offer struct {
 func newLedger(persistDir string) *ledger {
 	return &ledger{persistDir: persistDir, broken: map[string]*failure{}, seen: map[string]int{},
 		talks: map[*link]*talk{}, calls: map[string]*callRecord{}, checks: map[string]*callRecord{},
-		used: map[string]*link{}}
+		restoring: map[*link]bool{}}
 }
 
 // forget begins with a new process: it knows no reconnect token, and may have another name.
 func (d *ledger) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.issued, d.name, d.used = "", "", map[string]*link{}
+	d.issued, d.name = "", ""
 }
 
 // note records that a watched rule was at work, and whether it holds. d.mu is held.
@@ -258,7 +259,7 @@ func (d *ledger) hello(l *link, m *protocol.Hello) {
 		d.note("reconnect.name", name == d.name, "hello with name and instance %q, before it was %q", name, d.name)
 	}
 	d.name = name
-	restores := d.used[d.issued] == l && d.issued != ""
+	restores := d.restoring[l]
 	if m.Tools != nil || !restores {
 		d.offer.Tools = m.Tools
 	}
@@ -424,12 +425,8 @@ func (d *ledger) reconnectToken(l *link, token string) {
 	if token == "" {
 		return
 	}
-	before := d.used[token]
-	d.note("reconnect.token", token == d.issued && (before == nil || before == l),
-		"a reconnect token that is not the last hello.ack's, or was used before")
-	if d.used[token] == nil {
-		d.used[token] = l
-	}
+	d.note("reconnect.token", token == d.issued, "a reconnect token that is not the last hello.ack's")
+	d.restoring[l] = true
 }
 
 // bound notes that hello.ack goes out with a new reconnect token.

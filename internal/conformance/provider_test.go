@@ -134,24 +134,58 @@ func TestFaultless(t *testing.T) {
 	}
 }
 
+// A provider that somebody else started is judged too, but for what only its starter sees.
+func TestURL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &broken{}
+		k := brokenKit(t, b)
+		k.start, k.opts.Command, k.opts.URL, k.opts.Token = nil, nil, "ws://127.0.0.1:9400", "ptk-1"
+		var end Program
+		k.opts.Waiting = func(url, token string) { end, _ = b.start(url, token) } // it never fails
+		report, err := k.run(func(Result) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end.Kill()
+		var skipped []string
+		for _, r := range report.Results {
+			switch r.Outcome {
+			case Failed:
+				t.Errorf("rule %s failed: %s, want passed", r.ID, r.Explanation())
+			case Skipped:
+				skipped = append(skipped, r.ID)
+			case Passed:
+			}
+		}
+		want := []string{"connect.token", "connect.refused", "connect.version", "stop.goodbye", "stop.ends",
+			"stop.calls", "stop.silent"}
+		if !slices.Equal(skipped, want) {
+			t.Errorf("skipped %v, want %v", skipped, want)
+		}
+	})
+}
+
 // judgeBroken judges the broken provider in a bubble.
 func judgeBroken(t *testing.T, fault string) (report *Report) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &broken{fault: fault}
-		k := &kit{
-			ctx: t.Context(), start: b.start,
-			opts: ProviderOptions{Command: []string{"broken"}, Tool: "echo", Args: json.RawMessage(`{"text":"hi"}`),
-				SlowTool: "slow"},
-			listen: func(string) (net.Listener, error) {
-				l := newPipes()
-				b.dial = l.dial
-				return l, nil
-			},
-		}
 		var err error
-		if report, err = k.run(func(Result) {}); err != nil {
+		if report, err = brokenKit(t, &broken{fault: fault}).run(func(Result) {}); err != nil {
 			t.Fatal(err)
 		}
 	})
 	return report
+}
+
+// brokenKit makes a kit for a broken provider, which reaches it through pipes.
+func brokenKit(t *testing.T, b *broken) *kit {
+	return &kit{
+		ctx: t.Context(), start: b.start,
+		opts: ProviderOptions{Command: []string{"broken"}, Tool: "echo", Args: json.RawMessage(`{"text":"hi"}`),
+			SlowTool: "slow"},
+		listen: func(string) (net.Listener, error) {
+			l := newPipes()
+			b.dial = l.dial
+			return l, nil
+		},
+	}
 }
