@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/proof"
 )
@@ -22,6 +24,30 @@ const (
 )
 
 var dialer = net.Dialer{Timeout: dialTimeout}
+
+// Dial opens a WebSocket at a path of the gateway: "/" for a provider, "/host" for a session host. Nothing was sent yet
+// but the question for a proof, which the gateway answered. The error is a [cli.Error]; if the gateway refused the
+// upgrade, the response says how.
+func (c *Client) Dial(ctx context.Context, path string, header http.Header) (*websocket.Conn, *http.Response, error) {
+	if c.missing != nil {
+		return nil, nil, c.missing
+	}
+	options := websocket.DialOptions{
+		HTTPClient: c.http, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
+	}
+	ws, answer, err := websocket.Dial(ctx, c.URL()+path, &options)
+	switch {
+	case err == nil:
+		return ws, answer, nil
+	case answer != nil && answer.StatusCode/100 > 3:
+		return nil, answer, c.refused(answer)
+	}
+	return nil, answer, c.broken(ctx, "connecting", err)
+}
+
+// Token returns the admin token that the client sends: the one of [Options], or the one that was found; "" for none.
+// Send it only over a connection of [Client.Dial].
+func (c *Client) Token() string { return c.token }
 
 // dial connects to the gateway. It sends nothing but the question for a proof until the gateway
 // has proved that it knows the token (docs/protocol.md has the proof).

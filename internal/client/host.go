@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/sourcegraph/jsonrpc2"
 
 	"tapgw/internal/adminapi"
@@ -150,18 +149,11 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 		return nil, err
 	}
 	defer gw.Close()
-	if gw.missing != nil {
-		return nil, gw.missing
-	}
 	limited, cancel := context.WithTimeout(ctx, hostConnect)
 	defer cancel()
-	options := websocket.DialOptions{HTTPClient: gw.http, CompressionMode: websocket.CompressionDisabled}
-	ws, answer, err := websocket.Dial(limited, gw.URL()+"/host", &options)
-	if answer != nil && answer.StatusCode/100 > 3 {
-		return nil, gw.refused(answer)
-	}
+	ws, _, err := gw.Dial(limited, "/host", nil)
 	if err != nil {
-		return nil, gw.broken(limited, "connecting", err)
+		return nil, err
 	}
 	ws.SetReadLimit(maxHostFrame)
 	h.tools.Lock()

@@ -59,6 +59,7 @@ type peer struct {
 	mu     sync.Mutex
 	log    []message // everything that came
 	inbox  []message // what no rule has taken yet
+	before int       // how many stood before the one that was taken last
 	closed bool
 	code   websocket.StatusCode // of the gateway's close frame; -1 for none
 	news   chan struct{}        // holds one: the inbox or closed has changed
@@ -158,7 +159,7 @@ func (p *peer) find(match func(message) bool) (m message, closed, ok bool) {
 	defer p.mu.Unlock()
 	for i, m := range p.inbox {
 		if match(m) {
-			p.inbox = append(p.inbox[:i:i], p.inbox[i+1:]...)
+			p.before, p.inbox = i, append(p.inbox[:i:i], p.inbox[i+1:]...)
 			return m, false, true
 		}
 	}
@@ -288,17 +289,37 @@ func (p *peer) fence() {
 
 // ask sends a message and returns its answer, which may be an error.
 func (p *peer) ask(format string, values ...any) message {
-	answers := []string{"error", "ack", "hello.ack", "stream.history", "auth.pairing"}
-	if strings.HasPrefix(format, `{"type":"auth`) { // later, sessions comes by itself too
-		answers = append(answers, "sessions")
-	}
-	p.send(format, values...)
-	return p.await(answers...)
+	text := fillJSON(format, values...)
+	auth := strings.HasPrefix(text, `{"type":"auth`)
+	push := strings.HasPrefix(text, `{"type":"push`)
+	_ = p.write(text)
+	return p.wait("an answer to "+shortText(text), func(m message) bool {
+		switch m.text("type") {
+		case "error", "hello.ack", "stream.history", "auth.pairing":
+			return true
+		case "ack": // those with a fate are of pushes
+			return push == (m["fate"] != nil)
+		case "sessions": // later, it comes by itself too
+			return auth
+		}
+		return false
+	})
 }
 
-// accepted sends a message that the gateway must not refuse, and returns its answer.
+// accepted sends a message that the gateway must not refuse, and returns its answer. A call that came before a
+// hello.ack is no matter of the binding that begins, so it leaves the inbox.
 func (p *peer) accepted(want, format string, values ...any) message {
 	m := p.ask(format, values...)
+	if want == "hello.ack" {
+		p.mu.Lock()
+		before := min(p.before, len(p.inbox))
+		early := slices.DeleteFunc(
+			p.inbox[:before:before],
+			func(m message) bool { return m.text("type") == "tool.call" },
+		)
+		p.inbox = slices.Concat(early, p.inbox[before:])
+		p.mu.Unlock()
+	}
 	if m.text("type") != want {
 		p.s.fail(want+", for "+shortText(fillJSON(format, values...)), "%s", m)
 	}

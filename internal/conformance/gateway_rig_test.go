@@ -90,11 +90,10 @@ func (l *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// addressed is a pipe with the addresses of a loopback connection.
+// addressed is a pipe whose end at the gateway has the address of a loopback listener.
 type addressed struct{ net.Conn }
 
-func (addressed) LocalAddr() net.Addr  { return textAddress("127.0.0.1:9400") }
-func (addressed) RemoteAddr() net.Addr { return textAddress("127.0.0.1:9401") }
+func (addressed) LocalAddr() net.Addr { return textAddress("127.0.0.1:9400") }
 
 func (l *pipes) dialWebSocket(
 	ctx context.Context, path string, header http.Header,

@@ -187,7 +187,9 @@ var pushRules = []gatewayRule{
 func (s *scene) push(p *peer, members string) message {
 	id := fmt.Sprintf("push-%d", s.next())
 	p.send(`{"type":"push","requestId":%s,%s}`, id, rawJSON(members))
-	m := p.await("ack", "error")
+	m := p.wait("a receipt", func(m message) bool {
+		return m.text("type") == "error" || m.text("type") == "ack" && m.text("requestId") == id
+	})
 	if m.text("type") == "error" {
 		s.fail("a receipt for the push "+members, "%s", m)
 	}

@@ -176,27 +176,27 @@ var endRules = []gatewayRule{
 	),
 }
 
-// beginEnd starts to end a session, and returns the request once p knows.
-func (h *host) beginEnd(p *peer) string {
+// beginEnd starts to end a session. It returns the request once p has been told.
+func (h *host) beginEnd(p *peer) (request string, pending message) {
 	h.ended = true
-	id := h.start("session/end", `{"id":%s,"reason":"a rule of the conformance kit"}`, h.id)
-	m := p.wait(
-		"session.lifecycle with shutdown.pending",
-		func(m message) bool { return m.text("state") == "shutdown.pending" },
-	)
-	h.s.equal("session.lifecycle.sessionId", m["sessionId"], h.id)
-	h.s.equal("session.lifecycle.deadline", m["deadline"], jsonNumber("10000"))
-	return id
+	request = h.start("session/end", `{"id":%s,"reason":"a rule of the conformance kit"}`, h.id)
+	return request, p.awaitState("shutdown.pending")
+}
+
+// awaitState waits for a session.lifecycle with that state.
+func (p *peer) awaitState(state string) message {
+	return p.wait("session.lifecycle with "+state, func(m message) bool {
+		return m.text("type") == "session.lifecycle" && m.text("state") == state
+	})
 }
 
 func endPending(s *scene) {
 	h := s.session()
 	one, two := s.provider(h, ""), s.provider(h, "")
-	end := h.beginEnd(one)
-	two.wait(
-		"session.lifecycle with shutdown.pending",
-		func(m message) bool { return m.text("state") == "shutdown.pending" },
-	)
+	end, m := h.beginEnd(one)
+	s.equal("session.lifecycle.sessionId", m["sessionId"], h.id)
+	s.equal("session.lifecycle.deadline", m["deadline"], jsonNumber("10000"))
+	two.awaitState("shutdown.pending")
 	one.send(`{"type":"shutdown.ready","sessionId":%s}`, h.id)
 	one.fence()
 	if m, _, ok := h.find(func(m message) bool { return isAnswer(m, end) }); ok {
@@ -208,7 +208,8 @@ func endPending(s *scene) {
 
 func endDeadline(s *scene) {
 	h := s.session()
-	h.answer(h.beginEnd(s.provider(h, "")))
+	end, _ := h.beginEnd(s.provider(h, ""))
+	h.answer(end)
 }
 
 func endCalls(s *scene) {
@@ -216,7 +217,7 @@ func endCalls(s *scene) {
 	p := s.provider(h, tools("t"))
 	call := h.call("t", `{}`)
 	p.await("tool.call")
-	end := h.beginEnd(p)
+	end, _ := h.beginEnd(p)
 	p.send(`{"type":"shutdown.ready"}`)
 	h.fails(call, "CANCELLED")
 	h.answer(end)
@@ -225,7 +226,7 @@ func endCalls(s *scene) {
 func endUnbound(s *scene) {
 	h, other := s.session(), s.session()
 	p := s.provider(h, tools("t"))
-	end := h.beginEnd(p)
+	end, _ := h.beginEnd(p)
 	p.send(`{"type":"shutdown.ready"}`)
 	h.answer(end)
 	p.await("sessions.updated")
@@ -239,7 +240,7 @@ func endUnbound(s *scene) {
 func endGoodbye(s *scene) {
 	h, other := s.session(), s.session()
 	p, ack := s.bind(h, tools("t"))
-	end := h.beginEnd(p)
+	end, _ := h.beginEnd(p)
 	p.send(`{"type":"goodbye"}`)
 	p.ends(closeNormal)
 	h.answer(end)
