@@ -30,6 +30,15 @@ type gatewayRule struct {
 	check func(s *scene)
 }
 
+// GatewayRules returns the rules by which [Gateway] judges, in the order in which it reports them.
+func GatewayRules() []Rule {
+	var all []Rule
+	for _, r := range gatewayRules() {
+		all = append(all, r.Rule)
+	}
+	return all
+}
+
 // gatewayRules returns all rules, in the order of docs/protocol.md.
 func gatewayRules() []gatewayRule {
 	var all []gatewayRule
@@ -43,8 +52,8 @@ func gatewayRules() []gatewayRule {
 }
 
 // Gateway judges a gateway. The kit is a provider and a session host there, with sessions of its own for most rules,
-// which it ends; it touches no others and leaves nothing behind. each gets every result as soon as it is known. The
-// error says why nothing could be judged.
+// which it ends; it touches no others and leaves nothing behind. each gets every result, in the order of the rules. The
+// error says why the run could not be finished; broken rules are in the report.
 func Gateway(ctx context.Context, o GatewayOptions, each func(Result)) (*Report, error) {
 	run := &gatewayRun{GatewayOptions: o, namePrefix: "conformance-" + strings.ToLower(rand.Text()[:8])}
 	ws, _, err := o.Dial(ctx, "/", nil)
@@ -69,6 +78,9 @@ func Gateway(ctx context.Context, o GatewayOptions, each func(Result)) (*Report,
 	for i := range rules {
 		result := <-results[i]
 		report.add(result)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		each(result)
 	}
 	return report, nil
