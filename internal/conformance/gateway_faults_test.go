@@ -127,7 +127,8 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "hello.ack has no persistDir", want: []string{"hello-ack"}, fromGateway: without("hello.ack", "persistDir"),
+		name: "hello.ack has no persistDir", want: []string{"hello-ack"},
+		fromGateway: without("hello.ack", "persistDir"),
 	},
 	{
 		name: "any version is taken", want: []string{"hello-version"},
@@ -285,7 +286,8 @@ var gatewayFaults = []gatewayFault{
 		},
 	},
 	{
-		name: "a limit on calls is forgotten", want: []string{"concurrency", "concurrency-queue", "concurrency-cancelled"},
+		name: "a limit on calls is forgotten",
+		want: []string{"concurrency", "concurrency-queue", "concurrency-cancelled"},
 		toGateway: editing("hello", func(_ *proxied, m message) {
 			if limit, ok := m["concurrency"].(map[string]any); ok && limit["max"] != jsonNumber("0") &&
 				limit["scope"] == nil {

@@ -9,48 +9,28 @@ import (
 )
 
 var callRules = []gatewayRule{
-	must(
-		"call-shape",
-		"tool.call",
-		"tool.call has an id, the session, the tool and the arguments as they were sent",
-		callShape,
-	),
+	must("call-shape", "tool.call", "tool.call has an id, the session, the tool and the arguments as they were sent",
+		callShape),
 	must("call-ids", "Every message", "the ids of calls are UUIDs, and none comes twice", callIDs),
 	must("call-once", "tool.call", "each call of the session reaches the provider once, and ends once", callOnce),
 	must("call-trace", "tool.call", "the caller's traceparent goes with the call", callTrace),
-	must(
-		"call-arguments",
-		"Calls",
-		"arguments that the schema forbids are INVALID_ARGUMENTS, and do not reach the provider",
-		callArguments,
-	),
+	must("call-arguments", "Calls",
+		"arguments that the schema forbids are INVALID_ARGUMENTS, and do not reach the provider", callArguments),
 	must("call-unchecked", "Tool", "a tool with validate false gets arguments that its schema forbids", callUnchecked),
 	must("call-not-found", "Calls", "a tool that does not exist is NOT_FOUND", callNotFound),
 	must("call-timeout", "Calls", "at a tool's timeout the session gets TIMEOUT", callTimeout),
-	must(
-		"cancel-timeout",
-		"tool.cancel",
-		"at a tool's timeout the provider gets tool.cancel with reason timeout",
-		cancelTimeout,
-	),
+	must("cancel-timeout", "tool.cancel", "at a tool's timeout the provider gets tool.cancel with reason timeout",
+		cancelTimeout),
 	must("call-caller-timeout", "Calls", "the caller's timeout counts if it is the shorter one", callCallerTimeout),
 	must("call-interrupted", "Calls", "a call that its caller gives up ends with CANCELLED", callInterrupted),
-	must(
-		"cancel-interrupted",
-		"tool.cancel",
-		"the provider of a call that its caller gives up gets tool.cancel",
-		cancelInterrupted,
-	),
+	must("cancel-interrupted", "tool.cancel", "the provider of a call that its caller gives up gets tool.cancel",
+		cancelInterrupted),
 	must("cancel-once", "tool.cancel", "tool.cancel comes once, and only for a call that has not ended", cancelOnce),
 	must("progress", "tool.progress", "progress is shown in the session, and ignored after the call's end", progress),
 	must("concurrency", "Concurrency", "no more calls are in flight than the limit says; the others wait", concurrency),
 	must("concurrency-queue", "Limits", "ten calls wait for a slot; the next is RATE_LIMITED", concurrencyQueue),
-	must(
-		"concurrency-cancelled",
-		"Times",
-		"a cancelled call's slot is free at its answer, or after 5 s",
-		concurrencyCancelled,
-	),
+	must("concurrency-cancelled", "Times", "a cancelled call's slot is free at its answer, or after 5 s",
+		concurrencyCancelled),
 }
 
 // answered makes a call and lets the provider answer it with data, as JSON.
@@ -297,34 +277,18 @@ func concurrencyCancelled(s *scene) {
 
 var resultRules = []gatewayRule{
 	must("result-data", "Calls", "the session gets the data as the provider sent it", resultData),
-	must(
-		"result-errors",
-		"tool.result",
-		"error or errorCode make a failure; a code of the provider's own becomes INTERNAL",
-		resultErrors,
-	),
-	must(
-		"result-late",
-		"Calls",
-		"a result that comes after the call's end is ignored, and changes nothing",
-		resultLate,
-	),
+	must("result-errors", "tool.result",
+		"error or errorCode make a failure; a code of the provider's own becomes INTERNAL", resultErrors),
+	must("result-late", "Calls", "a result that comes after the call's end is ignored, and changes nothing",
+		resultLate),
 	must("result-twice", "Calls", "a second result of a call is ignored, and changes nothing", resultTwice),
 	must("result-unknown", "Codes", "a result for an id that was never issued is UNKNOWN_CALL_ID", resultUnknown),
-	must(
-		"result-unmatched",
-		"Calls",
-		"what may be the answer of the only call in flight ends it with INTERNAL",
-		resultUnmatched,
-	),
+	must("result-unmatched", "Calls", "what may be the answer of the only call in flight ends it with INTERNAL",
+		resultUnmatched),
 	must("result-ambiguous", "Calls", "what may be the answer of one of several calls closes the connection with 4002",
 		resultAmbiguous),
-	must(
-		"result-size",
-		"Limits",
-		"a result of 5 MiB is accepted; a larger one ends its call with PAYLOAD_TOO_LARGE",
-		resultSize,
-	),
+	must("result-size", "Limits", "a result of 5 MiB is accepted; a larger one ends its call with PAYLOAD_TOO_LARGE",
+		resultSize),
 	must("result-file", "File", "a file in persistDir is a result; one elsewhere is not", resultFile),
 }
 

@@ -9,36 +9,16 @@ import (
 
 var instanceRules = []gatewayRule{
 	must("instances", "Instances", "instances share their tools, with target and list_NAME_instances", instances),
-	must(
-		"instances-target",
-		"Instances",
-		"target chooses the instance and does not reach it; an unknown one is NOT_FOUND",
-		instancesTarget,
-	),
-	must(
-		"instances-recent",
-		"Instances",
-		"without target the instance that sent something last gets the call",
-		instancesRecent,
-	),
-	must(
-		"instances-retry",
-		"Instances",
-		"a retryable failure goes to one other instance, and not if target chose the first",
-		instancesRetry,
-	),
-	must(
-		"instances-duplicate",
-		"Codes",
-		"a name and instance that are connected are DUPLICATE_INSTANCE",
-		instancesDuplicate,
-	),
-	must(
-		"instances-conflict",
-		"Instances",
-		"a target of one's own, and another schema, are TOOL_CONFLICT",
-		instancesConflict,
-	),
+	must("instances-target", "Instances",
+		"target chooses the instance and does not reach it; an unknown one is NOT_FOUND", instancesTarget),
+	must("instances-recent", "Instances", "without target the instance that sent something last gets the call",
+		instancesRecent),
+	must("instances-retry", "Instances",
+		"a retryable failure goes to one other instance, and not if target chose the first", instancesRetry),
+	must("instances-duplicate", "Codes", "a name and instance that are connected are DUPLICATE_INSTANCE",
+		instancesDuplicate),
+	must("instances-conflict", "Instances", "a target of one's own, and another schema, are TOOL_CONFLICT",
+		instancesConflict),
 }
 
 // instancePair binds two instances, one and two, with the tool t.
@@ -141,46 +121,24 @@ func instancesConflict(s *scene) {
 }
 
 var pushRules = []gatewayRule{
-	must(
-		"push-fates",
-		"Receipts",
-		"a push with a requestId is acknowledged with its fate, and without one not at all",
-		pushFates,
-	),
-	must(
-		"push-inject",
-		"Pushes",
-		"an inject reaches the session as a prompt of the provider, and its receipt comes twice",
-		pushInject,
-	),
+	must("push-fates", "Receipts", "a push with a requestId is acknowledged with its fate, and without one not at all",
+		pushFates),
+	must("push-inject", "Pushes",
+		"an inject reaches the session as a prompt of the provider, and its receipt comes twice", pushInject),
 	must("push-order", "Pushes", "an inject waits while the session is busy, and several keep their order", pushOrder),
 	must("push-rate", "Limits", "pushes over 10 a second are RATE_LIMITED and not stored", pushRate),
 	must("push-streams", "Limits", "the 21st stream is PAYLOAD_TOO_LARGE", pushStreams),
-	must(
-		"push-session",
-		"Binding to a session",
-		"a message for a session that is not bound is INVALID_SESSION",
-		pushSession,
-	),
-	must(
-		"filter",
-		"Filters",
-		"the first rule of a stream's filter that matches decides what happens to an event",
-		filter,
-	),
-	must(
-		"query",
-		"Queries",
-		"a query is answered by stream and provider, newest first, 20 of each unless it says how many",
-		query,
-	),
+	must("push-session", "Binding to a session", "a message for a session that is not bound is INVALID_SESSION",
+		pushSession),
+	must("filter", "Filters", "the first rule of a stream's filter that matches decides what happens to an event",
+		filter),
+	must("query", "Queries",
+		"a query is answered by stream and provider, newest first, 20 of each unless it says how many", query),
 	must("query-last", "Limits", "a query gets 100 events of a stream at most", queryLast),
-	must(
-		"events",
-		"Subscriptions",
-		"subscribers get the session's events, as they were and in order; others do not",
-		events,
-	),
+	must("events", "Subscriptions", "subscribers get the session's events, as they were and in order; others do not",
+		events),
+	must("events-pushed", "Subscriptions", "event.pushed tells of the events that the timeline shows", eventPushed),
+	must("questions", "Questions", "questions are kept from a provider without the grant", questionsGrant),
 }
 
 // push pushes with a requestId and returns the receipt.
@@ -424,4 +382,26 @@ func events(s *scene) {
 	s.equal("session.event.event of the other provider", other.await("session.event")["event"], "assistant.intent")
 	other.fence()
 	other.none("it subscribed to assistant.intent alone", "session.event")
+}
+
+func eventPushed(s *scene) {
+	h := s.session()
+	p := s.provider(h, `"subscribe":["event.pushed"]`)
+	s.push(p, `"level":"keep","stream":"ci","event":"only stored"`)
+	s.push(p, `"level":"surface","stream":"ci","event":"shown"`)
+	s.equal("session.event.data", p.await("session.event")["data"],
+		map[string]any{"provider": s.name, "stream": "ci", "level": "surface", "event": "shown"})
+	p.fence()
+	p.none("the timeline shows one event", "session.event")
+}
+
+func questionsGrant(s *scene) {
+	h := s.session()
+	p := s.login()
+	for _, event := range []string{"question.asked", "question.ended"} {
+		p.refused("UNAUTHORIZED", []string{"hello.subscribe[0]"}, `{"type":"hello","protocolVersion":2,"name":%s,`+
+			`"session":%s,"subscribe":[%s]}`, s.name, h.id, event)
+	}
+	s.hello(p, h.id, "")
+	p.refused("UNAUTHORIZED", nil, `{"type":"question.answer","requestId":"r","question":"q","decision":"once"}`)
 }

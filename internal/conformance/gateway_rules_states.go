@@ -32,12 +32,8 @@ const (
 )
 
 var stateRules = []gatewayRule{
-	must(
-		"auth-first",
-		"States",
-		"the gateway is silent until auth, and refuses every other message before it",
-		authFirst,
-	),
+	must("auth-first", "States", "the gateway is silent until auth, and refuses every other message before it",
+		authFirst),
 	must("auth-wrong-token", "auth", "a wrong token is AUTH_FAILED, and closes with 1008", authWrongToken),
 	must("auth-fields", "auth", "a malformed auth names its field and may be tried again", authFields),
 	must("auth-in-time", "Times", "without auth the connection is closed with 1008 after 10 s", authInTime),
@@ -230,12 +226,8 @@ var messageRules = []gatewayRule{
 	must("keys", "Every message", "keys are exact in case and stand once, at any depth", badKeys),
 	must("fields", "Every message", "a wrong field is INVALID_JSON, and the error names it", badFields),
 	must("lenient", "Every message", "unknown fields are ignored, and null is absence", lenient),
-	must(
-		"binary",
-		"Every message",
-		"a binary frame is read as text if it is UTF-8, else it is INVALID_JSON",
-		binaryFrames,
-	),
+	must("binary", "Every message", "a binary frame is read as text if it is UTF-8, else it is INVALID_JSON",
+		binaryFrames),
 	must("reply-to", "error", "an error names the message's type in replyTo", replyTo),
 	must("request-id", "error", "an error repeats the requestId, or the queryId of a query", requestID),
 	must("error-origin", "error", "an error of a bound provider has its providerId and sessionId", errorOrigin),

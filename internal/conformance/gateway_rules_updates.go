@@ -8,18 +8,10 @@ import (
 )
 
 var updateRules = []gatewayRule{
-	must(
-		"ack-once",
-		"Updates",
-		"an update with a requestId has one ack, with its session; one without is silent",
-		ackOnce,
-	),
-	must(
-		"revision",
-		"Updates",
-		"ack.revision rises with each update, also after a second hello and a reconnect",
-		revision,
-	),
+	must("ack-once", "Updates", "an update with a requestId has one ack, with its session; one without is silent",
+		ackOnce),
+	must("revision", "Updates", "ack.revision rises with each update, also after a second hello and a reconnect",
+		revision),
 	must("ack-barrier", "Updates", "after the ack, nothing follows from the older state", ackBarrier),
 	must("update-order", "Updates", "updates are done in the order in which they were sent", updateOrder),
 	must("tools-update", "tools.update", "without remove the list is replaced, with it changed", toolsUpdate),
