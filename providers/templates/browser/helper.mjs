@@ -8,7 +8,7 @@ import { createContext, Script } from "node:vm";
 
 const MAX_SCRIPT = 64 * 1024;
 const MATCH_TIMEOUT = 200; // milliseconds
-const TAB = readFileSync(new URL("tab.js", import.meta.url), "utf8");
+const [TAB, LOOK] = ["tab.js", "look.js"].map((name) => readFileSync(new URL(name, import.meta.url), "utf8").trim());
 
 /** @typedef {{ origin: string, pattern: RegExp, text: string }} Rule */
 
@@ -55,8 +55,10 @@ function matches(pattern, script) {
 }
 
 /** @param {string} gateway @param {string} helper */
-const tabScript = (gateway, helper) => TAB.replace('("GATEWAY", "HELPER")', () => JSON.stringify([gateway, helper])
-  .replace(/^\[(.*)\]$/, "($1)"));
+function tabScript(gateway, helper) {
+  const values = `(${JSON.stringify(gateway)}, ${JSON.stringify(helper)}, ${LOOK})`;
+  return TAB.replace('("GATEWAY", "HELPER", LOOK)', () => values);
+}
 
 /** @param {string} text */
 const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);

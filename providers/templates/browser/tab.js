@@ -1,6 +1,6 @@
 // Makes the tab in which it runs a provider: README.md says how to add it to a page. It speaks the protocol by itself,
-// because a page has no other way to a gateway than to pair. The helper fills in the two addresses at the end.
-((gateway, helper) => {
+// because a page has no other way to a gateway than to pair. The helper fills in what stands at the end.
+((gateway, helper, makeLook) => {
   "use strict";
   if (window.tapgwTab || window.top !== window) return; // one for each tab, and none for frames in it
   Object.defineProperty(window, "tapgwTab", { value: true });
@@ -8,8 +8,6 @@
   const MAX_LINES = 500; // of the console
   const MAX_LINE = 2000;
   const MAX_TEXT = 60_000; // of an answer
-  const MAX_PICTURE = 4_500_000; // characters of a data URL; the gateway takes 5 MiB
-  const MAX_ELEMENTS = 20_000; // of a page that is drawn
   const PUSHES_A_SECOND = 5;
   const KEY = "tapgw-tab"; // in sessionStorage: of this tab, also after a reload
 
@@ -131,169 +129,13 @@
     }
   };
 
-  // ---- Tools that read the page
+  // ---- Tools
 
-  const elements = (selector, limit) => {
-    try {
-      return [...document.querySelectorAll(selector)].slice(0, limit);
-    } catch {
-      throw new Error(`${JSON.stringify(clip(selector, 200))} is no CSS selector`);
-    }
-  };
-
-  // A person's secrets: what is typed into such a field is in no answer and in no picture.
-  const SECRET = /pass|secret|token|csrf|xsrf|nonce|auth|api.?key|otp|cvc|cvv|card|\bpin\b/i;
-  const isSecret = (e) =>
-    ["password", "hidden"].includes(e.type) || /password|cc-|one-time/.test(e.getAttribute("autocomplete") ?? "") ||
-    SECRET.test(`${e.getAttribute("name") ?? ""} ${e.id}`);
-
-  const attributes = (e) =>
-    [...e.attributes].slice(0, 40).map(({ name, value }) => {
-      const typed = name === "value" && !["button", "submit", "reset", "checkbox", "radio"].includes(e.type);
-      const hidden = SECRET.test(name) || typed || (name === "content" && isSecret(e));
-      return `${name}=${hidden ? "(hidden)" : JSON.stringify(clip(value, 200))}`;
-    });
-
-  const words = (e, limit) =>
-    e.matches("script, style, noscript, template, textarea") ? "" : clip((e.innerText ?? "").trim(), limit);
-
-  const outline = (root) => {
-    const found = [];
-    const visit = (e, depth) => {
-      if (found.length >= 300 || depth > 12 || e.matches("script, style, noscript, template")) return;
-      const named = ["id", "class", "name", "type", "role", "aria-label", "href"].filter((n) => e.hasAttribute(n));
-      const own = [...e.childNodes].filter((n) => n.nodeType === Node.TEXT_NODE).map((n) => n.data.trim()).join(" ");
-      const text = own.trim() && e.localName !== "textarea" ? ` ${JSON.stringify(clip(own.trim(), 60))}` : "";
-      const shown = named.map((n) => `${n}=${JSON.stringify(clip(e.getAttribute(n), 60))}`);
-      found.push(`${"  ".repeat(depth)}${[e.localName, ...shown].join(" ")}${text}`);
-      for (const child of e.children) visit(child, depth + 1);
-    };
-    visit(root, 0);
-    return found.join("\n");
-  };
-
-  const query = ({ selector, show: what = "text", limit = 20 }) => {
-    const found = elements(selector, limit);
-    const say = {
-      text: (e) => words(e, 4000),
-      attributes: (e) => `${e.localName} ${attributes(e).join(" ")}`,
-      outline,
-    }[what];
-    const all = found.map((e, i) => `[${i}] ${say(e)}`).join("\n");
-    return foreign(clip(found.length ? all : "no element matches", MAX_TEXT));
-  };
+  const { query, screenshot } = makeLook(clip);
 
   const consoleLines = ({ last = 50, level = "all" }) => {
     const chosen = lines.filter((l) => level === "all" || l.level === level).slice(-last);
     return foreign(clip(chosen.map((l) => l.text).reverse().join("\n") || "no lines", MAX_TEXT));
-  };
-
-  // ---- A picture: a copy of the page is drawn as an SVG image, which loads nothing and runs nothing
-
-  const sheets = () => {
-    let text = "";
-    for (const sheet of [...document.styleSheets, ...document.adoptedStyleSheets]) {
-      try {
-        for (const rule of sheet.cssRules) text += `${rule.cssText}\n`;
-      } catch {
-        // of another origin: the page itself may not read it either
-      }
-    }
-    return text;
-  };
-
-  const pixels = (e) => {
-    const canvas = e instanceof HTMLCanvasElement ? e : document.createElement("canvas");
-    try {
-      if (e !== canvas) {
-        if (!e.complete || !e.naturalWidth) return "";
-        canvas.width = Math.min(e.naturalWidth, 1280);
-        canvas.height = Math.max(1, Math.round((e.naturalHeight * canvas.width) / e.naturalWidth));
-        canvas.getContext("2d").drawImage(e, 0, 0, canvas.width, canvas.height);
-      }
-      return canvas.toDataURL();
-    } catch {
-      return ""; // an image of another origin
-    }
-  };
-
-  const fixCopy = (from, to) => {
-    for (const { name, namespaceURI } of [...to.attributes]) {
-      const plain = namespaceURI || /^[a-zA-Z_][\w.-]*$/.test(name);
-      if (!plain || /^on/i.test(name) || name === "srcset") to.removeAttribute(name);
-    }
-    if (from.matches("img, canvas")) {
-      const { width, height } = from.getBoundingClientRect();
-      const image = document.createElement("img");
-      image.setAttribute("style", `${to.getAttribute("style") ?? ""};width:${width}px;height:${height}px`);
-      for (const name of ["class", "id"]) if (to.hasAttribute(name)) image.setAttribute(name, to.getAttribute(name));
-      const data = pixels(from);
-      if (data) image.src = data;
-      to.replaceWith(image);
-    } else if (from.matches("input")) {
-      to.setAttribute("value", from.type === "password" ? "•".repeat(8) : isSecret(from) ? "" : from.value);
-      to.toggleAttribute("checked", from.checked);
-    } else if (from.matches("textarea")) {
-      to.textContent = isSecret(from) ? "" : from.value;
-    } else if (from.matches("option")) {
-      to.toggleAttribute("selected", from.selected);
-    }
-  };
-
-  const copy = () => {
-    const from = [document.documentElement, ...document.documentElement.querySelectorAll("*")];
-    if (from.length > MAX_ELEMENTS) {
-      throw new Error(`the page has ${from.length} elements, and ${MAX_ELEMENTS} are drawn at most`);
-    }
-    const root = document.documentElement.cloneNode(true);
-    const to = [root, ...root.querySelectorAll("*")];
-    from.forEach((e, i) => fixCopy(e, to[i]));
-    for (const e of root.querySelectorAll("script, noscript, link, style, iframe, object, embed, video, meta, base")) {
-      e.remove();
-    }
-    const style = document.createElement("style");
-    style.textContent = sheets();
-    root.querySelector("head")?.append(style);
-    root.style.cssText += `;width:${innerWidth}px;min-height:${innerHeight}px;transform-origin:0 0;`
-      + `transform:translate(${-scrollX}px,${-scrollY}px)`;
-    return new XMLSerializer().serializeToString(root).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "");
-  };
-
-  const background = () => {
-    for (const e of [document.documentElement, document.body]) {
-      const colour = e ? getComputedStyle(e).backgroundColor : "";
-      if (colour && !/^rgba\(.*, 0\)$/.test(colour)) return colour;
-    }
-    return "white";
-  };
-
-  const screenshot = async ({ selector = "" }) => {
-    const [element] = selector ? elements(selector, 1) : [null];
-    if (selector && !element) throw new Error("no element matches");
-    element?.scrollIntoView({ block: "nearest", behavior: "instant" });
-    const box = element?.getBoundingClientRect() ?? { left: 0, top: 0, width: innerWidth, height: innerHeight };
-    const image = new Image();
-    image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(
-      `<svg xmlns="http://www.w3.org/2000/svg" width="${innerWidth}" height="${innerHeight}">`
-      + `<foreignObject width="100%" height="100%">${copy()}</foreignObject></svg>`);
-    await image.decode().catch(() => {
-      throw new Error("the browser can't draw a copy of this page: its Content-Security-Policy may not "
-        + "allow images from data: addresses");
-    });
-    const canvas = document.createElement("canvas");
-    const scale = Math.min(1, 1280 / Math.max(1, box.width));
-    canvas.width = Math.max(1, Math.round(box.width * scale));
-    canvas.height = Math.max(1, Math.min(4000, Math.round(box.height * scale)));
-    const pen = canvas.getContext("2d");
-    pen.fillStyle = background();
-    pen.fillRect(0, 0, canvas.width, canvas.height);
-    pen.scale(scale, scale);
-    pen.drawImage(image, -box.left, -box.top);
-    for (const form of [["image/png"], ["image/jpeg", 0.8], ["image/jpeg", 0.4]]) {
-      const data = canvas.toDataURL(...form);
-      if (data.length <= MAX_PICTURE) return { image: data };
-    }
-    throw new Error("the picture is too large; name a smaller element");
   };
 
   // ---- Scripts: the helper's gate has been asked already. The page asks again, because a gate that does not run
@@ -331,8 +173,8 @@
       + "failed requests and navigation; the newest line first",
       object({ last: count("how many lines; 50 if left out", MAX_LINES),
         level: text("all if left out", { enum: ["all", "debug", "log", "info", "warn", "error", "page"] }) })],
-    page_query: [query, "Read elements of a web page in the user's browser: their text, attributes or outline. Typed "
-      + "values are left out",
+    page_query: [(args) => foreign(clip(query(args), MAX_TEXT)), "Read elements of a web page in the user's browser: "
+      + "their text, attributes or outline. Typed values are left out",
       object({ selector: text("a CSS selector"), limit: count("how many elements; 20 if left out", 100),
         show: text("text if left out", { enum: ["text", "attributes", "outline"] }) }, ["selector"])],
     page_screenshot: [screenshot, "Draw what a web page in the user's browser shows. It is a copy: without styles, "
@@ -488,4 +330,4 @@
   });
   window.addEventListener("pageshow", connect);
   if (document.readyState === "complete") connect(); // else pageshow comes
-})("GATEWAY", "HELPER");
+})("GATEWAY", "HELPER", LOOK);

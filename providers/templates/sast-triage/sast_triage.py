@@ -143,6 +143,8 @@ watches: dict[str, Watch] = {}  # by session
 
 async def follow(b: Binding) -> None:
     """Look at a session's directory for as long as there is the session."""
+    if not b.cwd:
+        return
     root = Path(b.cwd).resolve()
     watch = next((w for w in watches.values() if w.workspace.root == root), None)
     if watch is None:
@@ -184,7 +186,7 @@ def _prompt(urgent: list[Known]) -> str:
 def _watch() -> Watch:
     watch = watches.get(current_call().session)
     if watch is None:
-        raise not_found("the provider does not know this session's directory yet; try again")
+        raise not_found("this session has no directory, or began just now; try again")
     return watch
 
 

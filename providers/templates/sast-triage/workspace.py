@@ -182,11 +182,11 @@ class Workspace:
         visited = 0
         for directory, subdirectories, names in os.walk(self.root):  # it follows no symbolic links to directories
             subdirectories[:] = sorted(d for d in subdirectories if d not in SKIPPED)
-            for name in names:
-                visited += 1
-                if visited > MAX_ENTRIES:
-                    return
+            for name in names[:MAX_ENTRIES - visited]:
                 yield os.path.relpath(os.path.join(directory, name), self.root)
+            visited += 1 + len(names)
+            if visited >= MAX_ENTRIES:
+                return
 
     def _stamp(self, path: str) -> tuple[int, ...]:
         try:
