@@ -30,7 +30,7 @@ type language struct {
 	cut, to  string            // the SDK's files move from below cut to below to
 	ignore   string            // the lines of .gitignore
 	program  string            // what must be on PATH
-	check    []string          // succeeds if the program can start; without it, install always runs
+	check    []string          // arguments with which program succeeds if the provider can start; nil: install first
 	install  string            // for sh; it makes the program able to start
 	links    map[string]string // symbolic links and where they lead
 }
@@ -47,13 +47,12 @@ var languages = map[string]language{
 	},
 	"node": {
 		template: "providers/templates/node",
-		sdk:      []string{"providers/node/index.mjs", "providers/node/README.md"},
+		sdk:      []string{"LICENSE", "providers/node/index.mjs", "providers/node/README.md"},
 		cut:      "providers/node/",
 		to:       "tapgw-provider",
 		ignore:   "node_modules/\n",
 		program:  "node",
 		check: []string{
-			"node",
 			"-e",
 			`import("tapgw-provider").catch((err) => { console.error(err.message); process.exit(1) })`,
 		},
@@ -62,11 +61,12 @@ var languages = map[string]language{
 	},
 	"python": {
 		template: "providers/templates/python",
-		sdk:      []string{"providers/python/tapgw/*"},
-		cut:      "providers/python/",
+		sdk:      []string{"LICENSE", "providers/python/tapgw/*"},
+		cut:      "providers/python/tapgw/",
+		to:       "tapgw",
 		ignore:   "__pycache__/\n.venv/\n",
 		program:  "python3",
-		check:    []string{"python3", "-B", "-c", "import tapgw"},
+		check:    []string{"-B", "-c", "import tapgw"},
 		install:  "python3 -m venv .venv && .venv/bin/python -m pip install -q -r requirements.txt",
 	},
 }
@@ -200,8 +200,12 @@ func addPackage(files map[string][]byte) error {
 		delete(content, key)
 	}
 	content["exports"] = "./index.mjs"
-	text, err = json.MarshalIndent(content, "", "  ")
-	files["tapgw-provider/package.json"] = append(text, '\n')
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err = encoder.Encode(content)
+	files["tapgw-provider/package.json"] = out.Bytes()
 	return err
 }
 
@@ -247,20 +251,30 @@ func (p *project) write() (err error) {
 
 // prepare makes the program able to start. If it can't, missing says why. The error is an interrupt.
 func (p *project) prepare(ctx context.Context, note func(string)) (missing string, err error) {
-	at, err := exec.LookPath(p.program)
-	if err != nil {
+	programs := onPath(p.program)
+	if len(programs) == 0 {
 		return p.program + " is not on PATH; install it first", nil
 	}
-	p.program = at
-	if p.check != nil && p.run(ctx, p.check...) == nil {
+	for i, program := range programs {
+		p.program = program
+		if p.canStart(ctx) != nil {
+			continue
+		}
+		if i > 0 { // such as a python3 of the user's own before the system's, which has the package
+			note(fmt.Sprintf("%s runs with %s, because %s lacks what it needs", p.name, program, programs[0]))
+		}
 		return "", nil
 	}
+	p.program = programs[0]
 	note("installing what " + p.name + " needs: " + p.install)
 	limited, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
 	err = p.run(limited, "sh", "-c", p.install)
 	if p.lang == "python" {
 		p.program = filepath.Join(p.dir, ".venv", "bin", "python")
+	}
+	if err == nil && p.check != nil {
+		err = p.canStart(ctx)
 	}
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("interrupted while it installs: nothing of %s is left", p.name)
@@ -269,6 +283,24 @@ func (p *project) prepare(ctx context.Context, note func(string)) (missing strin
 		return fmt.Sprintf("%s: %v", p.install, err), nil
 	}
 	return "", nil
+}
+
+// onPath returns all programs of a name on PATH, in its order.
+func onPath(name string) (found []string) {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if at, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(at) {
+			found = append(found, at)
+		}
+	}
+	return found
+}
+
+// canStart checks whether the provider has all that it needs to start.
+func (p *project) canStart(ctx context.Context) error {
+	if p.check == nil {
+		return errors.New("it must be compiled first")
+	}
+	return p.run(ctx, append([]string{p.program}, p.check...)...)
 }
 
 // run runs a command in the directory. The error has the last line that the command printed to stderr.
