@@ -34,6 +34,8 @@ type binding struct {
 	ending   bool
 	started  bool          // OnBound was started, or will never be
 	returned chan struct{} // closed when OnBound has returned
+	// questions end the contexts of the questions that wait, by id. Only the loop uses it.
+	questions map[string]context.CancelCauseFunc
 }
 
 // receive handles one message from the gateway. An error ends the connection.
@@ -246,7 +248,7 @@ func (c *conn) newBinding(session string) *binding {
 	s, _ := c.find(session)
 	b := &binding{
 		Binding:  Binding{Session: session, CWD: s.CWD, ProviderID: c.providerID, PersistDir: c.persistDir},
-		returned: make(chan struct{}),
+		returned: make(chan struct{}), questions: map[string]context.CancelCauseFunc{},
 	}
 	b.ctx, b.cancel = context.WithCancelCause(c.ctx)
 	c.bindings[session] = b

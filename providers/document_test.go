@@ -19,7 +19,7 @@ import (
 var document = filepath.Join("..", "docs", "providers.md")
 
 // goBlock is a block of Go, with the remark that may stand before it.
-var goBlock = regexp.MustCompile("(?ms)^(?:<!-- (token): .*? -->\n)?```go\n(.*?)^```$")
+var goBlock = regexp.MustCompile("(?ms)^(?:<!-- token: (\\w+) -->\n)?```go\n(.*?)^```$")
 
 func readDocument(t *testing.T) string {
 	t.Helper()
@@ -57,7 +57,7 @@ func TestGoDocument(t *testing.T) {
 			whole += b[2]
 			continue
 		}
-		parts = append(parts, goPart(b[2], b[1] == "token"))
+		parts = append(parts, goPart(b[2], b[1]))
 	}
 	if whole == "" || len(parts) == 0 {
 		t.Fatalf("%s has %d parts and the program %q, want both", document, len(parts), whole)
@@ -65,7 +65,7 @@ func TestGoDocument(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
 	env := []string{"TAP_GATEWAY_URL=" + w.url, "TAP_PROVIDER_TOKEN=" + w.gateway.InstanceToken(),
-		"INTERNAL_TOKEN=" + w.gateway.AdminToken()}
+		"INTERNAL_TOKEN=" + w.gateway.AdminToken(), "QUESTIONS_TOKEN=" + w.withGrant("phone").Token()}
 
 	stop, done := startProcess(t, documentCommand(t, "whole", whole, env))
 	for !slices.Contains(<-s.tools, "greet") {
@@ -85,8 +85,8 @@ func TestGoDocument(t *testing.T) {
 }
 
 // goPart makes a function of a part of a program. A part without a provider of its own gets one that is bound; the
-// provider of a part that makes one is run until it is bound.
-func goPart(body string, isInternal bool) string {
+// provider of a part that makes one is run until it is bound, with the token that the part's remark names.
+func goPart(body, token string) string {
 	if regexp.MustCompile(`(?m)^(\w+, )*err :?= `).MatchString(body) {
 		body += "if err != nil { return err }\n"
 	}
@@ -95,7 +95,7 @@ func goPart(body string, isInternal bool) string {
 	} else {
 		body = "p := providers.New(\"doc\", nil)\nreturn with(ctx, p, func() error {\n{\n" + body + "}\nreturn nil\n})\n"
 	}
-	return fmt.Sprintf("{%v, func(ctx context.Context) error {\n%s}},\n", isInternal, body)
+	return fmt.Sprintf("{%q, func(ctx context.Context) error {\n%s}},\n", strings.ToUpper(token), body)
 }
 
 // goProgram makes a program that runs parts one after the other.
@@ -115,16 +115,16 @@ func goProgram(parts []string) string {
 const goHarness = `}
 
 type part struct {
-	isInternal bool
-	run        func(context.Context) error
+	token string // names a variable, NAME_TOKEN; "": the provider's own
+	run   func(context.Context) error
 }
 
 func main() {
 	own := os.Getenv("TAP_PROVIDER_TOKEN")
 	for i, p := range parts {
 		token := own
-		if p.isInternal {
-			token = os.Getenv("INTERNAL_TOKEN")
+		if p.token != "" {
+			token = os.Getenv(p.token + "_TOKEN")
 		}
 		_ = os.Setenv("TAP_PROVIDER_TOKEN", token)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -123,8 +123,8 @@ func TestNodePackage(t *testing.T) {
 
 	const version = `import("tapgw-provider").then((m) => console.log(Object.keys(m).sort().join(" ")))`
 	got := runNode(t, into, "node", "-e", version)
-	want := "CancelError NotConnectedError NotPairedError Provider ProviderError Rule allow createProvider default " +
-		"deny fileResult imageResult notFound"
+	want := "CancelError NotConnectedError NotPairedError Provider ProviderError QuestionEnded Rule allow " +
+		"createProvider default deny fileResult imageResult notFound"
 	if got != want {
 		t.Errorf("the installed package exports %s, want %s", got, want)
 	}

@@ -115,6 +115,9 @@ func (p *Provider) hello(link *conn) *protocol.Hello {
 	for section, t := range o.transforms {
 		m.Hooks.Transforms[section] = t.wire()
 	}
+	if p.opts.OnQuestion != nil {
+		m.Subscribe = append(m.Subscribe, protocol.EventQuestionAsked, protocol.EventQuestionEnded)
+	}
 	slices.Sort(m.Subscribe)
 	if limit := p.opts.Concurrency; limit != (Concurrency{}) {
 		m.Concurrency = &protocol.Concurrency{Max: &limit.Max, Scope: string(limit.Scope)}

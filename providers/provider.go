@@ -27,7 +27,7 @@
 //
 // [Provider.Push] brings an event into a session: into a stream, into the timeline, or to the model as a prompt.
 // [Provider.SetFilter] lets the gateway choose how far events go, [Provider.Query] reads streams, and [Subscribe]
-// listens to what happens in the session.
+// listens to what happens in the session. [Options.OnQuestion] hears what the session asks its user, and answers it.
 //
 // # Rules and the prompt
 //
@@ -107,6 +107,11 @@ type Options struct {
 	// OnSession runs when the state of a bound session changes, one change after the other. For [SessionEnding] its
 	// context ends at the deadline, and the session may end when OnSession has returned.
 	OnSession func(ctx context.Context, e SessionEvent)
+	// OnQuestion runs for each question of a bound session that waits for an answer, several at the same time; also
+	// for those that waited before. Its context ends when the question is over, with the cause [*QuestionEnd], or with
+	// the binding. After a reconnect it runs anew for questions that still wait. Needs the grant "questions" of the
+	// provider's file, else Run returns UNAUTHORIZED (docs/protocol.md, "Questions").
+	OnQuestion func(ctx context.Context, q Question)
 	// OnError gets the errors that Run survives: a lost connection, a session that could not be joined, a tool of
 	// [AddTool] that the gateway refused. It runs in order with OnSession.
 	OnError func(err error)

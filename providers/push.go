@@ -127,8 +127,8 @@ func (p *Provider) Inject(ctx context.Context, text string) error {
 // errCutOff is the error of a request that the gateway may have got or not.
 var errCutOff = fmt.Errorf("%w any more: the connection ended before the gateway answered", ErrNotConnected)
 
-// request is a push or a query that waits for its answers, one of each session. The connection's mu guards it until
-// done is closed.
+// request is a push, a query or an answer to a question that waits for what the gateway says, for each session once.
+// The connection's mu guards it until done is closed.
 type request struct {
 	typ            protocol.Type
 	due            map[string]bool // sessions that have not answered
@@ -219,13 +219,17 @@ func (c *conn) outcome(r *request, broadcast bool, err error) (Receipt, error) {
 	return Receipt{}, err
 }
 
-// handleReceipt gives a receipt to the push that it is about.
+// handleReceipt gives a receipt to the push or the answer that it is about.
 func (c *conn) handleReceipt(m *protocol.Ack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.givesReceipts = true
 	r := c.requests[m.RequestID]
-	if r == nil || r.typ != protocol.TypePush {
+	if r == nil || r.typ == protocol.TypeStreamQuery {
+		return
+	}
+	if r.typ == protocol.TypeQuestionAnswer {
+		r.noteAnswer(m.SessionID)
 		return
 	}
 	receipt := Receipt{Session: m.SessionID, Seq: m.Seq, Fate: Fate(m.Fate), Reason: m.Reason}
@@ -250,7 +254,7 @@ func (r *request) noteAnswer(session string) {
 	}
 }
 
-// failRequest gives an error to the push or query that it is about, and reports whether there is one. An error
+// failRequest gives an error to the request that it is about, and reports whether there is one. An error
 // without a request id is about the only request of its type, if there is only one.
 func (c *conn) failRequest(m *protocol.Error, err error) bool {
 	c.mu.Lock()

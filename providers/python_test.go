@@ -70,7 +70,7 @@ func TestPythonDocuments(t *testing.T) {
 			file := filepath.Join("..", "..", "docs", name)
 			cmd := python(t, "-B", filepath.Join("tests", "blocks.py"), file)
 			cmd.Env = append(cmd.Environ(), "TAP_GATEWAY_URL="+w.url, "TAP_PROVIDER_TOKEN="+w.gateway.InstanceToken(),
-				"INTERNAL_TOKEN="+w.gateway.AdminToken())
+				"INTERNAL_TOKEN="+w.gateway.AdminToken(), "QUESTIONS_TOKEN="+w.withGrant("phone").Token())
 			text, err := os.ReadFile(filepath.Join("..", "docs", name))
 			if err != nil {
 				t.Fatal(err)

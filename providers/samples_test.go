@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"tapgw/providers"
 )
@@ -19,6 +20,7 @@ import (
 // sample makes a sample by its name. before runs before Run: the sample "paired" pairs.
 func sample(name, url, token string) (p *providers.Provider, before func(context.Context) error) {
 	o := &providers.Options{URL: url, Token: token, Logger: quiet}
+	s := &sampleTools{}
 	before = func(context.Context) error { return nil }
 	switch name {
 	case "echo", "listener":
@@ -30,6 +32,9 @@ func sample(name, url, token string) (p *providers.Provider, before func(context
 				providers.Event{Text: "bound to " + b.Session, Session: b.Session, Level: providers.Keep},
 			)
 		}
+	case "answerer":
+		s.questions = map[string]providers.Question{}
+		o.OnQuestion = s.onQuestion
 	case "instance":
 		o.Instance, o.Metadata = "tab-1", map[string]any{"title": "Tab 1"}
 		o.Concurrency = providers.Concurrency{Max: 2, Scope: providers.PerProvider}
@@ -41,7 +46,8 @@ func sample(name, url, token string) (p *providers.Provider, before func(context
 		}
 	}
 	p = providers.New(name, o)
-	(&sampleTools{p: p}).add()
+	s.p = p
+	s.add()
 	if name == "listener" {
 		listen(p)
 	}
@@ -74,8 +80,9 @@ func listen(p *providers.Provider) {
 type sampleTools struct {
 	p *providers.Provider
 
-	mu    sync.Mutex
-	rules []*providers.Rule
+	mu        sync.Mutex
+	rules     []*providers.Rule
+	questions map[string]providers.Question // that came, by id
 }
 
 type (
@@ -98,6 +105,7 @@ type (
 		Last     int              `json:"last,omitempty"`
 		Session  string           `json:"session,omitempty"`
 		pushArgs
+		answerArgs
 	}
 	pushArgs struct {
 		Event     string         `json:"event,omitempty"`
@@ -106,6 +114,12 @@ type (
 		Metadata  map[string]any `json:"metadata,omitempty"`
 		Broadcast bool           `json:"broadcast,omitempty"`
 		Wait      bool           `json:"wait,omitempty"`
+	}
+	answerArgs struct {
+		Question string         `json:"question,omitempty"`
+		Decision string         `json:"decision,omitempty"`
+		Content  map[string]any `json:"content,omitempty"`
+		Person   string         `json:"person,omitempty"`
 	}
 	matchArgs struct {
 		Tool, Args, File, Provider string
@@ -148,7 +162,7 @@ func (s *sampleTools) add() {
 		},
 		"push": s.push, "filter": s.filter, "query": s.query, "context": s.context, "add_tool": s.addTool,
 		"remove_tool": s.removeTool, "set_tools": s.setTools, "deny": s.deny, "explain": s.explain, "gate": s.gate,
-		"remove_rules": s.removeRules, "section": s.section,
+		"remove_rules": s.removeRules, "section": s.section, "answer": s.answer,
 	} {
 		providers.AddTool(s.p, name, "The sample tool "+name, f)
 	}
@@ -175,6 +189,44 @@ func (s *sampleTools) push(ctx context.Context, a sampleArgs) (any, error) {
 		each = append(each, show(r))
 	}
 	return each, nil
+}
+
+// onQuestion pushes a question, and its end.
+func (s *sampleTools) onQuestion(ctx context.Context, q providers.Question) {
+	s.mu.Lock()
+	s.questions[q.ID] = q
+	s.mu.Unlock()
+	say := func(format string, args ...any) {
+		e := providers.Event{Text: fmt.Sprintf(format, args...), Session: q.Session, Level: providers.Keep}
+		_, _ = s.p.Push(context.WithoutCancel(ctx), e)
+	}
+	var schema bytes.Buffer
+	if q.Schema != nil {
+		_ = json.Compact(&schema, q.Schema)
+	}
+	say("asked: %s: %s: %s: [%s] free=%t schema=%s until %s", q.Kind, q.Message, q.Detail,
+		strings.Join(q.Choices, ", "), q.Freeform, &schema, q.ExpiresAt.UTC().Format(time.RFC3339))
+	<-ctx.Done()
+	if end, ok := errors.AsType[*providers.QuestionEnd](context.Cause(ctx)); ok {
+		say("ended: %s by %s: %s", end.Reason, end.By, end.Person)
+	}
+}
+
+func (s *sampleTools) answer(ctx context.Context, a sampleArgs) (any, error) {
+	s.mu.Lock()
+	q := s.questions[a.Question]
+	s.mu.Unlock()
+	answer := providers.Answer{Decision: a.Decision, Text: a.Text, Person: a.Person}
+	if a.Content != nil {
+		answer.Content = a.Content
+	}
+	if err := q.Answer(ctx, answer); err != nil {
+		if coded, ok := errors.AsType[*providers.Error](err); ok {
+			return "refused: " + coded.Error(), nil
+		}
+		return nil, err
+	}
+	return "answered", nil
 }
 
 func (s *sampleTools) filter(ctx context.Context, a sampleArgs) (any, error) {

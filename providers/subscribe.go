@@ -127,6 +127,9 @@ func (e *ToolExecution) read(data []byte) error {
 
 // handleEvent gives an event to its listeners.
 func (c *conn) handleEvent(m *protocol.SessionEvent) {
+	if c.handleQuestion(m) {
+		return
+	}
 	p := c.run.p
 	p.mu.Lock()
 	listeners := p.listeners[m.Event]

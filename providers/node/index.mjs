@@ -92,6 +92,28 @@ const MAX_TOOL_TIMEOUT = 3_600_000;
  * @property {string} traceparent
  * @property {AbortSignal} signal is aborted when the gateway decides without the gate
  *
+ * @typedef {object} Question what a session asks its user. Its texts are the model's or a tool's: show those of a
+ *   permission whole, since the person allows all of it
+ * @property {string} id never used twice
+ * @property {string} sessionId
+ * @property {"permission" | "input" | "form" | string} kind
+ * @property {string} message
+ * @property {string} detail of a permission: all that will be done; else ""
+ * @property {string[]} choices of an input: what to choose from
+ * @property {boolean} freeform of an input: an answer that is no choice is allowed
+ * @property {Record<string, unknown>} [schema] of a form: the JSON Schema of its content
+ * @property {Date} askedAt
+ * @property {Date} expiresAt unanswered by then, it is refused
+ * @property {AbortSignal} signal is aborted when the question is over, with a QuestionEnded, or the binding
+ * @property {(answer: Answer) => Promise<void>} answer resolves if this answer counts, and rejects with a
+ *   ProviderError: INVALID_STATE if the question is over, INVALID_JSON for an answer that it does not take
+ *
+ * @typedef {object} Answer
+ * @property {"once" | "session" | "deny"} [decision] of a permission; "deny" also declines an input or a form
+ * @property {string} [text] of an input; with "deny": the reason, for the model
+ * @property {Record<string, unknown>} [content] of a form
+ * @property {string} [person] who answered, for the timeline, in at most 100 bytes; nobody checks it
+ *
  * @typedef {{ decision: "allow" | "deny" | "context", reason?: string }} Decision
  * @typedef {{ sessionId: string, name: string, current: string, signal: AbortSignal }} Section
  * @typedef {{ match: string, outcome: Level | "drop" }} FilterRule
@@ -136,6 +158,8 @@ const MAX_TOOL_TIMEOUT = 3_600_000;
  * @property {() => unknown} [onDisconnected] runs when a connection with a bound session is lost
  * @property {(state: SessionState) => unknown} [onSessionIdle] the session waits for a prompt
  * @property {(state: SessionState) => unknown} [onShutdown] cleans up; the session may end when it has returned
+ * @property {(question: Question) => unknown} [onQuestion] runs for each question of a bound session that waits for an
+ *   answer, several at a time, and anew after a reconnect; it needs the grant "questions" of the provider's file
  * @property {(code: string, message: string, error: Error) => unknown} [onError] gets what the provider survives,
  *   and the error that ends it
  * @property {string} [gatewayUrl] instead of TAP_GATEWAY_URL and gateway.json
@@ -200,6 +224,20 @@ export class CancelError extends Error {
   constructor(reason) {
     super(`cancelled: ${reason}`);
     this.reason = reason;
+  }
+}
+
+/** The reason of a question's signal when the question is over. */
+export class QuestionEnded extends CancelError {
+  /** @param {{ reason: string, by?: string, person?: string }} end */
+  constructor({ reason, by = "", person = "" }) {
+    super(by ? `the question was ${reason} by ${by}` : `the question is over: ${reason}`);
+    /** "answered", "expired", "withdrawn" or "session.ended"; there may be others. */
+    this.reason = reason;
+    /** Of an answered one: "user", or "provider:NAME". */
+    this.by = by;
+    /** Who answered, as that provider says; "" if it does not. */
+    this.person = person;
   }
 }
 
@@ -1488,7 +1526,7 @@ function failure(id, e) {
  * A change that the gateway has got and not answered yet.
  * @typedef {{ change: Change, id: string, type: string, due: Set<string>, revision: number }} SentChange
  *
- * A push or query that waits for its answers, one of each session.
+ * A push, query or answer that waits for its answers, one of each session.
  * @typedef {object} Request
  * @property {string} type
  * @property {Set<string>} due the sessions that have not answered
@@ -1512,6 +1550,7 @@ function failure(id, e) {
  * @property {boolean} ending
  * @property {boolean} started onConnected was started, or will never be
  * @property {Promise<unknown>} returned settles when onConnected has returned
+ * @property {Map<string, AbortController>} questions those that wait, by id
  */
 
 /** One connection to a gateway, from dialling to its end. */
@@ -1826,7 +1865,8 @@ class Connection {
     const session = this.#pick();
     if (!session) return;
     const { name, options, offer, listeners } = this.p;
-    const { instance, startupContext, metadata, concurrency } = options;
+    const { instance, startupContext, metadata, concurrency, onQuestion } = options;
+    const asked = onQuestion ? ["question.asked", "question.ended"] : [];
     this.helloSession = session;
     this.state = "ack";
     for (const j of this.joining.values()) j.asked = true; // this hello asks for all
@@ -1844,7 +1884,7 @@ class Connection {
           transforms: Object.fromEntries([...offer.transforms].map(([s, t]) => [s, wireTransform(t)])),
         }),
       },
-      subscribe: [...listeners.keys()].sort(),
+      subscribe: [...new Set([...listeners.keys(), ...asked])].sort(),
     });
     this.p.changing = this;
     if (error) this.fail(new FatalError(error));
@@ -1882,7 +1922,7 @@ class Connection {
     const cwd = this.#find(sessionId)?.cwd ?? "";
     const bound = {
       binding: { sessionId, providerId, cwd, persistDir, signal: stop.signal },
-      stop, ending: false, started: false, returned: Promise.resolve(),
+      stop, ending: false, started: false, returned: Promise.resolve(), questions: new Map(),
     };
     this.bindings.set(sessionId, bound);
     return bound;
@@ -2243,6 +2283,7 @@ class Connection {
   #handleReceipt(m) {
     this.givesReceipts = true;
     const r = this.requests.get(m.requestId);
+    if (r?.type === "question.answer") this.#noteAnswer(r, "");
     if (r?.type !== "push") return;
     const { sessionId = "", seq = 0, fate = "", reason = "" } = m;
     if (r.untilDelivered && fate === "queued") return;
@@ -2258,7 +2299,7 @@ class Connection {
   }
 
   /**
-   * Gives an error to the push or query that it is about. One without a request id is about the only request of its
+   * Gives an error to the request that it is about. One without a request id is about the only request of its
    * type.
    * @param {Message} m
    * @param {Error} error
@@ -2359,12 +2400,54 @@ class Connection {
 
   /** @param {Message} m */
   #handleEvent({ sessionId, event, data }) {
+    if (event === "question.asked") this.#handleQuestion(sessionId, data);
+    if (event === "question.ended") this.#handleQuestionEnd(sessionId, data);
     const signal = this.bindings.get(sessionId)?.stop.signal ?? this.stop.signal;
     for (const listener of this.p.listeners.get(event) ?? []) {
       if (this.run.listen(sessionId, () => listener({ ...data, sessionId }, signal))) continue;
       const why = `${event} of session ${sessionId} was dropped: ${MAX_EVENTS} events wait for listeners`;
       report(this.p, new Error(why));
     }
+  }
+
+  /** @param {string} sessionId @param {Message} m */
+  #handleQuestion(sessionId, m) {
+    const { onQuestion } = this.p.options;
+    const b = this.bindings.get(sessionId);
+    const { id, kind, message, detail = "", choices = [], freeform = false, schema, askedAt, expiresAt } = m;
+    if (!onQuestion || !b || b.ending || b.questions.has(id)) return;
+    if (![id, kind, message].every((v) => typeof v === "string")) throw new TypeError("its id, kind or message is none");
+    const stop = new AbortController();
+    b.questions.set(id, stop);
+    const leave = () => stop.abort(b.stop.signal.reason);
+    b.stop.signal.addEventListener("abort", leave, { signal: stop.signal });
+    const question = {
+      id, sessionId, kind, message, detail, choices, freeform, ...(schema && { schema }),
+      askedAt: new Date(askedAt), expiresAt: new Date(expiresAt), signal: stop.signal,
+      answer: (/** @type {Answer} */ answer) =>
+        Outcome.of(this.#answer(id, sessionId, answer), (e) => report(this.p, e, `answering question ${id}`)),
+    };
+    void this.run.guard("onQuestion", () => onQuestion(question));
+  }
+
+  /** @param {string} sessionId @param {Message} m */
+  #handleQuestionEnd(sessionId, m) {
+    const questions = this.bindings.get(sessionId)?.questions;
+    const stop = questions?.get(m.id);
+    questions?.delete(m.id);
+    stop?.abort(new QuestionEnded({ reason: text(m.reason), by: text(m.by), person: text(m.person) }));
+  }
+
+  /** @param {string} question @param {string} sessionId @param {Answer} answer @returns {Promise<void>} */
+  async #answer(question, sessionId, { decision, text, content, person }) {
+    if (this.over) throw new NotConnectedError();
+    const requestId = `answer-${++this.count}`;
+    const message = {
+      type: "question.answer", requestId, question, ...(decision && { decision }), ...(text && { text }),
+      ...(content && { content }), ...(person && { person }),
+    };
+    const r = await this.#request(requestId, message, new Set([sessionId]), false);
+    if (r.error) throw r.error;
   }
 
   // Errors

@@ -2,7 +2,7 @@
 // about.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { allow, createProvider, deny, fileResult, imageResult, ProviderError } from "../index.mjs";
+import { allow, createProvider, deny, fileResult, imageResult, ProviderError, QuestionEnded } from "../index.mjs";
 
 const [, , name] = process.argv;
 
@@ -10,6 +10,20 @@ const [, , name] = process.argv;
 const options = {
   echo: {},
   listener: {},
+  answerer: {
+    onQuestion(q) {
+      questions.set(q.id, q);
+      const say = (/** @type {string} */ text) => provider.keep(text, { session: q.sessionId });
+      const schema = q.schema ? JSON.stringify(q.schema) : "";
+      const until = q.expiresAt.toISOString().replace(/\.\d+/, "");
+      say(`asked: ${q.kind}: ${q.message}: ${q.detail}: [${q.choices.join(", ")}] free=${q.freeform} schema=${schema} ` +
+        `until ${until}`);
+      q.signal.onabort = () => {
+        const end = q.signal.reason;
+        if (end instanceof QuestionEnded) say(`ended: ${end.reason} by ${end.by}: ${end.person}`);
+      };
+    },
+  },
   all: {
     session: "all",
     onConnected: ({ sessionId }) => provider.keep(`bound to ${sessionId}`, { session: sessionId }),
@@ -29,6 +43,9 @@ const show = ({ sessionId, seq, fate, reason }) => ({ session: sessionId, seq, f
 
 /** @param {string} name */
 const named = (name) => ({ name, description: "Says its name", handler: () => name });
+
+/** @type {Map<string, import("../index.mjs").Question>} */
+const questions = new Map();
 
 /** @type {import("../index.mjs").Rule[]} */
 let rules = [];
@@ -85,6 +102,15 @@ const handlers = {
     let revision = 0;
     for (const rule of rules.splice(0)) revision = await rule.remove();
     return revision;
+  },
+  async answer({ question, ...answer }) {
+    try {
+      await questions.get(question)?.answer(answer);
+      return "answered";
+    } catch (e) {
+      if (!(e instanceof ProviderError)) throw e;
+      return `refused: ${e.message}`; // CODE: MESSAGE
+    }
   },
   section({ section, action, text = "" }) {
     if (action === "remove") return provider.removeTransform(section);

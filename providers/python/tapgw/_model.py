@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import re
 from dataclasses import dataclass
 from typing import Any, Literal, Optional, Union
 
@@ -245,6 +246,19 @@ class AssistantIntent:
     intent: str
 
 
+@dataclass(frozen=True)
+class QuestionEnd:
+    """How a question ended.
+
+    reason is "answered", "expired", "withdrawn" or "session.ended"; there may be others. by, of an answered one, is
+    "user" or "provider:NAME"; person is who answered, as that provider says.
+    """
+
+    reason: str
+    by: str = ""
+    person: str = ""
+
+
 Event = Union[UserMessage, AssistantMessage, ToolExecution, AssistantIntent]
 
 EVENTS: dict[type, str] = {
@@ -267,3 +281,11 @@ def read_event(session: str, name: str, data: dict[str, Any]) -> Event:
         return ToolExecution(session, data["tool"], data.get("provider") or "", data.get("args"),
                              result["type"] != "success", result.get("output") or "", data["durationMs"] / 1000)
     return AssistantIntent(session, data["intent"])
+
+
+def time_of(text: str) -> datetime.datetime:
+    """Return a time of the wire: RFC 3339, UTC. A TypeError or AttributeError says that it is wrong."""
+    # Python 3.10 reads neither Z nor other than three or six digits.
+    whole, fraction = re.fullmatch(r"(.{19})(?:\.(\d+))?Z", text).groups()  # type: ignore[union-attr]
+    at = datetime.datetime.fromisoformat(whole).replace(tzinfo=datetime.timezone.utc)
+    return at.replace(microsecond=int(((fraction or "") + "000000")[:6]))

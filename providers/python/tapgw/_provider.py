@@ -19,6 +19,7 @@ from ._offer import (
     Change, Decide, Message, Offer, Offers, Rewrite, Rule, Transform, filter_set, update, wire_tools,
 )
 from ._pair import pair
+from ._questions import Question
 from ._runner import Runner
 from ._tool import Tool, tool_of
 from ._wire import MAX_TEXT, NAME, PROTOCOL_VERSION, check_json
@@ -43,6 +44,7 @@ class Provider:
         concurrency: Optional[Concurrency] = None, max_calls: int = 64,
         on_bound: Optional[Callable[[Binding], Any]] = None,
         on_session: Optional[Callable[[SessionEvent], Any]] = None,
+        on_question: Optional[Callable[[Question], Any]] = None,
         on_error: Optional[Callable[[Exception], Any]] = None, logger: Optional[logging.Logger] = None,
     ) -> None:
         """Make a provider; docs/providers.md explains the options. Mistakes in them are errors of run."""
@@ -52,6 +54,7 @@ class Provider:
         self.pick_session, self.prepare_session = pick_session, prepare_session
         self.startup_context, self.concurrency, self.max_calls = startup_context, concurrency, max_calls
         self.on_bound, self.on_session, self.on_error = on_bound, on_session, on_error
+        self.on_question = on_question
         self.logger = logger or logging.getLogger("tapgw")
         self._offers = Offers()
         self._offers.offer.context = context
@@ -170,9 +173,12 @@ class Provider:
             hooks["onPreToolUse"] = [r.wire for r in offer.rules]
         if offer.transforms:
             hooks["transforms"] = {name: t.wire() for name, t in offer.transforms.items()}
+        events = {EVENTS[kind] for kind, _ in self._listeners}
+        if self.on_question is not None:
+            events |= {"question.asked", "question.ended"}
         hello: Message = {
             "type": "hello", "name": self.name, "protocolVersion": PROTOCOL_VERSION, "tools": wire_tools(offer.tools),
-            "hooks": hooks, "subscribe": sorted({EVENTS[kind] for kind, _ in self._listeners}),
+            "hooks": hooks, "subscribe": sorted(events),
             "context": offer.context,
         }
         if self.instance:

@@ -1,22 +1,23 @@
-"""Pushes and queries, and their answers."""
+"""Pushes, queries and answers to questions, and what the gateway says to them."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime
-import re
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._changes import ACK_WAIT
 from ._errors import INVALID_SESSION, RATE_LIMITED, Error, NotConnectedError
-from ._model import Entry, Receipt
+from ._model import Entry, Receipt, time_of
 
 if TYPE_CHECKING:
     from ._connection import Connection
 
 
+_WHAT = {"push": "pushing", "stream.query": "querying", "question.answer": "answering a question"}
+
+
 class Request:
-    """A push or a query that waits for its answers, one of each session in due; "" stands for any."""
+    """A push, a query or an answer that waits for the gateway, for each session in due; "" stands for any."""
 
     def __init__(self, kind: str, due: set[str], until_delivered: bool = False) -> None:
         """Make a request."""
@@ -71,6 +72,8 @@ def on_receipt(c: "Connection", m: dict[str, Any]) -> None:
     """Give a receipt to the push that it is about."""
     c.gives_receipts = True
     r = c.requests.get(m["requestId"])
+    if r is not None and r.kind == "question.answer":
+        r.answered("")
     if r is None or r.kind != "push" or r.done.done():
         return
     fate = m.get("fate", "")
@@ -118,7 +121,7 @@ def on_request_error(c: "Connection", m: dict[str, Any], err: Error) -> bool:
     if r is None or r.done.done():
         return False
     err.retryable = err.code == RATE_LIMITED
-    err.what = "pushing" if r.kind == "push" else "querying"
+    err.what = _WHAT[r.kind]
     r.err = r.err or err
     session = m.get("sessionId", "")
     r.answered(session if session in r.due else "")
@@ -130,7 +133,7 @@ def end_session(c: "Connection", session: str) -> None:
     for r in list(c.requests.values()):
         if session in r.due:
             r.err = r.err or Error(INVALID_SESSION, f'session "{session}" has ended',
-                                   what="pushing" if r.kind == "push" else "querying")
+                                   what=_WHAT[r.kind])
             r.answered(session)
 
 
@@ -149,7 +152,7 @@ def _entries(streams: dict[str, Any]) -> list[Entry]:
         stream, _, provider = key.partition("@")
         for e in entries:
             try:
-                found.append(Entry(stream, provider, _time(e["ts"]), e["event"], e["level"], e.get("metadata"),
+                found.append(Entry(stream, provider, time_of(e["ts"]), e["event"], e["level"], e.get("metadata"),
                                    e.get("prompt") or ""))
             except (ValueError, KeyError, TypeError, AttributeError) as err:
                 raise ValueError(f"querying: the gateway's answer: {err!r}") from None
@@ -157,10 +160,3 @@ def _entries(streams: dict[str, Any]) -> list[Entry]:
     found.sort(key=lambda e: e.stream)
     found.sort(key=lambda e: e.time, reverse=True)
     return found
-
-
-def _time(text: str) -> datetime.datetime:
-    # Python 3.10 reads neither Z nor other than three or six digits.
-    whole, fraction = re.fullmatch(r"(.{19})(?:\.(\d+))?Z", text).groups()  # type: ignore[union-attr]
-    at = datetime.datetime.fromisoformat(whole).replace(tzinfo=datetime.timezone.utc)
-    return at.replace(microsecond=int(((fraction or "") + "000000")[:6]))

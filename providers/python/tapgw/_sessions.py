@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Optional
 
-from . import _calls, _changes, _requests
+from . import _calls, _changes, _questions, _requests
 from ._errors import (
     AUTH_FAILED, INVALID_JSON, INVALID_SESSION, INVALID_STATE, PAYLOAD_TOO_LARGE, UNAUTHORIZED, UNKNOWN_CALL_ID,
     UNSUPPORTED_VERSION, Error, NotPairedError, ProviderError, RefusedError,
@@ -30,6 +30,7 @@ class Bound:
     ending: bool = False
     started: bool = False  # on_bound was started, or will never be
     task: Optional[asyncio.Task[Any]] = None  # of on_bound
+    questions: dict[str, _questions.Question] = field(default_factory=dict)  # that wait, by id
 
 
 @dataclass(eq=False)
@@ -394,6 +395,13 @@ def joined(c: "Connection", session: str) -> Optional[Bound]:
 def on_event(c: "Connection", m: dict[str, Any]) -> None:
     """Give an event to its listeners, in order for each session."""
     name, session = m["event"], m["sessionId"]
+    on_question = {"question.asked": _questions.on_asked, "question.ended": _questions.on_ended}.get(name)
+    if on_question is not None:
+        try:
+            on_question(c, session, m["data"])
+        except (KeyError, TypeError, AttributeError) as err:
+            c.log.warning("ignoring a wrong event %s of the gateway: %r", name, err)
+        return
     listeners = [fn for kind, fn in c.provider._listeners if EVENTS[kind] == name]
     if not listeners:
         return

@@ -1,7 +1,7 @@
 """Runs the blocks of Python in a document, in order, against a gateway: blocks.py FILE.
 
 A block that makes a provider is run until that is bound; the blocks after it use the provider while it runs. The
-environment has the gateway's URL, the provider's token, and an internal one.
+environment has the gateway's URL, the provider's token, and others: INTERNAL_TOKEN, QUESTIONS_TOKEN.
 """
 
 import ast
@@ -20,17 +20,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import tapgw  # noqa: E402
 import tapgw._provider  # noqa: E402
 
-BLOCK = re.compile(r"(?ms)^(?:<!-- (not run|token): .*? -->\n)?```python\n(.*?)^```$")
+BLOCK = re.compile(r"(?ms)^(?:<!-- (not run|token): ([^\n]*) -->\n)?```python\n(.*?)^```$")
 made: list["Documented"] = []
 problems: list[Exception] = []
-remark = ""
+variable = "TAP_PROVIDER_TOKEN"  # the variable that has the provider's token
 
 
 class Documented(tapgw._provider.Provider):
     """A provider that a block makes."""
 
     def __init__(self, name: str, **options: Any) -> None:
-        token = os.environ["INTERNAL_TOKEN" if remark == "token" else "TAP_PROVIDER_TOKEN"]
+        token = os.environ[variable]
         super().__init__(name, token=token, on_error=problems.append, **options)
         made.append(self)
 
@@ -48,14 +48,14 @@ def code(prompt: str) -> str:
 
 async def main(file: str) -> None:
     """Run all blocks."""
-    global remark
+    global variable
     tapgw.Provider = Documented  # type: ignore[misc]
     names: dict[str, Any] = {"__name__": "docs", "input": code}
     task: Optional[asyncio.Task[None]] = None
     count = 0
     for block in BLOCK.finditer(Path(file).read_text()):
-        remark, body = block[1] or "", block[2]
-        if remark == "not run":
+        variable, body = f"{block[2].upper()}_TOKEN" if block[1] == "token" else "TAP_PROVIDER_TOKEN", block[3]
+        if block[1] == "not run":
             compile(body, file, "exec")
             continue
         count += 1

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tapgw import (  # noqa: E402
     ALL_SESSIONS, AssistantIntent, AssistantMessage, Binding, Concurrency, Decision, Error, File, FilterRule, GateCall,
     Image, Match, Provider, Receipt, Rule, Section, Tool, ToolExecution, UserMessage, allow, allow_with, current_call,
-    deny, progress,
+    Question, deny, progress,
 )
 
 
@@ -24,6 +24,8 @@ def sample(name: str) -> Provider:
         async def bound(b: Binding) -> None:
             await p.push(f"bound to {b.session}", session=b.session, level="keep")
         options = {"session": ALL_SESSIONS, "on_bound": bound}
+    elif name == "answerer":
+        options = {"on_question": lambda q: hear(p, q)}
     elif name == "instance":
         options = {"instance": "tab-1", "metadata": {"title": "Tab 1"}, "concurrency": Concurrency(2, "provider"),
                    "startup_context": "At first.", "context": "Always."}
@@ -45,6 +47,24 @@ def listen(p: Provider) -> None:
     p.subscribe(ToolExecution, lambda e: say(
         e.session, f"tool: {e.tool} by {e.provider}: failed={str(e.failed).lower()}: {e.output}"))
     p.subscribe(AssistantIntent, lambda e: say(e.session, f"intent: {e.intent}"))
+
+
+questions: dict[str, Question] = {}
+
+
+async def hear(p: Provider, q: Question) -> None:
+    """Push a question, and its end."""
+    questions[q.id] = q
+    schema = "" if q.schema is None else json.dumps(q.schema, separators=(",", ":"))
+    try:
+        await p.push(f"asked: {q.kind}: {q.message}: {q.detail}: [{', '.join(q.choices)}] "
+                     f"free={str(q.freeform).lower()} schema={schema} until {q.expires_at:%Y-%m-%dT%H:%M:%SZ}",
+                     session=q.session, level="keep")
+        await asyncio.get_running_loop().create_future()
+    except asyncio.CancelledError:
+        if q.end is not None:
+            await p.push(f"ended: {q.end.reason} by {q.end.by}: {q.end.person}", session=q.session, level="keep")
+        raise
 
 
 def add_tools(p: Provider) -> None:
@@ -115,6 +135,14 @@ def add_push_tools(p: Provider, tool: Any) -> None:
                    **more: Any) -> Any:
         r = await p.push(event, level=level, broadcast=broadcast, wait_delivered=wait, **more)
         return [receipt(x) for x in r.each] if broadcast else receipt(r)
+
+    @tool
+    async def answer(question: str = "", **fields: Any) -> str:
+        try:
+            await questions[question].answer(**fields)
+        except Error as err:
+            return f"refused: {err.code}: {err.message}"
+        return "answered"
 
     @tool
     async def filter(stream: str = "", rules: list[Any] = []) -> int:
