@@ -168,7 +168,7 @@ func (c *conn) pick() string {
 	var id string
 	switch {
 	case c.run.p.all():
-		if len(c.active) == 0 || !c.prepare() {
+		if len(c.active) == 0 || c.unbindable[AllSessions] || !c.prepare() {
 			return ""
 		}
 		return AllSessions

@@ -1841,7 +1841,7 @@ class Connection {
   #pick() {
     if (this.ended.size > 0) return ""; // it is still in the list; another list follows
     const { session, pickSession } = this.p.options;
-    if (this.all) return this.active.length > 0 && this.#prepare() ? "all" : "";
+    if (this.all) return this.active.length > 0 && !this.unbindable.has("all") && this.#prepare() ? "all" : "";
     let id = session ?? "";
     if (!id && pickSession) {
       try {

@@ -95,7 +95,7 @@ def pick(c: "Connection") -> str:
     if c.ended:
         return ""  # it is still in the list; another list follows
     if p.is_for_all:
-        return ALL_SESSIONS if c.active and prepare(c) else ""
+        return ALL_SESSIONS if c.active and ALL_SESSIONS not in c.unbindable and prepare(c) else ""
     chosen = ""
     if p.session:
         chosen = p.session
