@@ -227,6 +227,9 @@ func (c *conn) ping() {
 	}
 }
 
+// errTakenOver means that another connection used this one's reconnect token.
+var errTakenOver = errors.New("a newer connection took over with this provider's reconnect token")
+
 // fail cuts the connection because of err.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
@@ -362,9 +365,13 @@ func plainDial(resp *http.Response, err error) error {
 	return err
 }
 
-// plainRead returns why the gateway closed a connection.
+// plainRead returns why the gateway closed a connection. The error is fatal if a newer connection of this provider took
+// over: coming back would take the place from that one again.
 func plainRead(err error) error {
 	if ce, ok := errors.AsType[websocket.CloseError](err); ok {
+		if ce.Code == websocket.StatusCode(protocol.CloseTakenOver) {
+			return fatalError{errTakenOver}
+		}
 		return fmt.Errorf("the gateway closed it: %s (%d)", ce.Reason, ce.Code)
 	}
 	if errors.Is(err, io.EOF) {

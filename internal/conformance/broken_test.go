@@ -78,7 +78,9 @@ func (b *broken) run(ctx context.Context) error {
 			return err
 		case bound:
 			wait = 200 * time.Millisecond
-			if b.is("gone after a cut") && websocket.CloseStatus(err) == -1 ||
+			takenOver := websocket.CloseStatus(err) == websocket.StatusCode(protocol.CloseTakenOver)
+			if takenOver && !b.is("takes its place back") ||
+				b.is("gone after a cut") && websocket.CloseStatus(err) == -1 ||
 				b.is("gone after 1001") && websocket.CloseStatus(err) == websocket.StatusGoingAway {
 				return errGivesUp
 			}

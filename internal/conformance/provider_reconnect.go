@@ -48,6 +48,24 @@ func reconnectRestart(k *kit) error {
 	return k.returns()
 }
 
+func reconnectTakenOver(k *kit) error {
+	if k.start == nil {
+		return skipf("the kit did not start the provider, and might end it")
+	}
+	l, err := k.bound()
+	if err != nil {
+		return err
+	}
+	defer k.drop()
+	l.close(protocol.CloseTakenOver)
+	return k.calm(func(from *link, f frame) error {
+		if from != l && f.typ() == protocol.TypeAuth {
+			return fail("", "it came back with auth")
+		}
+		return nil
+	})
+}
+
 // leastPause is how long four attempts to connect take at least. By the protocol they take five times as long.
 const leastPause = 250 * time.Millisecond
 

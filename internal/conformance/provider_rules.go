@@ -189,6 +189,8 @@ func reconnectChecks() []check {
 			reconnectCut,
 		),
 		try("reconnect.restart", Must, "Close codes", "A provider comes back after close code 1001", reconnectRestart),
+		try("reconnect.taken-over", Must, "Close codes", "A provider stays away after close code 4001",
+			reconnectTakenOver),
 		try("reconnect.pause", Should, section, "Attempts to connect again have pauses in between", reconnectPause),
 		watch("reconnect.token", Should, section, "A reconnect token is that of the last hello.ack",
 			"it sent no reconnect token"),

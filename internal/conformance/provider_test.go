@@ -63,6 +63,7 @@ var faults = map[string]string{
 	"stays unbound":                        "session.next",
 	"gone after a cut":                     "reconnect.cut",
 	"gone after 1001":                      "reconnect.restart",
+	"takes its place back":                 "reconnect.taken-over",
 	"no pause":                             "reconnect.pause",
 	"sends an old reconnect token":         "reconnect.token",
 	"gives up without its reconnect token": "reconnect.void",
@@ -157,8 +158,8 @@ func TestURL(t *testing.T) {
 			case Passed:
 			}
 		}
-		want := []string{"connect.token", "connect.refused", "connect.version", "stop.goodbye", "stop.ends",
-			"stop.calls", "stop.silent"}
+		want := []string{"connect.token", "connect.refused", "connect.version", "reconnect.taken-over",
+			"stop.goodbye", "stop.ends", "stop.calls", "stop.silent"}
 		if !slices.Equal(skipped, want) {
 			t.Errorf("skipped %v, want %v", skipped, want)
 		}

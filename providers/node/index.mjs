@@ -15,6 +15,7 @@ import WebSocket from "ws";
 const PROTOCOL_VERSION = 2;
 const MIB = 1024 * 1024;
 const MAX_FRAME = 16 * MIB;
+const TAKEN_OVER = 4001; // the close code of a connection whose reconnect token a newer one used
 const MAX_RESULT = 5 * MIB;
 const MAX_MESSAGE = 2 * MIB;
 const MAX_UNREAD = 64 * MIB; // what may wait in memory for a gateway that does not read
@@ -1613,7 +1614,13 @@ class Connection {
       return { lasted: 0, accepted: false, error: asError(e) };
     }
     const { ws } = this;
-    const closed = new Promise((done) => ws.once("close", (code, why) => done(`${why} (${code})`)));
+    const closed = new Promise((done) => ws.once("close", (code, why) => {
+      // Coming back would take the place from the newer connection again.
+      if (code === TAKEN_OVER) {
+        this.broken ??= new FatalError(new Error(`${this.to.url}: a newer connection took over with this one's reconnect token`));
+      }
+      done(`${why} (${code})`);
+    }));
     const stopped = () => this.finish(new CancelError("stopped"));
     signal.addEventListener("abort", stopped);
     ws.on("message", (data, isBinary) => {
@@ -2489,11 +2496,11 @@ class Connection {
       this.fail(new FatalError(error));
       return;
     }
-    if (code === "INVALID_SESSION") {
-      if (isPaired(this.to)) {
-        this.fail(new FatalError(new NotPairedError(error.message)));
-        return;
-      }
+    if (code === "INVALID_SESSION" && isPaired(this.to)) {
+      this.fail(new FatalError(new NotPairedError(error.message)));
+      return;
+    }
+    if (code === "INVALID_SESSION" && !this.all) {
       // It has ended or is not open to this provider. A new list comes when anything changes, and clears this.
       this.unbindable.add(this.helloSession);
       this.log.info(`session not bound: ${error.message}`);

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PING_EVERY = 15.0
 PONG_TIMEOUT = 10.0
+TAKEN_OVER = 4001  # the close code of a connection whose reconnect token a newer one used
 
 
 class Timer:
@@ -117,6 +118,9 @@ class Connection:
         except Exception as err:  # the end of the connection
             self.log.debug("connection ended: %r", err)
         self.lost = True
+        if self.ws.close_code == TAKEN_OVER:  # coming back would take the place from the newer connection again
+            self.give_up(ProviderError(f"{self.to.url}: a newer connection took over with this one's reconnect token"))
+            return
         reason = f"{self.ws.close_reason} ({self.ws.close_code})" if self.ws.close_code != 1006 else ""
         text = f"the gateway closed it: {reason}" if reason else "the gateway went away"
         self.give_up(ConnectionError(f"connection to {self.to.url} lost: {text}"))
