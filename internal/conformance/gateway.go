@@ -92,24 +92,40 @@ type gatewayRun struct {
 	namePrefix string // of its providers: no other run has it
 }
 
+// A rule that fails after longer than slowAttempt is tried again, at most attempts times: the machine may have stood
+// still, so that the kit was too late for a deadline of the protocol, the shortest of which has 2 s. That something did
+// not come in all of gatewayPatience is no such failure.
+const (
+	slowAttempt = 1500 * time.Millisecond
+	attempts    = 3
+)
+
 // judge judges one rule.
 func (g *gatewayRun) judge(ctx context.Context, rule gatewayRule) Result {
-	begin := time.Now()
+	for attempt := 1; ; attempt++ {
+		begin := time.Now()
+		err := g.attempt(ctx, rule)
+		took := time.Since(begin)
+		if err == nil || attempt == attempts || took < slowAttempt || took > gatewayPatience {
+			return rule.result(err, took)
+		}
+	}
+}
+
+// attempt plays a rule once, and ends all that it began.
+func (g *gatewayRun) attempt(ctx context.Context, rule gatewayRule) error {
+	if ctx.Err() != nil {
+		return skipf("the run was stopped")
+	}
 	// What the rule began is ended after ctx, too.
 	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &scene{run: g, name: g.namePrefix + "-" + rule.ID, ctx: ending, stop: ctx.Done()}
-	err := s.try(func() {
-		if ctx.Err() != nil {
-			panic(skipf("the run was stopped"))
-		}
-		rule.check(s)
-	})
-	took := time.Since(begin)
+	s := &scene{run: g, name: g.namePrefix + "-" + strings.ReplaceAll(rule.ID, ".", "-"), ctx: ending, stop: ctx.Done()}
+	err := s.try(func() { rule.check(s) })
 	s.stop = nil
 	s.close()
 	cancel()
 	s.reading.Wait()
-	return rule.result(err, took)
+	return err
 }
 
 // try returns the error with which steps of a rule panic.

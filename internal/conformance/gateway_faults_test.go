@@ -83,9 +83,9 @@ func dropping(match func(m message) bool) func(*proxied, message) []message {
 }
 
 var gatewayFaults = []gatewayFault{
-	{name: "it speaks before auth", want: []string{"auth-first"}, greet: `{"type":"welcome"}`},
+	{name: "it speaks before auth", want: []string{"auth.first"}, greet: `{"type":"welcome"}`},
 	{
-		name: "it answers any malformed question for a proof", want: []string{"proof"},
+		name: "it answers any malformed question for a proof", want: []string{"proof.given"},
 		request: func(r *http.Request) {
 			if r.Header.Get("Tapgw-Prove") == "x" {
 				r.Header.Del("Tapgw-Prove")
@@ -93,11 +93,11 @@ var gatewayFaults = []gatewayFault{
 		},
 	},
 	{
-		name: "it takes its token from pages of other origins", want: []string{"auth-origin"},
+		name: "it takes its token from pages of other origins", want: []string{"auth.origin"},
 		request: func(r *http.Request) { r.Header.Del("Origin") },
 	},
 	{
-		name: "its lists have no cwd", want: []string{"sessions-list"},
+		name: "its lists have no cwd", want: []string{"sessions.list"},
 		fromGateway: editing("sessions", func(_ *proxied, m message) {
 			list, _ := m["active"].([]any)
 			for _, s := range list {
@@ -105,11 +105,11 @@ var gatewayFaults = []gatewayFault{
 			}
 		}),
 	},
-	{name: "errors have no replyTo", want: []string{"reply-to"}, fromGateway: without("error", "replyTo")},
-	{name: "errors have no requestId", want: []string{"request-id"}, fromGateway: without("error", "requestId")},
-	{name: "errors have no providerId", want: []string{"error-origin"}, fromGateway: without("error", "providerId")},
+	{name: "errors have no replyTo", want: []string{"error.reply-to"}, fromGateway: without("error", "replyTo")},
+	{name: "errors have no requestId", want: []string{"error.request-id"}, fromGateway: without("error", "requestId")},
+	{name: "errors have no providerId", want: []string{"error.origin"}, fromGateway: without("error", "providerId")},
 	{
-		name: "an unknown type is INVALID_JSON", want: []string{"unknown-type"},
+		name: "an unknown type is INVALID_JSON", want: []string{"message.unknown-type"},
 		fromGateway: editing("error", func(_ *proxied, m message) {
 			if m["code"] == "UNKNOWN_TYPE" {
 				m["code"] = "INVALID_JSON"
@@ -117,7 +117,7 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "broken JSON closes the connection", want: []string{"json", "result-unmatched"},
+		name: "broken JSON closes the connection", want: []string{"message.json", "result.unmatched"},
 		fromGateway: on("error", func(c *proxied, m message) []message {
 			if strings.Contains(m.text("message"), "not valid JSON") {
 				_ = c.kit.Close(1003, "no JSON")
@@ -127,11 +127,11 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "hello.ack has no persistDir", want: []string{"hello-ack"},
+		name: "hello.ack has no persistDir", want: []string{"hello.ack"},
 		fromGateway: without("hello.ack", "persistDir"),
 	},
 	{
-		name: "any version is taken", want: []string{"hello-version"},
+		name: "any version is taken", want: []string{"hello.version"},
 		toGateway: editing("hello", func(_ *proxied, m message) {
 			if m["protocolVersion"] != nil {
 				m["protocolVersion"] = 2
@@ -139,28 +139,28 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "started comes before hello.ack", want: []string{"hello-ack-first"},
+		name: "started comes before hello.ack", want: []string{"hello.ack-first"},
 		fromGateway: on("hello.ack", func(_ *proxied, m message) []message {
 			return []message{{"type": "session.lifecycle", "sessionId": m["sessionId"], "state": "started"}, m}
 		}),
 	},
 	{
-		name: "a call comes before hello.ack", want: []string{"hello-ack-first"},
+		name: "a call comes before hello.ack", want: []string{"hello.ack-first"},
 		fromGateway: on("hello.ack", func(_ *proxied, m message) []message {
 			return []message{{"type": "tool.call", "id": "early", "sessionId": m["sessionId"], "tool": "t",
 				"args": map[string]any{}}, m}
 		}),
 	},
 	{
-		name: "idle does not follow started", want: []string{"hello-ack-first"},
+		name: "idle does not follow started", want: []string{"hello.ack-first"},
 		fromGateway: dropping(func(m message) bool { return m["state"] == "idle" }),
 	},
 	{
-		name: "a reconnectToken in hello is forgotten", want: []string{"reconnect-in-hello"},
+		name: "a reconnectToken in hello is forgotten", want: []string{"reconnect.in-hello"},
 		toGateway: without("hello", "reconnectToken"),
 	},
 	{
-		name: "a reconnect token can be used again", want: []string{"reconnect-rotates"},
+		name: "a reconnect token can be used again", want: []string{"reconnect.rotates"},
 		// The kit gets one token for each provider, which stands for the last one.
 		fromGateway: editing("hello.ack", func(c *proxied, m message) {
 			c.remember("always "+m.text("providerId"), m.text("reconnectToken"))
@@ -177,7 +177,7 @@ var gatewayFaults = []gatewayFault{
 		},
 	},
 	{
-		name: "what a hello leaves out is not restored", want: []string{"reconnect-restores"},
+		name: "what a hello leaves out is not restored", want: []string{"reconnect.restores"},
 		toGateway: editing("hello", func(_ *proxied, m message) {
 			if m["session"] == nil && m["context"] == nil {
 				m["context"] = ""
@@ -185,7 +185,7 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "a connection that was taken over is closed as if it had left", want: []string{"reconnect-takeover"},
+		name: "a connection that was taken over is closed as if it had left", want: []string{"reconnect.takeover"},
 		closeCode: func(code websocket.StatusCode) websocket.StatusCode {
 			if code == closeTakenOver {
 				return closeNormal
@@ -194,11 +194,11 @@ var gatewayFaults = []gatewayFault{
 		},
 	},
 	{
-		name: "shutdown.pending has no deadline", want: []string{"end-pending"},
+		name: "shutdown.pending has no deadline", want: []string{"end.pending"},
 		fromGateway: without("session.lifecycle", "deadline"),
 	},
 	{
-		name: "a session ends without its providers", want: []string{"end-pending"},
+		name: "a session ends without its providers", want: []string{"end.pending"},
 		toGateway: func(c *proxied, m message) []message {
 			if m["method"] == "session/end" {
 				_ = c.kit.Write(c.ctx, websocket.MessageText,
@@ -208,16 +208,16 @@ var gatewayFaults = []gatewayFault{
 		},
 	},
 	{
-		name: "large numbers in arguments are rounded", want: []string{"call-shape"},
+		name: "large numbers in arguments are rounded", want: []string{"call.shape"},
 		fromGateway: editing("tool.call", func(_ *proxied, m message) {
 			if m.at("args", "n") == jsonNumber("9007199254740993") {
 				m["args"].(map[string]any)["n"] = jsonNumber("9007199254740992")
 			}
 		}),
 	},
-	{name: "traceparent is lost", want: []string{"call-trace"}, fromGateway: without("tool.call", "traceparent")},
+	{name: "traceparent is lost", want: []string{"call.trace"}, fromGateway: without("tool.call", "traceparent")},
 	{
-		name: "ids of calls are no UUIDs", want: []string{"call-ids"},
+		name: "ids of calls are no UUIDs", want: []string{"call.ids"},
 		fromGateway: func(c *proxied, m message) []message {
 			if t := m["type"]; t == "tool.call" || t == "tool.cancel" {
 				n := strings.ReplaceAll(m.text("id"), "-", "x")
@@ -234,18 +234,18 @@ var gatewayFaults = []gatewayFault{
 		},
 	},
 	{
-		name: "a call that succeeded is answered twice", want: []string{"call-once", "result-twice"},
+		name: "a call that succeeded is answered twice", want: []string{"call.once", "result.twice"},
 		fromGateway: twice(func(m message) bool {
 			text, ok := m.result()["data"].(string)
 			return ok && text != ""
 		}),
 	},
 	{
-		name: "a call that timed out is answered once more", want: []string{"result-late"},
+		name: "a call that timed out is answered once more", want: []string{"result.late"},
 		fromGateway: twice(func(m message) bool { return m.result()["errorCode"] == "TIMEOUT" }),
 	},
 	{
-		name: "a result of a call that has ended is an error", want: []string{"result-late", "result-twice"},
+		name: "a result of a call that has ended is an error", want: []string{"result.late", "result.twice"},
 		toGateway: on("tool.result", func(c *proxied, m message) []message {
 			if c.remember("result "+m.text("id"), "came") == "" || !uuid.MatchString(m.text("id")) {
 				return []message{m}
@@ -259,25 +259,25 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "a timeout cancels nothing", want: []string{"cancel-timeout"},
+		name: "a timeout cancels nothing", want: []string{"cancel.timeout"},
 		fromGateway: dropping(func(m message) bool { return m["type"] == "tool.cancel" && m["reason"] == "timeout" }),
 	},
 	{
-		name: "an interrupt cancels nothing", want: []string{"cancel-interrupted", "cancel-once"},
+		name: "an interrupt cancels nothing", want: []string{"cancel.interrupted", "cancel.once"},
 		fromGateway: dropping(
 			func(m message) bool { return m["type"] == "tool.cancel" && m["reason"] == "interrupted" },
 		),
 	},
 	{
-		name: "every cancel says timeout", want: []string{"rebind", "cancel-interrupted"},
+		name: "every cancel says timeout", want: []string{"rebind.replaces", "cancel.interrupted"},
 		fromGateway: editing("tool.cancel", func(_ *proxied, m message) { m["reason"] = "timeout" }),
 	},
 	{
-		name: "a cancel comes twice", want: []string{"cancel-once"},
+		name: "a cancel comes twice", want: []string{"cancel.once"},
 		fromGateway: twice(func(m message) bool { return m["type"] == "tool.cancel" }),
 	},
 	{
-		name: "numbers in data are written anew", want: []string{"result-data"},
+		name: "numbers in data are written anew", want: []string{"result.data"},
 		fromGateway: func(_ *proxied, m message) []message {
 			if m.result()["data"] == jsonNumber("1.50") {
 				m.result()["data"] = jsonNumber("1.5")
@@ -287,7 +287,7 @@ var gatewayFaults = []gatewayFault{
 	},
 	{
 		name: "a limit on calls is forgotten",
-		want: []string{"concurrency", "concurrency-queue", "concurrency-cancelled"},
+		want: []string{"concurrency.limit", "concurrency.queue", "concurrency.cancelled"},
 		toGateway: editing("hello", func(_ *proxied, m message) {
 			if limit, ok := m["concurrency"].(map[string]any); ok && limit["max"] != jsonNumber("0") &&
 				limit["scope"] == nil {
@@ -296,15 +296,15 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "a surfaced push has two receipts", want: []string{"push-fates"},
+		name: "a surfaced push has two receipts", want: []string{"push.fates"},
 		fromGateway: twice(func(m message) bool { return m["fate"] == "surfaced" }),
 	},
 	{
-		name: "nobody hears that an inject was delivered", want: []string{"push-inject", "push-order"},
+		name: "nobody hears that an inject was delivered", want: []string{"push.inject", "push.order"},
 		fromGateway: dropping(func(m message) bool { return m["fate"] == "delivered" }),
 	},
 	{
-		name: "pushes over the budget seem stored", want: []string{"push-rate"},
+		name: "pushes over the budget seem stored", want: []string{"push.rate"},
 		fromGateway: on("error", func(_ *proxied, m message) []message {
 			if m["code"] == "RATE_LIMITED" && m["replyTo"] == "push" {
 				return []message{{"type": "ack", "requestId": m["requestId"], "sessionId": m["sessionId"], "seq": 1,
@@ -314,7 +314,7 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "history comes oldest first", want: []string{"query", "query-last"},
+		name: "history comes oldest first", want: []string{"query.newest", "query.most"},
 		fromGateway: editing("stream.history", func(_ *proxied, m message) {
 			streams, _ := m["streams"].(map[string]any)
 			for _, entries := range streams {
@@ -323,11 +323,11 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "an event is lost", want: []string{"events"},
+		name: "an event is lost", want: []string{"event.data"},
 		fromGateway: dropping(func(m message) bool { return m["event"] == "assistant.message" }),
 	},
 	{
-		name: "revisions stand still", want: []string{"revision"},
+		name: "revisions stand still", want: []string{"ack.revision"},
 		fromGateway: editing("ack", func(_ *proxied, m message) {
 			if m["revision"] != nil {
 				m["revision"] = 1
@@ -335,13 +335,13 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "an ack repeats the requestId in ASCII", want: []string{"ack-once"},
+		name: "an ack repeats the requestId in ASCII", want: []string{"ack.once"},
 		fromGateway: editing("ack", func(_ *proxied, m message) {
 			m["requestId"] = strings.ReplaceAll(m.text("requestId"), "ü", "u")
 		}),
 	},
 	{
-		name: "acks come in another order", want: []string{"update-order"},
+		name: "acks come in another order", want: []string{"update.order"},
 		// The ack of "c" waits for that of "d".
 		fromGateway: on("ack", func(c *proxied, m message) []message {
 			held := fmt.Sprintf("%p", c)
@@ -358,14 +358,14 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "a gate does not hear the arguments", want: []string{"gate-check"},
+		name: "a gate does not hear the arguments", want: []string{"gate.check"},
 		fromGateway: editing("gate.check", func(_ *proxied, m message) { m["args"] = map[string]any{} }),
 	},
-	{name: "a silent gate is open", want: []string{"gate-silent"}, fromGateway: allowing("did not respond in time")},
-	{name: "a malformed answer opens a gate", want: []string{"gate-malformed"}, fromGateway: allowing("malformed")},
-	{name: "a gate that is gone is open", want: []string{"gate-disconnected"}, fromGateway: allowing("disconnected")},
+	{name: "a silent gate is open", want: []string{"gate.silent"}, fromGateway: allowing("did not respond in time")},
+	{name: "a malformed answer opens a gate", want: []string{"gate.malformed"}, fromGateway: allowing("malformed")},
+	{name: "a gate that is gone is open", want: []string{"gate.disconnected"}, fromGateway: allowing("disconnected")},
 	{
-		name: "a context beside it replaces a startup context", want: []string{"context"},
+		name: "a context beside it replaces a startup context", want: []string{"prompt.context"},
 		toGateway: editing("hello", func(_ *proxied, m message) {
 			if m["context"] != nil {
 				delete(m, "startup_context")
@@ -373,7 +373,7 @@ var gatewayFaults = []gatewayFault{
 		}),
 	},
 	{
-		name: "a callback does not get the section's text", want: []string{"transform-callback"},
+		name: "a callback does not get the section's text", want: []string{"transform.callback"},
 		fromGateway: editing("transform.request", func(_ *proxied, m message) { m["current"] = "" }),
 	},
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/coder/websocket"
 )
 
+// maxGatewayBytes is how much one connection may send to the kit in all.
+const maxGatewayBytes = 256 << 20
+
 // maxGatewayFrame is how much the kit reads of one frame. A gateway may send 16 MiB, and a call's
 // result to a session host in more.
 const maxGatewayFrame = 32 << 20
@@ -73,9 +76,11 @@ func newPeer(s *scene, ws *websocket.Conn, reply func(message) string) *peer {
 }
 
 func (p *peer) read() {
+	left := maxGatewayBytes
 	for {
 		kind, text, err := p.ws.Read(p.s.ctx)
-		if err != nil {
+		left -= len(text)
+		if err != nil || left < 0 {
 			p.mu.Lock()
 			p.closed, p.code = true, websocket.CloseStatus(err)
 			p.mu.Unlock()

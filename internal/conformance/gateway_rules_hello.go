@@ -10,25 +10,25 @@ import (
 )
 
 var helloRules = []gatewayRule{
-	must("hello-ack", "hello.ack", "hello.ack has the version, providerId, sessionId, reconnectToken and persistDir",
+	must("hello.ack", "hello.ack", "hello.ack has the version, providerId, sessionId, reconnectToken and persistDir",
 		helloAck),
-	must("hello-ack-first", "Binding to a session", "after hello come hello.ack, then started, then idle", ackFirst),
-	must("hello-version", "hello", "another protocolVersion is UNSUPPORTED_VERSION, and closes with 1008",
+	must("hello.ack-first", "Binding to a session", "After hello come hello.ack, then started, then idle", ackFirst),
+	must("hello.version", "hello", "Another protocolVersion is UNSUPPORTED_VERSION, and closes with 1008",
 		helloVersion),
-	must("hello-session", "hello", "a missing or unknown session is refused, and hello may be tried again",
+	must("hello.session", "hello", "A missing or unknown session is refused, and hello may be tried again",
 		helloSession),
-	must("hello-fields", "hello", "a wrong field of hello is INVALID_JSON, and the error names it", helloFields),
-	must("hello-schemas", "Tool", "a schema that is none of an object is refused; the error names the tool",
+	must("hello.fields", "hello", "A wrong field of hello is INVALID_JSON, and the error names it", helloFields),
+	must("hello.schemas", "Tool", "A schema that is none of an object is refused; the error names the tool",
 		helloSchemas),
-	must("hello-limits", "Limits", "a hello at its limits is accepted, and past one PAYLOAD_TOO_LARGE", helloLimits),
-	must("hello-conflict", "Calls", "a tool of another provider is TOOL_CONFLICT, and stays with its owner",
+	must("hello.limits", "Limits", "A hello at its limits is accepted, and past one PAYLOAD_TOO_LARGE", helloLimits),
+	must("hello.conflict", "Calls", "A tool of another provider is TOOL_CONFLICT, and stays with its owner",
 		helloConflict),
-	must("hello-spelling", "Every message", "a name of another spelling is changed, and hello.ack has it",
+	must("name.spelling", "Every message", "A name of another spelling is changed, and hello.ack has it",
 		helloSpelling),
-	must("hello-rate", "hello", "the eleventh hello in a minute is RATE_LIMITED and changes nothing", helloRate),
-	must("rebind", "States", "a second hello removes what the first one gave, and cancels its calls", rebind),
-	must("rebind-refused", "States", "after a second hello that is refused, the provider is Unbound", rebindRefused),
-	must("goodbye", "goodbye", "goodbye closes the connection with 1000", goodbye),
+	must("hello.rate", "hello", "The eleventh hello in a minute is RATE_LIMITED and changes nothing", helloRate),
+	must("rebind.replaces", "States", "A second hello removes what the first one gave, and cancels its calls", rebind),
+	must("rebind.refused", "States", "After a second hello that is refused, the provider is Unbound", rebindRefused),
+	must("goodbye.closes", "goodbye", "goodbye closes the connection with 1000", goodbye),
 }
 
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
@@ -260,11 +260,16 @@ func goodbye(s *scene) {
 }
 
 var trustRules = []gatewayRule{
-	must("pairing", "Pairing", "a pairing code is shown in the session alone; the right one gives a token", pairing),
-	must("pairing-wrong-code", "Pairing", "a wrong pairing code is AUTH_FAILED, and closes with 1008", pairingWrong),
-	must("pairing-end", "Tokens", "a paired token ends with its session", pairingEnd),
-	must("trust-external", "Trust", "a paired provider is refused what its trust does not allow", trustExternal),
-	must("names-owner", "Names", "a provider name belongs to one identity in a session", namesOwner),
+	must(
+		"pairing.code",
+		"Pairing",
+		"A pairing code is shown in the session alone; the right one gives a token",
+		pairing,
+	),
+	must("pairing.wrong-code", "Pairing", "A wrong pairing code is AUTH_FAILED, and closes with 1008", pairingWrong),
+	must("pairing.end", "Tokens", "A paired token ends with its session", pairingEnd),
+	must("trust.external", "Trust", "A paired provider is refused what its trust does not allow", trustExternal),
+	must("name.owner", "Names", "A provider name belongs to one identity in a session", namesOwner),
 }
 
 // pair authenticates by pairing and returns the connection with the list that has the token.

@@ -3,22 +3,22 @@ package conformance
 import "strings"
 
 var hookRules = []gatewayRule{
-	must("rule-deny", "Rules and gates", "a deny rule denies with its reason and asks nobody", ruleDeny),
-	must("rule-context", "Rules and gates", "context rules allow and give their texts, in their order", ruleContext),
-	must("rule-match", "Match and patterns", "a rule matches by tool, alias, args, file and provider", ruleMatch),
-	must("gate-check", "gate.check", "a gate is asked with its gateId, a callId, the session, the tool and its args",
+	must("rule.deny", "Rules and gates", "A deny rule denies with its reason and asks nobody", ruleDeny),
+	must("rule.context", "Rules and gates", "Context rules allow and give their texts, in their order", ruleContext),
+	must("rule.match", "Match and patterns", "A rule matches by tool, alias, args, file and provider", ruleMatch),
+	must("gate.check", "gate.check", "A gate is asked with its gateId, a callId, the session, the tool and its args",
 		gateCheck),
-	must("gate-decisions", "gate.result", "allow, deny and context decide, each with what its reason is for",
+	must("gate.decisions", "gate.result", "allow, deny and context decide, each with what its reason is for",
 		gateDecisions),
-	must("gate-all", "Rules and gates", "all gates are asked at the same time, and one denial wins", gateAll),
-	must("gate-malformed", "Rules and gates", "a malformed answer of a gate denies", gateMalformed),
-	must("gate-disconnected", "Rules and gates", "a gate whose connection ends denies", gateDisconnected),
-	must("gate-silent", "Rules and gates", "a gate that is silent for 5 s denies", gateSilent),
-	must("gate-fail-open", "Rules and gates", "a silent gate with failOpen allows, and its denial still denies",
+	must("gate.all", "Rules and gates", "All gates are asked at the same time, and one denial wins", gateAll),
+	must("gate.malformed", "Rules and gates", "A malformed answer of a gate denies", gateMalformed),
+	must("gate.disconnected", "Rules and gates", "A gate whose connection ends denies", gateDisconnected),
+	must("gate.silent", "Rules and gates", "A gate that is silent for 5 s denies", gateSilent),
+	must("gate.fail-open", "Rules and gates", "A silent gate with failOpen allows, and its denial still denies",
 		gateFailOpen),
-	must("gate-late", "gate.result", "an answer for an unknown check is ignored", gateLate),
-	must("gate-calls", "Rules and gates",
-		"if the host asks no gates, a denied call is DENIED and does not reach its provider", gateCalls),
+	must("gate.late", "gate.result", "An answer for an unknown check is ignored", gateLate),
+	must("gate.calls", "Rules and gates",
+		"If the host asks no gates, a denied call is DENIED and does not reach its provider", gateCalls),
 }
 
 // rules is the member "hooks" with these rules.
@@ -177,14 +177,19 @@ func gateCalls(s *scene) {
 }
 
 var promptRules = []gatewayRule{
-	must("context", "Context",
-		"a context goes with each prompt, a startup_context with the first; in the order of joining", contexts),
-	must("transform", "Transforms", "append, prepend and replace change a section, one after the other", transforms),
-	must("transform-callback", "Transforms",
-		"a callback is asked with the section's text, and its answer is the new text", transformCallback),
-	must("transform-silent", "Transforms", "a callback that is silent for 2 s leaves the section as it is",
+	must("prompt.context", "Context",
+		"A context goes with each prompt, a startup_context with the first; in the order of joining", contexts),
+	must(
+		"transform.static",
+		"Transforms",
+		"append, prepend and replace change a section, one after the other",
+		transforms,
+	),
+	must("transform.callback", "Transforms",
+		"A callback is asked with the section's text, and its answer is the new text", transformCallback),
+	must("transform.silent", "Transforms", "A callback that is silent for 2 s leaves the section as it is",
 		transformSilent),
-	must("transform-protected", "Transforms", "safety and identity take only append, and keep their own text last",
+	must("transform.protected", "Transforms", "safety and identity take only append, and keep their own text last",
 		transformProtected),
 }
 

@@ -8,16 +8,16 @@ import (
 )
 
 var instanceRules = []gatewayRule{
-	must("instances", "Instances", "instances share their tools, with target and list_NAME_instances", instances),
-	must("instances-target", "Instances",
+	must("instance.shared", "Instances", "Instances share their tools, with target and list_NAME_instances", instances),
+	must("instance.target", "Instances",
 		"target chooses the instance and does not reach it; an unknown one is NOT_FOUND", instancesTarget),
-	must("instances-recent", "Instances", "without target the instance that sent something last gets the call",
+	must("instance.recent", "Instances", "Without target the instance that sent something last gets the call",
 		instancesRecent),
-	must("instances-retry", "Instances",
-		"a retryable failure goes to one other instance, and not if target chose the first", instancesRetry),
-	must("instances-duplicate", "Codes", "a name and instance that are connected are DUPLICATE_INSTANCE",
+	must("instance.retry", "Instances",
+		"A retryable failure goes to one other instance, and not if target chose the first", instancesRetry),
+	must("instance.duplicate", "Codes", "A name and instance that are connected are DUPLICATE_INSTANCE",
 		instancesDuplicate),
-	must("instances-conflict", "Instances", "a target of one's own, and another schema, are TOOL_CONFLICT",
+	must("instance.conflict", "Instances", "A target of one's own, and another schema, are TOOL_CONFLICT",
 		instancesConflict),
 }
 
@@ -121,24 +121,28 @@ func instancesConflict(s *scene) {
 }
 
 var pushRules = []gatewayRule{
-	must("push-fates", "Receipts", "a push with a requestId is acknowledged with its fate, and without one not at all",
+	must("push.fates", "Receipts", "A push with a requestId is acknowledged with its fate, and without one not at all",
 		pushFates),
-	must("push-inject", "Pushes",
-		"an inject reaches the session as a prompt of the provider, and its receipt comes twice", pushInject),
-	must("push-order", "Pushes", "an inject waits while the session is busy, and several keep their order", pushOrder),
-	must("push-rate", "Limits", "pushes over 10 a second are RATE_LIMITED and not stored", pushRate),
-	must("push-streams", "Limits", "the 21st stream is PAYLOAD_TOO_LARGE", pushStreams),
-	must("push-session", "Binding to a session", "a message for a session that is not bound is INVALID_SESSION",
+	must("push.inject", "Pushes",
+		"An inject reaches the session as a prompt of the provider, and its receipt comes twice", pushInject),
+	must("push.order", "Pushes", "An inject waits while the session is busy, and several keep their order", pushOrder),
+	must("push.rate", "Limits", "Pushes over 10 a second are RATE_LIMITED and not stored", pushRate),
+	must("push.streams", "Limits", "The 21st stream is PAYLOAD_TOO_LARGE", pushStreams),
+	must("push.session", "Binding to a session", "A message for a session that is not bound is INVALID_SESSION",
 		pushSession),
-	must("filter", "Filters", "the first rule of a stream's filter that matches decides what happens to an event",
+	must("push.filter", "Filters", "The first rule of a stream's filter that matches decides what happens to an event",
 		filter),
-	must("query", "Queries",
-		"a query is answered by stream and provider, newest first, 20 of each unless it says how many", query),
-	must("query-last", "Limits", "a query gets 100 events of a stream at most", queryLast),
-	must("events", "Subscriptions", "subscribers get the session's events, as they were and in order; others do not",
-		events),
-	must("events-pushed", "Subscriptions", "event.pushed tells of the events that the timeline shows", eventPushed),
-	must("questions", "Questions", "questions are kept from a provider without the grant", questionsGrant),
+	must("query.newest", "Queries",
+		"A query is answered by stream and provider, newest first, 20 of each unless it says how many", query),
+	must("query.most", "Limits", "A query gets 100 events of a stream at most", queryLast),
+	must(
+		"event.data",
+		"Subscriptions",
+		"Subscribers get the session's events, as they were and in order; others do not",
+		events,
+	),
+	must("event.pushed", "Subscriptions", "event.pushed tells of the events that the timeline shows", eventPushed),
+	must("question.grant", "Questions", "Questions are kept from a provider without the grant", questionsGrant),
 }
 
 // push pushes with a requestId and returns the receipt.

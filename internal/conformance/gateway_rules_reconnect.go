@@ -3,18 +3,18 @@ package conformance
 import "strings"
 
 var reconnectRules = []gatewayRule{
-	must("reconnect-restores", "Reconnecting",
-		"a reconnect token gives back the providerId and all that the hello leaves out", reconnectRestores),
-	must("reconnect-rotates", "Reconnecting", "each hello.ack has a new reconnect token, and a used one is AUTH_FAILED",
+	must("reconnect.restores", "Reconnecting",
+		"A reconnect token gives back the providerId and all that the hello leaves out", reconnectRestores),
+	must("reconnect.rotates", "Reconnecting", "Each hello.ack has a new reconnect token, and a used one is AUTH_FAILED",
 		reconnectRotates),
-	must("reconnect-takeover", "Reconnecting", "while the old connection is up, the gateway closes it with 4001",
+	must("reconnect.takeover", "Reconnecting", "While the old connection is up, the gateway closes it with 4001",
 		reconnectTakeover),
-	must("reconnect-in-hello", "Reconnecting",
+	must("reconnect.in-hello", "Reconnecting",
 		"hello takes a reconnect token too; one that is not valid counts as absent", reconnectInHello),
-	must("reconnect-clears", "Reconnecting", "a member of hello that is empty clears what the provider had",
+	must("reconnect.clears", "Reconnecting", "A member of hello that is empty clears what the provider had",
 		reconnectClears),
-	must("reconnect-goodbye", "goodbye", "goodbye voids the reconnect token", reconnectGoodbye),
-	must("reconnect-disconnected", "Reconnecting", "calls in flight end with DISCONNECTED, and do not come again",
+	must("reconnect.goodbye", "goodbye", "goodbye voids the reconnect token", reconnectGoodbye),
+	must("reconnect.disconnected", "Reconnecting", "Calls in flight end with DISCONNECTED, and do not come again",
 		reconnectDisconnected),
 }
 
@@ -137,15 +137,15 @@ func reconnectDisconnected(s *scene) {
 }
 
 var endRules = []gatewayRule{
-	must("end-pending", "The end of a session",
+	must("end.pending", "The end of a session",
 		"shutdown.pending has a deadline of 10 s, and the session waits for its providers", endPending),
-	must("end-deadline", "The end of a session",
-		"a provider that does not answer delays a session's end by 10 s at most", endDeadline),
-	must("end-calls", "The end of a session", "calls in flight end with CANCELLED", endCalls),
-	must("end-unbound", "The end of a session", "a provider of the session that ended may bind to another one",
+	must("end.deadline", "The end of a session",
+		"A provider that does not answer delays a session's end by 10 s at most", endDeadline),
+	must("end.calls", "The end of a session", "Calls in flight end with CANCELLED", endCalls),
+	must("end.unbound", "The end of a session", "A provider of the session that ended may bind to another one",
 		endUnbound),
-	must("end-goodbye", "The end of a session",
-		"a goodbye that answers shutdown.pending leaves the reconnect token valid", endGoodbye),
+	must("end.goodbye", "The end of a session",
+		"A goodbye that answers shutdown.pending leaves the reconnect token valid", endGoodbye),
 }
 
 // beginEnd starts to end a session. It returns the request once p has been told.

@@ -32,18 +32,23 @@ const (
 )
 
 var stateRules = []gatewayRule{
-	must("auth-first", "States", "the gateway is silent until auth, and refuses every other message before it",
+	must("auth.first", "States", "The gateway is silent until auth, and refuses every other message before it",
 		authFirst),
-	must("auth-wrong-token", "auth", "a wrong token is AUTH_FAILED, and closes with 1008", authWrongToken),
-	must("auth-fields", "auth", "a malformed auth names its field and may be tried again", authFields),
-	must("auth-in-time", "Times", "without auth the connection is closed with 1008 after 10 s", authInTime),
-	must("auth-size", "Limits", "more than 64 KiB before auth close the connection with 1008", authSize),
-	must("auth-origin", "Tokens", "a page of another origin can't use the gateway's own tokens", authOrigin),
-	must("proof", "Is it your gateway?", "the gateway proves that it knows a token, once for each nonce", proves),
-	must("sessions-list", "Session", "the list that answers auth has each session's id, label and cwd", sessionsList),
-	must("hello-first", "States", "after auth, only hello is legal", helloFirst),
-	must("auth-once", "States", "auth is illegal once the provider has authenticated", authOnce),
-	must("unknown-type", "States", "an unknown type is UNKNOWN_TYPE in every state and changes nothing", unknownType),
+	must("auth.wrong-token", "auth", "A wrong token is AUTH_FAILED, and closes with 1008", authWrongToken),
+	must("auth.fields", "auth", "A malformed auth names its field and may be tried again", authFields),
+	must("auth.in-time", "Times", "Without auth the connection is closed with 1008 after 10 s", authInTime),
+	must("auth.size", "Limits", "More than 64 KiB before auth close the connection with 1008", authSize),
+	must("auth.origin", "Tokens", "A page of another origin can't use the gateway's own tokens", authOrigin),
+	must("proof.given", "Is it your gateway?", "The gateway proves that it knows a token, once for each nonce", proves),
+	must("sessions.list", "Session", "The list that answers auth has each session's id, label and cwd", sessionsList),
+	must("hello.first", "States", "After auth, only hello is legal", helloFirst),
+	must("auth.once", "States", "auth is illegal once the provider has authenticated", authOnce),
+	must(
+		"message.unknown-type",
+		"States",
+		"An unknown type is UNKNOWN_TYPE in every state and changes nothing",
+		unknownType,
+	),
 }
 
 // Messages that are legal once a provider is bound.
@@ -222,17 +227,17 @@ func unknownType(s *scene) {
 }
 
 var messageRules = []gatewayRule{
-	must("json", "Every message", "what is no message is INVALID_JSON, and the connection stays", badJSON),
-	must("keys", "Every message", "keys are exact in case and stand once, at any depth", badKeys),
-	must("fields", "Every message", "a wrong field is INVALID_JSON, and the error names it", badFields),
-	must("lenient", "Every message", "unknown fields are ignored, and null is absence", lenient),
-	must("binary", "Every message", "a binary frame is read as text if it is UTF-8, else it is INVALID_JSON",
+	must("message.json", "Every message", "What is no message is INVALID_JSON, and the connection stays", badJSON),
+	must("message.keys", "Every message", "Keys are exact in case and stand once, at any depth", badKeys),
+	must("message.fields", "Every message", "A wrong field is INVALID_JSON, and the error names it", badFields),
+	must("message.unknown-field", "Every message", "Unknown fields are ignored, and null is absence", lenient),
+	must("message.binary", "Every message", "A binary frame is read as text if it is UTF-8, else it is INVALID_JSON",
 		binaryFrames),
-	must("reply-to", "error", "an error names the message's type in replyTo", replyTo),
-	must("request-id", "error", "an error repeats the requestId, or the queryId of a query", requestID),
-	must("error-origin", "error", "an error of a bound provider has its providerId and sessionId", errorOrigin),
-	must("size", "Limits", "a message over 2 MiB is PAYLOAD_TOO_LARGE, and the connection stays", messageSize),
-	must("frame-size", "Limits", "a frame over 16 MiB closes the connection with 1009", frameSize),
+	must("error.reply-to", "error", "An error names the message's type in replyTo", replyTo),
+	must("error.request-id", "error", "An error repeats the requestId, or the queryId of a query", requestID),
+	must("error.origin", "error", "An error of a bound provider has its providerId and sessionId", errorOrigin),
+	must("message.size", "Limits", "A message over 2 MiB is PAYLOAD_TOO_LARGE, and the connection stays", messageSize),
+	must("message.frame-size", "Limits", "A frame over 16 MiB closes the connection with 1009", frameSize),
 }
 
 func badJSON(s *scene) {

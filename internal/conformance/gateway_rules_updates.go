@@ -8,18 +8,18 @@ import (
 )
 
 var updateRules = []gatewayRule{
-	must("ack-once", "Updates", "an update with a requestId has one ack, with its session; one without is silent",
+	must("ack.once", "Updates", "An update with a requestId has one ack, with its session; one without is silent",
 		ackOnce),
-	must("revision", "Updates", "ack.revision rises with each update, also after a second hello and a reconnect",
+	must("ack.revision", "Updates", "ack.revision rises with each update, also after a second hello and a reconnect",
 		revision),
-	must("ack-barrier", "Updates", "after the ack, nothing follows from the older state", ackBarrier),
-	must("update-order", "Updates", "updates are done in the order in which they were sent", updateOrder),
-	must("tools-update", "tools.update", "without remove the list is replaced, with it changed", toolsUpdate),
-	must("tools-update-refused", "Updates", "an update that is refused changes nothing", toolsUpdateRefused),
-	must("tools-update-limits", "Limits", "the 101st tool is PAYLOAD_TOO_LARGE", toolsUpdateLimits),
-	must("tools-update-calls", "Updates", "calls of a tool that was removed run to their end", toolsUpdateCalls),
-	must("hooks-update", "hooks.update", "rules are replaced, and transforms merged by section", hooksUpdate),
-	must("context-update", "context.update", "a context is replaced, and an empty one removes it", contextUpdate),
+	must("ack.barrier", "Updates", "After the ack, nothing follows from the older state", ackBarrier),
+	must("update.order", "Updates", "Updates are done in the order in which they were sent", updateOrder),
+	must("update.tools", "tools.update", "Without remove the list is replaced, with it changed", toolsUpdate),
+	must("update.refused", "Updates", "An update that is refused changes nothing", toolsUpdateRefused),
+	must("update.limits", "Limits", "The 101st tool is PAYLOAD_TOO_LARGE", toolsUpdateLimits),
+	must("update.calls", "Updates", "Calls of a tool that was removed run to their end", toolsUpdateCalls),
+	must("update.hooks", "hooks.update", "Rules are replaced, and transforms merged by section", hooksUpdate),
+	must("update.context", "context.update", "A context is replaced, and an empty one removes it", contextUpdate),
 }
 
 func ackOnce(s *scene) {

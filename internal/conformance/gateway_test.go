@@ -1,9 +1,7 @@
 package conformance
 
 import (
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 )
@@ -34,28 +32,4 @@ func TestGateway(t *testing.T) {
 			t.Errorf("directories after the run: %v, %v, want none", left, err)
 		}
 	})
-}
-
-// Each rule has its own id, and its section is a heading of docs/protocol.md.
-func TestGatewayRules(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "protocol.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	headings := map[string]bool{}
-	for line := range strings.Lines(string(text)) {
-		if title := strings.TrimLeft(line, "#"); title != line {
-			headings[strings.Trim(title, " `\n")] = true
-		}
-	}
-	ids := map[string]bool{}
-	for _, r := range gatewayRules() {
-		if ids[r.ID] {
-			t.Errorf("two rules have the id %s, want one", r.ID)
-		}
-		ids[r.ID] = true
-		if !headings[r.Section] {
-			t.Errorf("rule %s: section %q is no heading of docs/protocol.md, want one", r.ID, r.Section)
-		}
-	}
 }
