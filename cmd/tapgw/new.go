@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"time"
 
 	ucli "github.com/urfave/cli/v2"
 	"mvdan.cc/sh/v3/syntax"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
+	"tapgw/internal/daemon"
 	"tapgw/internal/visible"
 )
 
@@ -27,8 +31,9 @@ func newCommand() *ucli.Command {
 			Description: `It makes a directory with a program that has one tool, greet_NAME, its test, and a copy of
 the SDK. If something is missing that the program needs, it installs that with go, npm or
 pip. Then it writes the provider file NAME.toml beside the config in use, so that a gateway
-that runs starts the program at once. It never overwrites a file. When the installation
-fails, the files stay, and it prints the command to run later.
+that runs starts the program at once, and waits until its sessions have the tool. It never
+overwrites a file. When the installation fails, the files stay, and it prints the command
+to run later.
 
 Examples:
   tapgw new provider weather --lang python
@@ -51,6 +56,8 @@ type newResult struct {
 	File  string `json:"file"` // the provider file
 	Tool  string `json:"tool"`
 	Ready bool   `json:"ready"` // the program can start
+	// Sessions is how many sessions of the gateway that runs have the tool.
+	Sessions int `json:"sessions"`
 	// Missing says what the program lacks, and Install is the command for it. Both are empty if Ready.
 	Missing string `json:"missing,omitempty"`
 	Install string `json:"install,omitempty"`
@@ -73,13 +80,62 @@ func newProvider(c *ucli.Context) error {
 		return errors.Join(err, p.remove())
 	}
 	r := newResult{Name: p.name, Lang: p.lang, Dir: p.dir, File: p.file, Tool: p.tool, Ready: missing == ""}
-	if !r.Ready {
+	next := "run: "
+	if r.Ready {
+		r.Sessions, next = awaitTool(c.Context, p.tool)
+	} else {
 		r.Missing, r.Install = missing, p.installCommand()
+		next += r.Install
 	}
 	if out.JSON {
 		return out.Document(r)
 	}
-	return r.print(c.Context, out)
+	if err := out.Printf("%s: the program, its test and the SDK\n%s: the provider file\n",
+		visible.Line(r.Dir), visible.Line(r.File)); err != nil {
+		return err
+	}
+	if !r.Ready {
+		out.Notef("tapgw: %s can't start yet: %s", r.Name, cli.OneLine(r.Missing))
+	}
+	return out.Printf("%s\n", next)
+}
+
+// startLimit is how long tapgw new waits for the new provider in the sessions of a gateway.
+const startLimit = 10 * time.Second
+
+// awaitTool waits until each session of the gateway that runs has a tool. It returns how many sessions have it, and
+// what the user can do next.
+func awaitTool(ctx context.Context, tool string) (sessions int, next string) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	g, runs := stateDir().Running(ctx)
+	if !runs {
+		return 0, "start a gateway: tapgw ensure"
+	}
+	c, err := stateDir().Dial(g)
+	if err != nil {
+		return 0, "see what the gateway made of it: tapctl providers"
+	}
+	defer c.Close()
+	all := 0
+	err = daemon.Poll(ctx, func() bool {
+		list, err := c.Sessions(ctx)
+		all, sessions = len(list), 0
+		for _, s := range list {
+			tools, err := c.Tools(ctx, s.ID)
+			if err == nil && slices.ContainsFunc(tools, func(t adminapi.Tool) bool { return t.Name == tool }) {
+				sessions++
+			}
+		}
+		return err == nil && sessions == all
+	})
+	switch {
+	case err != nil:
+		return sessions, "not each session has it yet; see why: tapctl providers"
+	case all == 0:
+		return 0, "start a session: tapctl sessions start"
+	}
+	return sessions, fmt.Sprintf(`try it: tapctl tools call %s --args '{"name": "Ada"}'`, tool)
 }
 
 // newProject checks the arguments and finds out where the files go.
@@ -124,26 +180,6 @@ func newProject(c *ucli.Context) (*project, error) {
 		file:     file,
 	}
 	return p, p.checkFree()
-}
-
-// print shows the result to people, with what to do next.
-func (r newResult) print(ctx context.Context, out *cli.Output) error {
-	if err := out.Printf("%s: the program, its test and the SDK\n%s: the provider file\n",
-		visible.Line(r.Dir), visible.Line(r.File)); err != nil {
-		return err
-	}
-	if !r.Ready {
-		return out.Printf(
-			"%s: %s\nrun: %s\n",
-			out.Paint(cli.Yellow, "it can't start yet"),
-			cli.OneLine(r.Missing),
-			r.Install,
-		)
-	}
-	if _, runs := stateDir().Running(ctx); !runs {
-		return out.Printf("no gateway runs; start one: tapgw ensure\n")
-	}
-	return out.Printf("try it in a session: tapctl tools call %s --args '{\"name\": \"Ada\"}'\n", r.Tool)
 }
 
 // installCommand is the command that installs what is missing and starts the provider anew.

@@ -169,7 +169,7 @@ func (d Dir) answers(ctx context.Context, g statedir.Info) bool {
 		}
 		return err == nil
 	}
-	c, err := d.dial(g)
+	c, err := d.Dial(g)
 	if err != nil {
 		return false
 	}
@@ -178,8 +178,9 @@ func (d Dir) answers(ctx context.Context, g statedir.Info) bool {
 	return err == nil && s.PID == g.PID
 }
 
-// dial returns a client of the gateway g.
-func (d Dir) dial(g statedir.Info) (*client.Client, error) {
+// Dial returns a client of the gateway g, with the admin token of this directory. The caller closes it. The error is
+// that of a token file that can't be read.
+func (d Dir) Dial(g statedir.Info) (*client.Client, error) {
 	token, err := os.ReadFile(d.AdminToken())
 	if err != nil {
 		return nil, err

@@ -102,7 +102,7 @@ func (d Dir) awaited(ctx context.Context, g statedir.Info) string {
 	if g.URL == "" {
 		return unknown
 	}
-	gateway, err := d.dial(g)
+	gateway, err := d.Dial(g)
 	if err != nil {
 		return unknown
 	}
