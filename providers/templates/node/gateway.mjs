@@ -7,6 +7,12 @@ import { WebSocketServer } from "ws";
 /** The token that the stand-in wants from the provider. */
 export const token = "ptk-test";
 
+/** What it answers, by the type of the message. @type {Record<string, object>} */
+const answers = {
+  auth: { type: "sessions", active: [{ id: "s1", label: "test", cwd: "/" }] },
+  hello: { type: "hello.ack", protocolVersion: 2, providerId: "p1", sessionId: "s1", reconnectToken: "rt-1" },
+};
+
 /** Shows the provider that this gateway knows the token. @param {import("node:http").IncomingMessage} request */
 function proof({ headers, socket }) {
   const nonce = String(headers["tapgw-prove"]).split(" ")[1];
@@ -23,11 +29,7 @@ export async function startGateway() {
   /** @type {Promise<import("ws").WebSocket>} */
   const bound = new Promise((done) => sockets.on("connection", (ws) => ws.on("message", (data) => {
     const { type } = JSON.parse(String(data));
-    const answer = {
-      auth: { type: "sessions", active: [{ id: "s1", label: "test", cwd: "/" }] },
-      hello: { type: "hello.ack", protocolVersion: 2, providerId: "p1", sessionId: "s1", reconnectToken: "rt-1" },
-    }[type];
-    if (answer) ws.send(JSON.stringify(answer));
+    if (answers[type]) ws.send(JSON.stringify(answers[type]));
     if (type === "hello") done(ws);
   })));
   server.listen(0, "127.0.0.1");

@@ -1,0 +1,58 @@
+package tapgw_test
+
+import (
+	"io/fs"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tapgw"
+)
+
+// The Go SDK is embedded with every package of the module that it imports, and without tests.
+func TestGoSDKIsWhole(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f",
+		`{{if eq .ImportPath "tapgw"}}{{else if .Module}}{{$p := .}}{{range .GoFiles}}{{$p.ImportPath}}/{{.}} {{end}}{{end}}`,
+		"./providers").Output()
+	if err != nil {
+		t.Fatalf("listing what the SDK imports: %v", err)
+	}
+	files := 0
+	for _, file := range strings.Fields(string(out)) {
+		file, ours := strings.CutPrefix(file, "tapgw/")
+		if !ours {
+			continue // another module's
+		}
+		files++
+		if _, err := fs.Stat(tapgw.Files, file); err != nil {
+			t.Errorf("%s is not embedded: %v, want a pattern for it in embed.go", file, err)
+		}
+	}
+	if files < 20 {
+		t.Errorf("the SDK has %d files, want at least 20", files)
+	}
+	err = fs.WalkDir(tapgw.Files, ".", func(file string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(file, "_test.go") && !strings.HasPrefix(file, "providers/templates/") {
+			t.Errorf("%s is embedded, want no tests of the SDK", file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The Python SDK is embedded with all its files.
+func TestPythonSDKIsWhole(t *testing.T) {
+	files, err := filepath.Glob("providers/python/tapgw/*.*")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("the SDK has %d files (%v), want at least 10", len(files), err)
+	}
+	for _, file := range files {
+		if _, err := fs.Stat(tapgw.Files, path.Clean(filepath.ToSlash(file))); err != nil {
+			t.Errorf("%s is not embedded: %v, want a pattern for it in embed.go", file, err)
+		}
+	}
+}
