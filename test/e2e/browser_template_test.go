@@ -181,7 +181,7 @@ func TestTabScripts(t *testing.T) {
 	}
 
 	address := strings.TrimPrefix(s.g.url, "ws://")
-	s.g.stop()
+	s.g.kill()
 	s.g = s.serveAt(address, "--config", s.path("tapgw.toml"))
 	session = s.local()
 	s.pairAndBind(b)
@@ -387,7 +387,7 @@ func (s *tabs) hearsPage(session string, b *tab) {
 		return nil
 	})
 	// However much happens, a turn is never started, and only some of it is told.
-	eval[any](b, `for (let i = 0; i < 40; i++) setTimeout(() => { throw new Error("again") }); 0`)
+	eval[any](b, `for (let i = 0; i < 40; i++) dispatchEvent(new ErrorEvent("error", {message: "again"})); 0`)
 	s.waitTimeline(session, "events more than a second may have")
 	if n := len(s.timeline(session, "again")); n > 10 {
 		s.t.Errorf("of 40 errors %d are in the timeline, want at most 10", n)
