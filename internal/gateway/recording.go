@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -336,10 +337,13 @@ func (r *Recording) close(c *Conn, from string, how adminapi.RecordedClose) {
 // recordHost notes what the session's host and the gateway say to each other. Callers ask
 // [Session.isRecorded] first, so that nothing is made while nobody records.
 func (s *Session) recordHost(from, to string, message any) {
-	data, err := json.Marshal(message)
-	if err != nil {
-		return // a callback whose JSON text is none; nothing else can fail
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(message) != nil {
+		return // can't happen: it is made of strings
 	}
+	data := bytes.TrimSpace(b.Bytes())
 	for _, r := range s.g.recordingsOf(s) {
 		r.lines.add(func(uint64) adminapi.RecordingLine {
 			return adminapi.RecordingLine{TS: time.Now().UTC(), From: from, To: to, Message: data}

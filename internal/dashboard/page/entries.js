@@ -152,7 +152,8 @@ function result({ content, detailedContent }) {
   return text ? codeBlockFolded(text) : h("p", { class: "none" }, "empty");
 }
 
-function codeBlockFolded(text) {
+// codeBlockFolded shows a text, or the beginning of a long one with a button for the rest.
+export function codeBlockFolded(text) {
   if (text.length <= maxText) return codeBlock(text, "result");
   const box = h("div", null,
     codeBlock(text.slice(0, maxText), "result"),

@@ -7,6 +7,7 @@ import { follow } from "./follow.js";
 import { count } from "./format.js";
 import { help, key, listen } from "./keys.js";
 import { ProvidersView } from "./providers.js";
+import { RecordingsView } from "./recordings.js";
 import { SessionsView, startDialog } from "./sessions.js";
 import { signIn } from "./signin.js";
 import { StreamsView } from "./streams.js";
@@ -59,13 +60,14 @@ const decoded = (part) => {
   }
 };
 
-const titles = { sessions: "Sessions", providers: "Providers", streams: "Streams", activity: "Activity" };
+const titles = { sessions: "Sessions", providers: "Providers", streams: "Streams", activity: "Activity",
+  recordings: "Recordings" };
 
 function run() {
   const app = new App();
   const views = {
     sessions: new SessionsView(app), providers: new ProvidersView(app), streams: new StreamsView(app),
-    activity: new ActivityView(app),
+    activity: new ActivityView(app), recordings: new RecordingsView(app),
   };
   const links = Object.fromEntries(
     Object.entries(titles).map(([name, title]) => [name, h("a", { href: `#/${name}` }, title)]),
@@ -203,7 +205,8 @@ function run() {
   key("j", "the next session", () => views.sessions.step(1));
   key("k", "the session before", () => views.sessions.step(-1));
   key("/", "write a prompt", () => views.sessions.session.prompt.focus());
-  key("f", "find in the timeline", () => views.sessions.session.find.focus());
+  key("f", "find in the timeline", () =>
+    (shown === "recordings" ? views.recordings : views.sessions.session).find.focus());
   key("i", "interrupt the turn", () => views.sessions.session.interrupt.click());
   key("e", "follow the end of the timeline", () => views.sessions.session.list.follow(true));
   key("n", "start a session", () => startDialog(app));
