@@ -135,15 +135,18 @@ func hostileRecordings(t *testing.T, v *view) {
 		{"empty", "", "This is no recording"},
 		{"another file", "<html><script>alert(1)</script>", "This is no recording"},
 		{"a list", "[]", "This is no recording"},
-		{"another format", strings.Replace(recordingStart, `:1,`, `:2,`, 1), "has format 2, and this page shows format 1"},
+		{"another format", strings.Replace(recordingStart, `:1,`, `:2,`, 1),
+			"has format 2, and this page shows format 1"},
 		{"members that are objects", strings.Replace(recordingStart, `"2.1.0"`, `{"toString":1,"valueOf":1}`, 1) +
-			`{"ts":{"valueOf":1},"gap":{"valueOf":1}}` + "\n" + recordedLine(`{"type":{"toString":1},"error":{"toString":1}}`),
+			`{"ts":{"valueOf":1},"gap":{"valueOf":1}}` + "\n" +
+			recordedLine(`{"type":{"toString":1},"error":{"toString":1}}`),
 			"2 of 2 lines"},
 		{"a name of the prototype", recordingStart + recordedLine(`{"__proto__":{"type":"x"},"constructor":1}`),
 			"1 of 1 line"},
 		{"nested deep", recordingStart + recordedLine(`{"type":"push","data":`+deep+`}`), "1 of 1 line"},
 		{"a wrong time", recordingStart + `{"ts":"yesterday","end":"x"}`, "1 of 1 line"},
-		{"text that turns around", recordingStart + recordedLine(`{"type":"push","event":"\u202egpj.exe"}`), `\u202egpj.exe`},
+		{"text that turns around", recordingStart + recordedLine(`{"type":"push","event":"\u202egpj.exe"}`),
+			`\u202egpj.exe`},
 		{"bytes that are not UTF-8", recordingStart + "\xff\xfe\n", "Line 2 is broken"},
 		{"a line without an end", strings.TrimSpace(recordingStart), "0 of 0 lines"},
 	} {
