@@ -346,3 +346,28 @@ func write(t *testing.T, file, text string) string {
 	}
 	return file
 }
+
+func TestUserProvider(t *testing.T) {
+	dir := t.TempDir()
+	f, err := Find(t.TempDir(), write(t, filepath.Join(dir, "tapgw.toml"), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := filepath.Join(dir, "providers", "a.b.toml")
+	if got, err := f.UserProvider("a.b"); err != nil || got != want {
+		t.Errorf("UserProvider(a.b) of a named file: got %q, %v, want %q", got, err, want)
+	}
+	t.Setenv(EnvConfig, "")
+	if f, err = Find(t.TempDir(), ""); err != nil {
+		t.Fatal(err)
+	}
+	want = filepath.Join(UserDir(), "providers", "weather.toml")
+	if got, err := f.UserProvider("weather"); err != nil || got != want {
+		t.Errorf("UserProvider(weather): got %q, %v, want %q", got, err, want)
+	}
+	for _, name := range []string{"", ".", "..", "../a", "a/b", "-a", "a\n", strings.Repeat("a", 65)} {
+		if got, err := f.UserProvider(name); err == nil {
+			t.Errorf("UserProvider(%q): got %q, want an error", name, got)
+		}
+	}
+}

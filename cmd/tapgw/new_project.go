@@ -353,11 +353,12 @@ func (p *project) writeProviderFile() (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = os.Remove(f.Name()) }()
 	_, err = f.Write(text.Bytes())
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Link(f.Name(), p.file) // unlike a rename, it replaces nothing
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
 	}
-	return errors.Join(err, os.Remove(f.Name()))
+	return os.Link(f.Name(), p.file) // unlike a rename, it replaces nothing
 }
 
 // remove removes the directory again, after a fault that came later.
