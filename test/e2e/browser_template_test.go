@@ -46,13 +46,7 @@ type tabs struct {
 func newTabs(t *testing.T) *tabs {
 	t.Helper()
 	s := &tabs{home: newHome(t)}
-	// The program as it stands in the repository, where its imports find what npm installed.
-	for _, dir := range []string{"providers/node", "providers/templates/browser"} {
-		if err := os.CopyFS(s.path("work", dir), os.DirFS(filepath.Join(repo, filepath.FromSlash(dir)))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.nodeModules()
+	s.copyTemplate("browser")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +62,18 @@ func newTabs(t *testing.T) *tabs {
 	s.pages = s.home.pages(s.path("pages"))
 	s.profile = newHome(t).browser().profile(t)
 	return s
+}
+
+// copyTemplate copies a template on the Node SDK to where its imports find what npm installed, and returns its program.
+func (h *home) copyTemplate(name string) (program string) {
+	h.t.Helper()
+	for _, dir := range []string{"providers/node", "providers/templates/" + name} {
+		if err := os.CopyFS(h.path("work", dir), os.DirFS(filepath.Join(repo, filepath.FromSlash(dir)))); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	h.nodeModules()
+	return h.path("work", "providers", "templates", name, name+".mjs")
 }
 
 // page writes a page.
