@@ -3,10 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"tapgw/internal/terminal"
 )
@@ -90,12 +92,21 @@ func (q *question) read(line string) answer {
 	return answer{reason: line}
 }
 
+// interruptTime is how long Ctrl-C may take to end what asks.
+const interruptTime = time.Second
+
 // screenAsker asks on the terminal that a chat has for itself.
 type screenAsker struct{ screen *terminal.Terminal }
 
 func (a *screenAsker) ask(ctx context.Context, q question) (answer, error) {
 	for {
 		line, err := a.screen.Ask(ctx, q.ask(), q.prompt())
+		if errors.Is(err, terminal.ErrInterrupted) { // it ends the turn as well; then the model is not to read a no
+			select {
+			case <-ctx.Done():
+			case <-time.After(interruptTime):
+			}
+		}
 		if ctx.Err() != nil {
 			return answer{}, context.Cause(ctx)
 		}

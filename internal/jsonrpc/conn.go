@@ -163,12 +163,14 @@ func (c *Conn) Notify(method string, params any) error {
 // then is decoded without an error, and the caller looks at ctx; otherwise the error wraps the
 // context's cause.
 func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
-	return c.CallWithin(ctx, cancelGrace, method, params, result)
+	return c.CallWithin(ctx, cancelGrace, func() {}, method, params, result)
 }
 
 // CallWithin is [Conn.Call] with grace in place of a second: the time to wait for the answer after the cancellation. It
-// is for requests that the other side ends slowly.
-func (c *Conn) CallWithin(ctx context.Context, grace time.Duration, method string, params, result any) error {
+// is for requests that the other side ends slowly. When ctx ends, it calls cancelled once: what is sent from then on
+// reaches the other side after the cancellation.
+func (c *Conn) CallWithin(ctx context.Context, grace time.Duration, cancelled func(), method string,
+	params, result any) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", method, context.Cause(ctx))
 	}
@@ -181,6 +183,7 @@ func (c *Conn) CallWithin(ctx context.Context, grace time.Duration, method strin
 		return c.explain(method, err)
 	}
 	_ = c.rpc.Notify(context.Background(), "$/cancelRequest", map[string]any{"id": id.Num})
+	cancelled()
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	err = c.explain(method, w.Wait(late, result))

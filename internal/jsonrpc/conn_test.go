@@ -261,10 +261,12 @@ func TestCancel(t *testing.T) {
 			ctx, cancel := context.WithCancel(background(t))
 			var result string
 			done := make(chan error, 1)
-			go func() { done <- c.CallWithin(ctx, patience, "turn", nil, &result) }()
+			cancelled := func() { _ = c.Notify("after", nil) }
+			go func() { done <- c.CallWithin(ctx, patience, cancelled, "turn", nil, &result) }()
 			peer.next(`{"jsonrpc":"2.0","id":1,"method":"turn","params":{}}`)
 			cancel()
 			peer.next(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}`)
+			peer.next(`{"jsonrpc":"2.0","method":"after","params":{}}`)
 			select {
 			case err := <-done:
 				t.Fatalf("returned before the answer: %v, want it to wait", err)
@@ -290,7 +292,7 @@ func TestCancelWithoutAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		err := c.CallWithin(ctx, 3*time.Second, "turn", nil, nil)
+		err := c.CallWithin(ctx, 3*time.Second, func() {}, "turn", nil, nil)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "turn: no answer within 3s") {
 			t.Errorf(`%v, want %v and "turn: no answer within 3s" in it`, err, context.DeadlineExceeded)
 		}

@@ -223,7 +223,10 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 		}
 		params["turns"] = append(turns, object{"request": promptParts(prompt, images)})
 	}
-	t := c.openTurn(ctx, v.id)
+	// Calls are cancelled after the turn: a server that gets their answers first asks the model again.
+	calls, endCalls := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endCalls(nil)
+	t := c.openTurn(calls, v.id)
 	defer c.closeTurn(t)
 	params["workDoneToken"] = t.token
 
@@ -233,7 +236,8 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	}
 	answered := make(chan error, 1)
 	go func() {
-		answered <- knownError(c.conn.CallWithin(ctx, cancelGrace, method, params, &answer))
+		answered <- knownError(c.conn.CallWithin(ctx, cancelGrace, func() { endCalls(context.Cause(ctx)) }, method,
+			params, &answer))
 		t.wake()
 	}()
 	p := progress{on: on, refusals: &t.refusals}
@@ -265,7 +269,7 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 // turn is a running turn. Its reports wait here for the goroutine of [Conversation.Turn], so that the goroutine
 // that reads never waits.
 type turn struct {
-	ctx          context.Context // also of its tool calls
+	ctx          context.Context // of its tool calls; ends when the server has been told to cancel the turn
 	token        string
 	conversation string
 	ready        chan struct{} // has room for one: there is something to handle
