@@ -52,6 +52,12 @@ func TestProviderSamples(t *testing.T) {
 			Command: []string{"node", "providers/templates/browser/browser.mjs"},
 			Env:     map[string]string{"BROWSER_PORT": "9402", "BROWSER_ALLOW": ""},
 		},
+		"chat": {
+			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
+			Command: []string{"node", "providers/templates/chat/chat.mjs"}, Grants: []string{"questions"},
+			Env: map[string]string{"CHAT_SERVICE": "telegram", "CHAT_USERS": "123456789", "CHAT_CHATS": "",
+				"TELEGRAM_BOT_TOKEN": "${TELEGRAM_BOT_TOKEN}"},
+		},
 		"sast-triage": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
 			Command: []string{"python3", "providers/templates/sast-triage/sast_triage.py"},
