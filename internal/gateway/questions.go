@@ -348,7 +348,7 @@ func (w *openQuestion) answerLine(a Answer) string {
 		})
 		text = strings.Join(fields, ", ")
 	}
-	return oneLine(text)
+	return oneLine(visible.Text(text))
 }
 
 // check checks whether an answer fits the question. The error names the field.

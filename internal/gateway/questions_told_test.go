@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +176,124 @@ func TestEndedQuestionsAreBounded(t *testing.T) {
 		}
 		if err := s.Answer(first, Answer{Decision: adminapi.DecideOnce}); codeOf(err) != protocol.CodeInvalidState {
 			t.Errorf("an answer to one that is forgotten: %v, want %v", err, protocol.CodeInvalidState)
+		}
+	})
+}
+
+// stormer is a provider that answers, rebinds and leaves at random. It checks that what it is
+// told makes sense.
+type stormer struct {
+	questioned
+	t     *testing.T
+	known []string // ids of the questions that it knows of
+	acks  int
+}
+
+func (s *stormer) Send(m protocol.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m := m.(type) {
+	case *protocol.HelloAck:
+		s.known = nil
+	case *protocol.Ack:
+		s.acks++
+	case *protocol.SessionEvent:
+		var e struct{ ID string }
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			s.t.Error(err)
+		}
+		at := slices.Index(s.known, e.ID)
+		switch m.Event {
+		case protocol.EventQuestionAsked:
+			if s.known = append(s.known, e.ID); at >= 0 || len(s.known) > protocol.MaxToldQuestions {
+				s.t.Errorf("it is told of %s and knows %v, want none twice and %d at most", e.ID, s.known,
+					protocol.MaxToldQuestions)
+			}
+		case protocol.EventQuestionEnded:
+			if at < 0 {
+				s.t.Errorf("it is told of the end of %s and knows %v, want an end of what it knows", e.ID, s.known)
+				return
+			}
+			s.known = slices.Delete(s.known, at, at+1)
+		}
+	}
+}
+
+// act does one thing at random.
+func (s *stormer) act(r *rand.Rand, hello []byte) {
+	s.mu.Lock()
+	id := ""
+	if len(s.known) > 0 {
+		id = s.known[r.IntN(len(s.known))]
+	}
+	s.mu.Unlock()
+	switch r.IntN(10) {
+	case 0:
+		s.conn.Receive(slices.Clone(hello))
+	case 1:
+		s.answer("guess-1", "r")
+	default:
+		s.answer(id, "r")
+	}
+}
+
+// However questions, their ends, answers and providers that come and go fall together, each
+// question ends once and each provider knows what waits.
+func TestQuestionStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s, _ := asking(t)
+		var providers []*stormer
+		var acting, asked sync.WaitGroup
+		for i := range 6 {
+			p := &stormer{t: t}
+			pass, version := g.Issue(PassSpec{Trust: TrustProject, Grants: []string{"questions"}}), protocol.Version
+			hello := protocol.Append(nil, &protocol.Hello{Name: fmt.Sprintf("p%d", i), ProtocolVersion: &version,
+				Session: "one", Subscribe: []string{protocol.EventQuestionAsked, protocol.EventQuestionEnded}})
+			p.conn = g.Connect(p, ConnOptions{})
+			p.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: pass.Token()}))
+			p.conn.Receive(slices.Clone(hello))
+			providers = append(providers, p)
+			acting.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(i), 1))
+				for range 200 {
+					<-time.After(time.Duration(r.IntN(300)) * time.Millisecond)
+					p.act(r, hello)
+				}
+			})
+		}
+		for i := range 50 {
+			asked.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(i), 2))
+				for range 20 {
+					_, _ = s.Ask(t.Context(), Question{Kind: adminapi.QuestionPermission, Message: "May it?",
+						Timeout: time.Duration(1+r.IntN(2000)) * time.Millisecond})
+				}
+			})
+		}
+		go func() {
+			for range 10 {
+				<-time.After(time.Second)
+				s.CancelCalls()
+			}
+		}()
+		asked.Wait()
+		acting.Wait()
+		synctest.Wait()
+		acks := 0
+		for i, p := range providers {
+			if acks += p.acks; len(p.known) != 0 {
+				t.Errorf("p%d knows %v at the end, want none", i, p.known)
+			}
+			p.conn.Closed()
+		}
+		answers := strings.Count(lines(s), "answered by provider")
+		if n := len(g.Questions()); n != 0 || acks == 0 || answers > acks {
+			t.Errorf(
+				"%d wait, %d acks, %d answers in the timeline: want none, some, and as many at most",
+				n,
+				acks,
+				answers,
+			)
 		}
 	})
 }
