@@ -364,9 +364,6 @@ func (c *conn) handleHelloError(code protocol.Code, err error) error {
 		if c.to.paired() {
 			return fatalError{fmt.Errorf("%w: %w", ErrNotPaired, err)}
 		}
-		if c.run.p.all() { // there is no other session to try
-			break
-		}
 		// It has ended or is not open to this provider. A new list comes when anything changes, and clears this.
 		c.unbindable[c.helloSession] = true
 		c.log.Info("session not bound", "error", err)

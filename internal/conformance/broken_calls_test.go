@@ -62,7 +62,10 @@ func (l *brokenLink) call(m object) {
 	l.running++
 	busy := l.running > 5 && l.is("loses calls when it is busy")
 	l.mu.Unlock()
+	before, done := l.last, make(chan struct{})
+	l.last = done
 	l.wg.Go(func() {
+		defer close(done)
 		defer func() {
 			l.mu.Lock()
 			l.running--
@@ -71,8 +74,7 @@ func (l *brokenLink) call(m object) {
 			l.mu.Unlock()
 		}()
 		if l.is("one call at once") {
-			l.serial <- struct{}{}
-			defer func() { <-l.serial }()
+			<-before
 		}
 		if busy {
 			return

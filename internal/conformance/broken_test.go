@@ -113,7 +113,7 @@ type brokenLink struct {
 	running int
 	ended   map[string]bool
 	bye     bool
-	serial  chan struct{}
+	last    chan struct{} // closed when the call that came last has ended
 }
 
 // connect serves one connection until its end. bound says whether it came to work.
@@ -141,7 +141,8 @@ func (b *broken) connect(stop context.Context) (bound bool, err error) {
 	}
 	ctx, cancel := context.WithCancel(b.killed)
 	l := &brokenLink{broken: b, ws: ws, ctx: ctx, calls: map[string]context.CancelFunc{}, ended: map[string]bool{},
-		serial: make(chan struct{}, 1)}
+		last: make(chan struct{})}
+	close(l.last)
 	leaving := make(chan struct{})
 	defer l.wg.Wait()
 	defer func() { <-leaving }()

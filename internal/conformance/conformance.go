@@ -21,7 +21,7 @@ const (
 )
 
 // Rule is one thing that the protocol asks. ID never changes its meaning: scripts name rules by it. Section is a
-// heading of docs/protocol.md.
+// heading of docs/protocol.md, or the file of a scenario.
 type Rule struct {
 	ID      string `json:"id"`
 	Title   string `json:"title"`

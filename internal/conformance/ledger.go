@@ -79,13 +79,13 @@ func (d *ledger) note(rule string, holds bool, got string, args ...any) {
 }
 
 // verdict returns how a watched rule broke, or nil, and whether it was seen at work.
-func (d *ledger) verdict(rule string) (err error, seen bool) { //nolint:revive // the error is the answer here
+func (d *ledger) verdict(rule string) (seen bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if f := d.broken[rule]; f != nil {
-		return f, true
+		return true, f
 	}
-	return nil, d.seen[rule] > 0
+	return d.seen[rule] > 0, nil
 }
 
 // current returns what the provider offers.
@@ -358,7 +358,7 @@ func (d *ledger) inPersistDir(path string) bool {
 	if !filepath.IsAbs(path) {
 		return false
 	}
-	real, err := filepath.EvalSymlinks(path)
+	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return false
 	}
@@ -366,7 +366,7 @@ func (d *ledger) inPersistDir(path string) bool {
 	if err != nil {
 		return false
 	}
-	inside, err := filepath.Rel(dir, real)
+	inside, err := filepath.Rel(dir, target)
 	return err == nil && filepath.IsLocal(inside)
 }
 

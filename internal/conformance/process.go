@@ -14,16 +14,19 @@ import (
 // stopLimit is how long a provider may take to end after SIGTERM. A gateway that ends gives it less.
 const stopLimit = 10 * time.Second
 
-// stderrLines is how many of a program's last lines a report has.
+// stderrLines is how many of the last lines of a program's stderr a report has.
 const stderrLines = 20
 
-// lines keeps the last lines of the programs of a run.
+// lines keeps the last lines that the programs of a run wrote to stderr.
 type lines struct {
 	mu   sync.Mutex
 	last []string
 }
 
-func (l *lines) add(_ proc.Stream, line string) {
+func (l *lines) add(from proc.Stream, line string) {
+	if from != proc.Stderr {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = append(l.last, line)

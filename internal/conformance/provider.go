@@ -187,7 +187,7 @@ func (k *kit) judge(report *Report, each func(Result)) error {
 		if c.run != nil && !c.watched {
 			continue
 		}
-		err, seen := k.ledger.verdict(c.ID)
+		seen, err := k.ledger.verdict(c.ID)
 		if err == nil {
 			err = stimuli[c.ID]
 		}

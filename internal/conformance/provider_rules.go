@@ -44,10 +44,12 @@ func providerChecks() (all []check) {
 }
 
 const (
-	noTools   = "it has no tools"
-	noHooks   = "it has no rules and no transforms"
-	noPushes  = "it pushed nothing"
-	noResults = "no call was answered so"
+	noTools    = "it has no tools"
+	noHooks    = "it has no rules and no transforms"
+	noPushes   = "it pushed nothing"
+	noResults  = "no call was answered"
+	noChecks   = "it answered no gate.check"
+	noRequests = "it answered no transform.request"
 )
 
 func connectChecks() []check {
@@ -148,12 +150,13 @@ func hookChecks() []check {
 		try("gate.answered", Must, "gate.check", "Each gate answers its checks", gateAnswered),
 		both("gate.unknown", Must, "Rules and gates", "A check of a gate that it does not have is not allowed",
 			gateUnknown),
-		watch("gate.fields", Must, "gate.result", "The fields of gate.result are complete and right", noHooks),
-		watch("gate.once", Must, "gate.result", "A gate.check has one answer, by its callId", noHooks),
+		watch("gate.fields", Must, "gate.result", "The fields of gate.result are complete and right", noChecks),
+		watch("gate.once", Must, "gate.result", "A gate.check has one answer, by its callId", noChecks),
 		try("transform.answered", Must, "transform.request", "A transform.request is answered", transformAnswered),
 		watch("transform.fields", Must, "transform.result", "The fields of transform.result are complete and right",
-			noHooks),
-		watch("transform.once", Must, "transform.result", "A transform.request has one answer, by its callId", noHooks),
+			noRequests),
+		watch("transform.once", Must, "transform.result", "A transform.request has one answer, by its callId",
+			noRequests),
 	}
 }
 

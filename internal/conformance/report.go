@@ -68,8 +68,12 @@ func (r *Report) JUnit() ([]byte, error) {
 }
 
 // Explanation returns what people read of a failed rule: three lines with what was seen, what was expected, and where
-// docs/protocol.md says so.
+// that is written.
 func (r Result) Explanation() string {
+	where := r.Section
+	if !strings.HasPrefix(where, "testdata/") {
+		where = "docs/protocol.md, " + where
+	}
 	return fmt.Sprintf(
 		"got:  %s\nwant: %s\nsee:  docs/protocol.md, %s\n",
 		visible.Line(r.Got),

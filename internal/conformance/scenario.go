@@ -79,7 +79,12 @@ func Scenarios() ([]Scenario, error) {
 
 // rule is the scenario as a rule.
 func (s *Scenario) rule() Rule {
-	return Rule{ID: "sdk." + s.Name, Title: strings.TrimSuffix(s.About, "."), Section: "testdata/sdk", Kind: Must}
+	return Rule{
+		ID:      "sdk." + s.Name,
+		Title:   strings.TrimSuffix(s.About, "."),
+		Section: "testdata/sdk/" + s.Name + ".json",
+		Kind:    Must,
+	}
 }
 
 // Play plays the scenario with a sample. The error names the step that failed, and what it wanted.

@@ -55,6 +55,7 @@ type stage struct {
 	mu       sync.Mutex // guards the fields that follow
 	proof    proving
 	attempts []attempt
+	closed   bool
 }
 
 // listenTCP listens at an address such as 127.0.0.1:0.
@@ -80,6 +81,9 @@ func newStage(listener net.Listener, tokens []string, heard func(*link, frame)) 
 
 // close ends the stage and its connections, and waits for its goroutines.
 func (s *stage) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.cancel()
 	_ = s.srv.Close()
 	s.wg.Wait()
@@ -102,14 +106,11 @@ func (s *stage) connects() []attempt {
 // ServeHTTP accepts a WebSocket at any path.
 func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, nonce, _ := proof.ParseQuestion(r.Header.Get(proof.AskHeader))
-	s.mu.Lock()
-	how := s.proof
-	s.attempts = append(s.attempts, attempt{time.Now(), id != ""})
-	s.mu.Unlock()
-	select {
-	case s.tried <- struct{}{}:
-	default:
+	how, open := s.attempt(id != "")
+	if !open {
+		return
 	}
+	defer s.wg.Done()
 	switch answer := s.answer(r, id, nonce); {
 	case how == isAway:
 		w.Header().Set("Retry-After", "1")
@@ -132,10 +133,28 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l := newLink(s, ws)
+	select {
+	case s.links <- l:
+		l.read()
+	case <-s.ctx.Done():
+		l.cut()
+	}
+}
+
+// attempt notes a request and returns how to answer it. If the stage is still open, it waits for the request's end.
+func (s *stage) attempt(asked bool) (how proving, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return s.proof, false
+	}
 	s.wg.Add(1)
-	defer s.wg.Done()
-	s.links <- l
-	l.read()
+	s.attempts = append(s.attempts, attempt{time.Now(), asked})
+	select {
+	case s.tried <- struct{}{}:
+	default:
+	}
+	return s.proof, true
 }
 
 // answer returns the proof for a question, or "" if the stage does not know the token.

@@ -2496,11 +2496,11 @@ class Connection {
       this.fail(new FatalError(error));
       return;
     }
-    if (code === "INVALID_SESSION" && isPaired(this.to)) {
-      this.fail(new FatalError(new NotPairedError(error.message)));
-      return;
-    }
-    if (code === "INVALID_SESSION" && !this.all) {
+    if (code === "INVALID_SESSION") {
+      if (isPaired(this.to)) {
+        this.fail(new FatalError(new NotPairedError(error.message)));
+        return;
+      }
       // It has ended or is not open to this provider. A new list comes when anything changes, and clears this.
       this.unbindable.add(this.helloSession);
       this.log.info(`session not bound: ${error.message}`);

@@ -229,7 +229,6 @@ def on_hello_error(c: "Connection", code: str, err: Error) -> None:
     if code == INVALID_SESSION:
         if c.to.paired:
             raise not_paired(str(err))
-    if code == INVALID_SESSION and not c.provider.is_for_all:
         # It has ended or is not open to this provider. A new list comes when anything changes, and clears this.
         c.unbindable.add(c.hello_session)
         c.log.info("session not bound: %s", err)
