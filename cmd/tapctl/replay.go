@@ -11,7 +11,9 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
+	"tapgw/internal/client"
 	"tapgw/internal/conformance"
 	"tapgw/internal/recording"
 )
@@ -19,20 +21,26 @@ import (
 func replayCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "replay",
-		Usage:     "replay a recording against a provider",
+		Usage:     "replay a recording against a provider, or as one against a gateway",
 		ArgsUsage: "FILE -- CMD...",
 		Description: `Starts the provider, sends it what the gateway of the recording sent, and compares what
 it answers: which messages differ, which are missing, and which nobody expected. An answer
 is awaited before the messages that followed it. Ids that the provider makes up are mapped;
 placeholders such as <token-1> match any text. With - as FILE it reads stdin.
 
+With --gateway it is the provider instead: it connects to a gateway that runs, in a local
+session of its own that it ends, sends what the provider of the recording sent, makes the
+tool calls that it got, and compares what the gateway answers.
+
 Exit codes: 0 all messages are as recorded, 1 they are not.
 
 Examples:
   tapctl replay bug.jsonl -- python3 hello.py
   tapctl replay bug.jsonl --speed 1 --ignore /data/time -- ./provider
+  tapctl replay bug.jsonl --gateway ws://127.0.0.1:9400
   tapctl replay bug.jsonl --json -- node provider.mjs | jq -c '.findings[]'`,
 		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "gateway", Usage: "replay it against the gateway at `URL`, not a provider"},
 			&ucli.StringFlag{Name: "provider", Usage: "replay the part of the provider `NAME` (default: the only one)"},
 			&ucli.StringFlag{
 				Name:  "speed",
@@ -57,8 +65,11 @@ func replay(flags *ucli.Context) error {
 		return cli.Usage("FILE is missing: tapctl replay FILE -- CMD...; tapctl record writes one")
 	}
 	command := flags.Args().Tail()
-	if len(command) == 0 {
-		return cli.Usage("the provider is missing: tapctl replay %s -- CMD...", cli.OneLine(file))
+	if flags.IsSet("gateway") == (len(command) > 0) {
+		return cli.Usage(
+			"name a provider or a gateway: tapctl replay %s -- CMD..., or --gateway URL",
+			cli.OneLine(file),
+		)
 	}
 	out := cli.Out(flags)
 	o, err := replayOptions(flags, file, out)
@@ -70,11 +81,47 @@ func replay(flags *ucli.Context) error {
 		return err
 	}
 	defer cancel()
-	report, err := conformance.ReplayProvider(ctx, o, command)
+	var report *conformance.ReplayReport
+	if flags.IsSet("gateway") {
+		report, err = replayAgainstGateway(ctx, flags, o)
+	} else {
+		report, err = conformance.ReplayProvider(ctx, o, command)
+	}
 	if err != nil {
 		return err
 	}
 	return printReplay(out, report)
+}
+
+// replayAgainstGateway starts a session for the replay, and ends it also after --timeout or Ctrl-C.
+func replayAgainstGateway(
+	ctx context.Context, flags *ucli.Context, o conformance.ReplayOptions,
+) (*conformance.ReplayReport, error) {
+	gw, err := client.New(client.Options{URL: flags.String("gateway"), Token: flags.String("token"), Flag: "--gateway"})
+	if err != nil {
+		return nil, err
+	}
+	defer gw.Close()
+	dir, err := cli.Workdir(flags)
+	if err != nil {
+		return nil, err
+	}
+	id, err := gw.Start(ctx, adminapi.StartRequest{Host: "local", Label: "replay", CWD: dir})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortTimeout)
+		defer cancel()
+		_ = gw.Stop(ending, id) // the gateway may be gone
+	}()
+	return conformance.ReplayGateway(ctx, o, conformance.ReplayTarget{
+		GatewayOptions: conformance.GatewayOptions{URL: gw.URL(), Token: gw.Token(), Dial: gw.Dial},
+		Session:        id,
+		Call: func(ctx context.Context, tool string, args json.RawMessage) {
+			_, _ = gw.Call(ctx, id, tool, adminapi.Call{Args: args}) // its end shows on the wire
+		},
+	})
 }
 
 // replayContext ends at --timeout.
@@ -190,7 +237,7 @@ func printFindings(out *cli.Output, r *conformance.ReplayReport) error {
 		out.Notef("the recording lacks %d lines, so some findings may not be faults", r.Gap)
 	}
 	if r.Skipped > 0 {
-		out.Notef("%d lines can't be replayed and were left out", r.Skipped)
+		out.Notef("%d lines were left out: they depend on others, or are not whole in the recording", r.Skipped)
 	}
 	return out.Printf("%d sent, %d as recorded, %d differ, %d missing, %d unexpected: %s\n", r.Sent, r.Equal,
 		counts[conformance.FindingDiffers], counts[conformance.FindingMissing],

@@ -111,6 +111,7 @@ type direction struct {
 	loose []string // types of messages that depend on others than the two: they are not awaited
 	// before is called before a step, and may make happen what the step waits for.
 	before func(replayStep)
+	token  string // of a provider that is replayed
 }
 
 func newReplayer(o ReplayOptions, d direction, subject string) *replayer {

@@ -67,9 +67,6 @@ func (r *replayer) compare(s replayStep, got received) ([]Difference, map[string
 	recorded, _ := decodeReplayed(s.line.Message).(object)
 	replayed, _ := got.value.(object)
 	recorded, replayed = maps.Clone(recorded), maps.Clone(replayed)
-	if s.isState {
-		recorded, replayed = offered(recorded), offered(replayed)
-	}
 	for _, name := range r.made {
 		want, isText := recorded[name].(string)
 		is, isTextToo := replayed[name].(string)
@@ -81,6 +78,9 @@ func (r *replayer) compare(s replayStep, got received) ([]Difference, map[string
 			delete(recorded, name)
 			delete(replayed, name)
 		}
+	}
+	if s.isState {
+		recorded, replayed = offered(recorded), offered(replayed)
 	}
 	c.value("", recorded, replayed)
 	return c.found, c.ids
@@ -251,6 +251,9 @@ func (r *replayer) isIgnored(path string) bool {
 // filled is a recorded message as it is sent: with the ids of this replay, and with directories in place of their
 // placeholders. All other bytes stay.
 func (r *replayer) filled(message []byte) []byte {
+	if kind := protocol.Peek(message).Type; kind == protocol.TypeAuth {
+		return r.auth(message)
+	}
 	out := []byte{'{'}
 	_ = protocol.Object(message, func(name string, value protocol.Raw) error {
 		if len(out) > 1 {
@@ -272,6 +275,17 @@ func (r *replayer) filled(message []byte) []byte {
 		out = bytes.ReplaceAll(out, []byte(placeholder), quoted[1:len(quoted)-1])
 	}
 	return out
+}
+
+// auth is a recorded auth with the token of this replay, and the reconnect token that stands for the recorded one.
+func (r *replayer) auth(message []byte) []byte {
+	var m struct{ ReconnectToken string }
+	_ = json.Unmarshal(message, &m)
+	out := append([]byte(`{"type":"auth","token":`), protocol.AppendText(nil, r.token)...)
+	if token, ok := r.ids[m.ReconnectToken]; ok {
+		out = append(append(out, `,"reconnectToken":`...), protocol.AppendText(nil, token)...)
+	}
+	return append(out, '}')
 }
 
 // idMembers are the members of messages that are ids.

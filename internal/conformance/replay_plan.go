@@ -72,6 +72,8 @@ func (r *replayer) step(l recording.Line) (s replayStep, ok bool) {
 	switch {
 	case l.Size > 0:
 		return s, false
+	case isOurs && l.Message != nil && protocol.Peek(l.Message).Type == protocol.TypeAuthConfirm:
+		return s, false // the replay has a token
 	case l.Closed != nil && isOurs:
 		s.action = stepClose
 	case l.Closed != nil:

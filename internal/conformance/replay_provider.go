@@ -92,12 +92,17 @@ func (r *replayer) makeDirs(home string) error {
 			)
 		}
 	}
+	r.setDirs(rules)
+	return nil
+}
+
+// setDirs has the home directory, and what rules say, replaced in what comes.
+func (r *replayer) setDirs(rules []recording.Rule) {
 	if r.Home != "" {
 		r.dirs["<home>"] = r.Home
 		rules = append(rules, recording.Home(r.Home))
 	}
 	r.redact = recording.NewRuleRedactor(rules...)
-	return nil
 }
 
 // linkPeer is the gateway's end of a connection.

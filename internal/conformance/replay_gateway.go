@@ -1,0 +1,168 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// ReplayTarget is the gateway that [ReplayGateway] replays against. Session is a session there that nobody else uses.
+type ReplayTarget struct {
+	GatewayOptions
+	Session string
+	// Call makes a tool call in the session, as its model would, and returns at the call's end.
+	Call func(ctx context.Context, tool string, args json.RawMessage)
+}
+
+// looseFromGateway are the types of messages that come of what hosts, people and other providers do.
+var looseFromGateway = []string{"sessions.updated", "session.event", "session.lifecycle", "transform.request",
+	"auth.pairing"}
+
+// ReplayGateway replays a provider's part of a recording against a gateway: it connects with the admin token, sends
+// what the provider sent, makes the tool calls that the provider got, and compares what the gateway answers. A
+// provider of all sessions is bound to the one session only. The error says why nothing could be replayed.
+func ReplayGateway(ctx context.Context, o ReplayOptions, g ReplayTarget) (*ReplayReport, error) {
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	calls := &replayCalls{ctx: ctx, target: g, asked: map[string]string{}, begun: map[string][]context.CancelFunc{},
+		cancels: map[string]context.CancelFunc{}}
+	d := direction{
+		ours: adminapi.PartyProvider,
+		made: []string{"id", "callId", "providerId", "sessionId", "reconnectToken", "persistDir", "traceparent"},
+		open: func(ctx context.Context) (replayPeer, error) {
+			ws, _, err := g.Dial(ctx, "/", nil)
+			if err != nil {
+				return nil, err
+			}
+			return newDialledPeer(ws), nil
+		},
+		loose: looseFromGateway, before: calls.prepare, token: g.Token,
+	}
+	o.Ignore = append([]string{"/seq", "/active", "/streams/*/*/ts"}, o.Ignore...)
+	for _, c := range o.Recording.Start.Connections {
+		if c.Provider == o.Provider {
+			o.Ignore = append(o.Ignore, "/revision") // it counts what was before the recording, too
+		}
+	}
+	r := newReplayer(o, d, g.URL)
+	r.setDirs(nil)
+	r.ids[o.Recording.Start.Session.ID], r.ids[protocol.AllSessions] = g.Session, g.Session
+	r.run(ctx)
+	r.cutAll()
+	cancel()
+	calls.running.Wait()
+	return r.report, outer.Err()
+}
+
+// replayCalls makes the tool calls of a recording.
+type replayCalls struct {
+	ctx     context.Context
+	target  ReplayTarget
+	running sync.WaitGroup
+	asked   map[string]string               // the call that a gate was asked about, by the id of the check
+	begun   map[string][]context.CancelFunc // of calls that a gate was asked about and no provider got, by the call
+	cancels map[string]context.CancelFunc   // by the id that the recording has
+}
+
+// prepare makes happen what a step waits for.
+func (c *replayCalls) prepare(s replayStep) {
+	var m struct {
+		Type                               protocol.Type
+		ID, CallID, Tool, Reason, Decision string
+		Args                               json.RawMessage
+	}
+	if s.line.Message == nil || json.Unmarshal(s.line.Message, &m) != nil {
+		return
+	}
+	call := m.Tool + " " + string(m.Args)
+	switch m.Type { // the replayed provider sends none of these but gate.result
+	case protocol.TypeGateCheck:
+		c.asked[m.CallID] = call
+		c.begun[call] = append(c.begun[call], c.begin(m.Tool, m.Args))
+	case protocol.TypeGateResult:
+		if m.Decision == protocol.DecisionDeny {
+			c.take(c.asked[m.CallID])
+		}
+	case protocol.TypeToolCall:
+		if c.cancels[m.ID] = c.take(call); c.cancels[m.ID] == nil {
+			c.cancels[m.ID] = c.begin(m.Tool, m.Args)
+		}
+	case protocol.TypeToolCancel:
+		if cancel := c.cancels[m.ID]; cancel != nil && m.Reason == protocol.ReasonInterrupted {
+			cancel()
+		}
+	}
+}
+
+// take returns what cancels the oldest call that a gate was asked about; nil for none.
+func (c *replayCalls) take(call string) (cancel context.CancelFunc) {
+	if list := c.begun[call]; len(list) > 0 {
+		cancel, c.begun[call] = list[0], list[1:]
+	}
+	return cancel
+}
+
+func (c *replayCalls) begin(tool string, args json.RawMessage) context.CancelFunc {
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.running.Go(func() {
+		defer cancel()
+		c.target.Call(ctx, tool, args)
+	})
+	return cancel
+}
+
+// dialledPeer is a provider's end of a connection.
+type dialledPeer struct {
+	ws     *websocket.Conn
+	ctx    context.Context
+	cancel context.CancelFunc
+	frames chan frame
+}
+
+func newDialledPeer(ws *websocket.Conn) *dialledPeer {
+	ws.SetReadLimit(maxGatewayFrame)
+	p := &dialledPeer{ws: ws, frames: make(chan frame, 64)}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	go p.read() // ends with the connection, which the replay cuts
+	return p
+}
+
+func (p *dialledPeer) read() {
+	defer close(p.frames)
+	for {
+		typ, data, err := p.ws.Read(p.ctx)
+		if err != nil {
+			_ = p.ws.CloseNow()
+			return
+		}
+		f := frame{text: typ == websocket.MessageText, data: data}
+		_ = json.Unmarshal(data, &f.object)
+		select {
+		case p.frames <- f:
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *dialledPeer) send(text []byte) { _ = p.ws.Write(p.ctx, websocket.MessageText, text) }
+
+// close ends the connection as a provider's own end does: code 0 stands for it in a recording.
+func (p *dialledPeer) close(protocol.CloseCode) { _ = p.ws.Close(websocket.StatusNormalClosure, "") }
+
+func (p *dialledPeer) cut() {
+	p.cancel()
+	_ = p.ws.CloseNow()
+	for range p.frames { // until the reader has ended
+	}
+}
+
+func (p *dialledPeer) barrier(ctx context.Context) { _ = p.ws.Ping(ctx) }
+
+func (p *dialledPeer) stream() <-chan frame { return p.frames }
