@@ -42,6 +42,12 @@ func TestProviderSamples(t *testing.T) {
 			Command: []string{"go", "run", "./providers/templates/ci-review"},
 			Env:     map[string]string{"GITHUB_TOKEN": "${GITHUB_TOKEN}"},
 		},
+		"jira-github": {
+			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
+			Command: []string{"node", "providers/templates/jira-github/main.mjs", "--source", "github", "--repo",
+				"OWNER/NAME", "--label", "agent", "--allow", "comment,status"},
+			Env: map[string]string{"GITHUB_TOKEN": "${GITHUB_TOKEN}"},
+		},
 		"git-watch": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
 			Command: []string{"python3", "-B", "providers/templates/git-watch/git_watch.py"},

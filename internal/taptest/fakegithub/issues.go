@@ -74,21 +74,28 @@ func (s *Server) issues(r *http.Request, path, body string) answer {
 		}
 		s.Say(number, "me", in["body"].(string))
 		return answer{status: http.StatusCreated, body: s.Talk[number][len(s.Talk[number])-1]}
+	case "POST labels":
+		names, _ := in["labels"].([]any)
+		for _, name := range names {
+			issue["labels"] = append(issue["labels"].([]any), Object{"name": name})
+		}
+		issue["updated_at"] = now()
+		return answer{status: http.StatusOK, body: issue["labels"]}
 	case "PATCH ":
 		for _, key := range []string{"state", "state_reason"} {
 			if v, has := in[key]; has {
 				issue[key] = v
 			}
 		}
-		if list, has := in["labels"].([]any); has {
-			labels := []any{}
-			for _, name := range list {
-				labels = append(labels, Object{"name": name})
-			}
-			issue["labels"] = labels
-		}
 		issue["updated_at"] = now()
 		return answer{status: http.StatusOK, body: issue}
+	}
+	if r.Method == http.MethodDelete && len(parts) == 4 && parts[2] == "labels" {
+		issue["labels"] = slices.DeleteFunc(issue["labels"].([]any), func(l any) bool {
+			return l.(Object)["name"] == parts[3]
+		})
+		issue["updated_at"] = now()
+		return answer{status: http.StatusOK, body: issue["labels"]}
 	}
 	return refused(http.StatusNotFound, "Not Found")
 }

@@ -1,0 +1,35 @@
+//go:build runtime
+
+package jiragithub_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestUnits runs the template's own tests, in a copy that finds what `make runtime` installed.
+func TestUnits(t *testing.T) {
+	dir := t.TempDir()
+	for from, to := range map[string]string{".": "templates/jira-github", "../../node": "node"} {
+		if err := os.CopyFS(filepath.Join(dir, to), os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	modules, err := filepath.Abs("../../../.runtime/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(modules, "ws")); err != nil {
+		t.Fatalf("no npm package ws (%v): run make runtime", err)
+	}
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("node", "--test", "test/jira-github.test.mjs")
+	cmd.Dir = filepath.Join(dir, "templates", "jira-github")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("the tests of jira-github: got %v, want them to pass\n%s", err, out)
+	}
+}
