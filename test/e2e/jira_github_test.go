@@ -21,7 +21,8 @@ import (
 func (h *home) nodeTemplate(name string) (dir string) {
 	h.t.Helper()
 	for _, part := range []string{"node", "templates/" + name} {
-		if err := os.CopyFS(h.path("providers-of-node", part), os.DirFS(filepath.Join(repo, "providers", part))); err != nil {
+		from := os.DirFS(filepath.Join(repo, "providers", part))
+		if err := os.CopyFS(h.path("providers-of-node", part), from); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -121,7 +122,8 @@ func TestJiraGitHub(t *testing.T) {
 	}
 	h.waitIdle(session)
 	api.Lock()
-	if issue := api.Issues[0]; len(api.Talk[1]) != 2 || api.Talk[1][1]["body"] != "On it." || issue["state"] != "open" ||
+	if issue := api.Issues[0]; len(api.Talk[1]) != 2 || api.Talk[1][1]["body"] != "On it." ||
+		issue["state"] != "open" ||
 		len(issue["labels"].([]any)) != 2 ||
 		len(api.Talk[2]) != 0 {
 		t.Errorf("the issue is %v with the comments %v, want one comment and one label more", issue, api.Talk)

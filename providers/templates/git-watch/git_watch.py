@@ -90,8 +90,8 @@ async def foreign(repo: Repository, before: State, after: State, me: str, told: 
     told.update(commits)
     rows = list(commits.values())
     noun = "1 new commit" if len(rows) == 1 else f"{len(rows)} new commits"
-    text = f"{noun} by others on {' and '.join(places)}.\n" + quoted([c.line() for c in rows[:SHOWN]], len(rows) - SHOWN)
-    return Event("commits", text, {"commits": [c.id for c in rows[:SHOWN]]})
+    shown = quoted([c.line() for c in rows[:SHOWN]], len(rows) - SHOWN)
+    return Event("commits", f"{noun} by others on {' and '.join(places)}.\n{shown}", {"commits": [c.id for c in rows[:SHOWN]]})
 
 
 class Watcher:

@@ -29,7 +29,8 @@ export function checkBase(text) {
     throw new Error(`--api ${JSON.stringify(text)} is not the URL of an API`);
   }
   const isHere = url.protocol === "http:" && ["127.0.0.1", "localhost", "[::1]"].includes(url.hostname);
-  if (url.protocol !== "https:" && !isHere) throw new Error(`--api ${JSON.stringify(text)} must be https: the token goes there`);
+  if (url.protocol !== "https:" && !isHere)
+    throw new Error(`--api ${JSON.stringify(text)} must be https: the token goes there`);
   return text.replace(/\/+$/, "");
 }
 
@@ -92,7 +93,10 @@ export class Api {
   /** @param {string} method @param {string} url @param {unknown} body @param {AbortSignal} [signal] */
   #ask(method, url, body, signal) {
     const turn = this.#last.then(() => this.#fetch(method, url, body, signal));
-    this.#last = turn.then(() => undefined, () => undefined);
+    this.#last = turn.then(
+      () => undefined,
+      () => undefined,
+    );
     return turn;
   }
 
@@ -109,8 +113,11 @@ export class Api {
     let answer, data;
     try {
       answer = await fetch(url, {
-        method, headers, body: body === undefined ? undefined : JSON.stringify(body),
-        redirect: method === "GET" ? "follow" : "error", signal: signal ? AbortSignal.any([signal, limit]) : limit,
+        method,
+        headers,
+        body: body === undefined ? undefined : JSON.stringify(body),
+        redirect: method === "GET" ? "follow" : "error",
+        signal: signal ? AbortSignal.any([signal, limit]) : limit,
       });
       data = await read(answer);
     } catch (e) {
@@ -125,7 +132,11 @@ export class Api {
     }
     if (!answer.ok) throw this.#refused(answer, data);
     this.#failures = 0;
-    const got = { etag: answer.headers.get("etag") ?? "", body: parse(data), next: nextPage(answer.headers.get("link")) };
+    const got = {
+      etag: answer.headers.get("etag") ?? "",
+      body: parse(data),
+      next: nextPage(answer.headers.get("link")),
+    };
     if (method === "GET") {
       if (this.#cache.size >= MAX_CACHED) this.#cache.clear();
       this.#cache.set(url, got);
@@ -139,8 +150,10 @@ export class Api {
     const message = said?.message ?? [...(said?.errorMessages ?? []), ...Object.values(said?.errors ?? {})].join("; ");
     const { status, headers } = answer;
     const after = headers.get("retry-after");
-    const isLimit = status === 429 || (status === 403 &&
-      (after !== null || headers.get("x-ratelimit-remaining") === "0" || /rate limit/i.test(message)));
+    const isLimit =
+      status === 429 ||
+      (status === 403 &&
+        (after !== null || headers.get("x-ratelimit-remaining") === "0" || /rate limit/i.test(message)));
     if (isLimit || (status >= 500 && after !== null)) this.#limit(after, headers);
     else if (status >= 500) this.#backOff(FIRST_WAIT);
     else if (status === 401) this.#backOff(LIMIT_WAIT);

@@ -35,16 +35,29 @@ export function configure(args, env) {
   const text = /** @type {const} */ ({ type: "string", default: "" });
   const list = /** @type {const} */ ({ type: "string", multiple: true, default: [] });
   const { values: v } = parseArgs({
-    args, options: {
-      source: text, api: text, repo: text, project: text, label: list, assignee: text, jql: text, "token-env": text,
-      "user-env": text, as: { type: "string", default: "context" }, level: { type: "string", default: "inject" },
-      allow: text, "status-label": list, interval: { type: "string", default: "60" },
+    args,
+    options: {
+      source: text,
+      api: text,
+      repo: text,
+      project: text,
+      label: list,
+      assignee: text,
+      jql: text,
+      "token-env": text,
+      "user-env": text,
+      as: { type: "string", default: "context" },
+      level: { type: "string", default: "inject" },
+      allow: text,
+      "status-label": list,
+      interval: { type: "string", default: "60" },
       help: { type: "boolean", short: "h", default: false },
     },
   });
   if (v.help) return null;
   if (!["github", "jira"].includes(v.source)) throw new Error("--source is missing: github or jira");
-  if (!["keep", "surface", "inject"].includes(v.level)) throw new Error(`--level is ${JSON.stringify(v.level)}, want keep, surface or inject`);
+  if (!["keep", "surface", "inject"].includes(v.level))
+    throw new Error(`--level is ${JSON.stringify(v.level)}, want keep, surface or inject`);
   const interval = Number(v.interval) * 1000;
   if (!(interval >= 100 && interval <= 86_400_000)) throw new Error("--interval must be from 0.1 to 86400 seconds");
   const ways = wordsOf("as", v.as, ["context", "push"]);
@@ -56,12 +69,20 @@ export function configure(args, env) {
   };
   const isJira = v.source === "jira";
   const token = secret(v["token-env"] || (isJira ? "JIRA_API_TOKEN" : "GITHUB_TOKEN"));
-  const options = { api: v.api, repo: v.repo, project: v.project, labels: v.label, assignee: v.assignee, jql: v.jql,
-    statusLabels: v["status-label"] };
+  const options = {
+    api: v.api,
+    repo: v.repo,
+    project: v.project,
+    labels: v.label,
+    assignee: v.assignee,
+    jql: v.jql,
+    statusLabels: v["status-label"],
+  };
   const user = v["user-env"] ? secret(v["user-env"]) : () => env.JIRA_EMAIL?.trim() ?? "";
   return {
     source: isJira ? new JiraIssues(options, token, user) : new GitHubIssues(options, token),
-    allowed: wordsOf("allow", v.allow, ["comment", "status", "link", "close"]), interval,
+    allowed: wordsOf("allow", v.allow, ["comment", "status", "link", "close"]),
+    interval,
     ways: { context: ways.has("context"), push: ways.has("push"), level: /** @type {"inject"} */ (v.level) },
   };
 }

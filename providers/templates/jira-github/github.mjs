@@ -31,11 +31,19 @@ export class GitHubIssues {
    * @param {() => number} [now]
    */
   constructor({ api, repo, labels, assignee, statusLabels }, token, now) {
-    if (!/^[\w-]+\/(?!\.\.?$)[\w.-]+$/.test(repo)) throw new Error(`--repo is ${JSON.stringify(repo)}, want OWNER/NAME`);
-    this.api = new Api("GitHub", api || "https://api.github.com", () => ({
-      Accept: "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28", "User-Agent": "tapgw-jira-github",
-      Authorization: `Bearer ${token()}`,
-    }), now);
+    if (!/^[\w-]+\/(?!\.\.?$)[\w.-]+$/.test(repo))
+      throw new Error(`--repo is ${JSON.stringify(repo)}, want OWNER/NAME`);
+    this.api = new Api(
+      "GitHub",
+      api || "https://api.github.com",
+      () => ({
+        Accept: "application/vnd.github+json",
+        "X-GitHub-Api-Version": "2022-11-28",
+        "User-Agent": "tapgw-jira-github",
+        Authorization: `Bearer ${token()}`,
+      }),
+      now,
+    );
     this.path = `/repos/${repo}/issues`;
     this.statusLabels = statusLabels;
     const query = new URLSearchParams({ state: "open", sort: "updated", direction: "desc", per_page: "100" });
@@ -55,10 +63,15 @@ export class GitHubIssues {
     const labels = (i.labels ?? []).map((/** @type {any} */ l) => String(l.name ?? l));
     const status = labels.find((/** @type {string} */ l) => this.statusLabels.includes(l));
     return {
-      id: `#${i.number}`, title: String(i.title ?? ""), labels, closed: i.state === "closed",
+      id: `#${i.number}`,
+      title: String(i.title ?? ""),
+      labels,
+      closed: i.state === "closed",
       status: i.state === "closed" ? (i.state_reason === "not_planned" ? "not planned" : "closed") : (status ?? "open"),
       assignee: (i.assignees ?? []).map((/** @type {any} */ a) => a.login).join(", "),
-      comments: i.comments ?? 0, updated: Date.parse(i.updated_at), url: String(i.html_url ?? ""),
+      comments: i.comments ?? 0,
+      updated: Date.parse(i.updated_at),
+      url: String(i.html_url ?? ""),
     };
   }
 
@@ -82,8 +95,11 @@ export class GitHubIssues {
     const page = Math.max(1, Math.ceil((found.comments ?? 0) / 100)); // the newest ones are on the last page
     const talk = await this.api.get(`${this.#at(id)}/comments?per_page=100&page=${page}`, signal);
     return {
-      issue: this.#issue(found), text: String(found.body ?? ""),
-      talk: talk.slice(-last).map((/** @type {any} */ c) => ({ author: String(c.user?.login ?? ""), text: String(c.body ?? "") })),
+      issue: this.#issue(found),
+      text: String(found.body ?? ""),
+      talk: talk
+        .slice(-last)
+        .map((/** @type {any} */ c) => ({ author: String(c.user?.login ?? ""), text: String(c.body ?? "") })),
     };
   }
 

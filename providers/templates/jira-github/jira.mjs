@@ -34,13 +34,23 @@ export function makeJQL({ jql, project, labels, assignee }) {
 export function textOf(node, depth = 0) {
   if (typeof node === "string") return node;
   if (!node || typeof node !== "object" || depth > MAX_DEPTH) return "";
-  const inner = Array.isArray(node.content) ? node.content.map((/** @type {any} */ n) => textOf(n, depth + 1)).join("") : "";
+  const inner = Array.isArray(node.content)
+    ? node.content.map((/** @type {any} */ n) => textOf(n, depth + 1)).join("")
+    : "";
   switch (node.type) {
-    case "text": return String(node.text ?? "");
-    case "hardBreak": return "\n";
-    case "mention": case "status": case "emoji": return String(node.attrs?.text ?? node.attrs?.shortName ?? "");
-    case "inlineCard": case "blockCard": return String(node.attrs?.url ?? "");
-    case "listItem": return `- ${inner.trimEnd()}\n`;
+    case "text":
+      return String(node.text ?? "");
+    case "hardBreak":
+      return "\n";
+    case "mention":
+    case "status":
+    case "emoji":
+      return String(node.attrs?.text ?? node.attrs?.shortName ?? "");
+    case "inlineCard":
+    case "blockCard":
+      return String(node.attrs?.url ?? "");
+    case "listItem":
+      return `- ${inner.trimEnd()}\n`;
   }
   return BLOCKS.includes(node.type) ? `${inner}\n` : inner;
 }
@@ -52,9 +62,9 @@ export function textOf(node, depth = 0) {
 export function documentOf(text) {
   const content = text.split(/\n{2,}/).map((part) => ({
     type: "paragraph",
-    content: part.split("\n").flatMap((line, i) => [
-      ...(i ? [{ type: "hardBreak" }] : []), ...(line ? [{ type: "text", text: line }] : []),
-    ]),
+    content: part
+      .split("\n")
+      .flatMap((line, i) => [...(i ? [{ type: "hardBreak" }] : []), ...(line ? [{ type: "text", text: line }] : [])]),
   }));
   return { type: "doc", version: 1, content };
 }
@@ -69,10 +79,16 @@ export class JiraIssues {
   constructor(options, token, user, now) {
     if (!options.api) throw new Error("--api is missing: https://SITE.atlassian.net");
     this.jql = makeJQL(options);
-    this.api = new Api("Jira", options.api, () => ({
-      Accept: "application/json", "User-Agent": "tapgw-jira-github",
-      Authorization: user() ? `Basic ${Buffer.from(`${user()}:${token()}`).toString("base64")}` : `Bearer ${token()}`,
-    }), now);
+    this.api = new Api(
+      "Jira",
+      options.api,
+      () => ({
+        Accept: "application/json",
+        "User-Agent": "tapgw-jira-github",
+        Authorization: user() ? `Basic ${Buffer.from(`${user()}:${token()}`).toString("base64")}` : `Bearer ${token()}`,
+      }),
+      now,
+    );
   }
 
   /** @param {AbortSignal} [signal] @returns {Promise<Issue[]>} */
@@ -81,7 +97,9 @@ export class JiraIssues {
     let nextPageToken = "";
     do {
       const query = new URLSearchParams({
-        jql: this.jql, maxResults: String(PAGE), fields: "summary,status,labels,assignee,updated,comment",
+        jql: this.jql,
+        maxResults: String(PAGE),
+        fields: "summary,status,labels,assignee,updated,comment",
         ...(nextPageToken && { nextPageToken }),
       });
       const page = await this.api.get(`/rest/api/3/search/jql?${query}`, signal);
@@ -96,9 +114,14 @@ export class JiraIssues {
   #issue(i) {
     const f = i.fields ?? {};
     return {
-      id: String(i.key), title: String(f.summary ?? ""), status: String(f.status?.name ?? ""),
-      closed: f.status?.statusCategory?.key === "done", labels: (f.labels ?? []).map(String),
-      assignee: String(f.assignee?.displayName ?? ""), comments: f.comment?.total ?? 0, updated: Date.parse(f.updated),
+      id: String(i.key),
+      title: String(f.summary ?? ""),
+      status: String(f.status?.name ?? ""),
+      closed: f.status?.statusCategory?.key === "done",
+      labels: (f.labels ?? []).map(String),
+      assignee: String(f.assignee?.displayName ?? ""),
+      comments: f.comment?.total ?? 0,
+      updated: Date.parse(f.updated),
       url: `${this.api.base}/browse/${i.key}`,
     };
   }
@@ -110,7 +133,9 @@ export class JiraIssues {
 
   /** @param {string} id @param {AbortSignal} [signal] */
   async one(id, signal) {
-    return this.#issue(await this.api.get(`${this.#at(id)}?fields=summary,status,labels,assignee,updated,comment`, signal));
+    return this.#issue(
+      await this.api.get(`${this.#at(id)}?fields=summary,status,labels,assignee,updated,comment`, signal),
+    );
   }
 
   /**
@@ -119,12 +144,16 @@ export class JiraIssues {
    */
   async read(id, last, signal) {
     const found = await this.api.get(
-      `${this.#at(id)}?fields=summary,status,labels,assignee,updated,comment,description`, signal);
+      `${this.#at(id)}?fields=summary,status,labels,assignee,updated,comment,description`,
+      signal,
+    );
     const talk = await this.api.get(`${this.#at(id)}/comment?orderBy=-created&maxResults=${last}`, signal);
     return {
-      issue: this.#issue(found), text: textOf(found.fields?.description),
+      issue: this.#issue(found),
+      text: textOf(found.fields?.description),
       talk: (talk.comments ?? []).reverse().map((/** @type {any} */ c) => ({
-        author: String(c.author?.displayName ?? ""), text: textOf(c.body).trimEnd(),
+        author: String(c.author?.displayName ?? ""),
+        text: textOf(c.body).trimEnd(),
       })),
     };
   }
@@ -138,7 +167,9 @@ export class JiraIssues {
   async #transitions(id, signal) {
     const { transitions = [] } = await this.api.get(`${this.#at(id)}/transitions`, signal);
     return transitions.map((/** @type {any} */ t) => ({
-      id: String(t.id), name: String(t.to?.name ?? t.name), closes: t.to?.statusCategory?.key === "done",
+      id: String(t.id),
+      name: String(t.to?.name ?? t.name),
+      closes: t.to?.statusCategory?.key === "done",
     }));
   }
 
@@ -164,7 +195,11 @@ export class JiraIssues {
    */
   async link(id, url, signal) {
     const object = { url, title: `Pull request ${new URL(url).pathname.slice(1)}`.slice(0, 250) };
-    await this.api.send("POST", `${this.#at(id)}/remotelink`,
-      { globalId: url.slice(0, 255), relationship: "pull request", object }, signal);
+    await this.api.send(
+      "POST",
+      `${this.#at(id)}/remotelink`,
+      { globalId: url.slice(0, 255), relationship: "pull request", object },
+      signal,
+    );
   }
 }

@@ -11,9 +11,14 @@ const COMMENTS = 10;
 
 /** @param {Issue} i */
 export function line(i) {
-  const more = [i.assignee && `for ${clean(i.assignee, 60)}`, i.labels.length && i.labels.map((l) => clean(l, 40)).join(", ")];
-  return `${clean(i.id, 60)} [${clean(i.status, 40)}] ${clean(i.title, 150)}` +
-    (more.some(Boolean) ? ` (${more.filter(Boolean).join("; ")})` : "");
+  const more = [
+    i.assignee && `for ${clean(i.assignee, 60)}`,
+    i.labels.length && i.labels.map((l) => clean(l, 40)).join(", "),
+  ];
+  return (
+    `${clean(i.id, 60)} [${clean(i.status, 40)}] ${clean(i.title, 150)}` +
+    (more.some(Boolean) ? ` (${more.filter(Boolean).join("; ")})` : "")
+  );
 }
 
 /**
@@ -24,7 +29,8 @@ export function difference(before, after) {
   const parts = [];
   if (before.status !== after.status) parts.push(`status ${clean(before.status, 40)} → ${clean(after.status, 40)}`);
   if (before.title !== after.title) parts.push("another title");
-  if (before.labels.join("\n") !== after.labels.join("\n")) parts.push(`labels: ${after.labels.map((l) => clean(l, 40)).join(", ")}`);
+  if (before.labels.join("\n") !== after.labels.join("\n"))
+    parts.push(`labels: ${after.labels.map((l) => clean(l, 40)).join(", ")}`);
   if (before.assignee !== after.assignee) parts.push(`assignee: ${clean(after.assignee, 60) || "nobody"}`);
   if (after.comments > before.comments) parts.push(`${after.comments - before.comments} new comments`);
   if (!parts.length && after.updated > before.updated) parts.push("its text, or a field that is not shown");
@@ -129,8 +135,10 @@ export class Watcher {
     let text = "";
     do {
       const more = this.selected.length - lines.length;
-      text = lines.length ? `The issues of this session (issue_read has their texts).\n${quote(lines, SHOWN)}` +
-        (more ? `\n${more} more: issue_list.` : "") : "";
+      text = lines.length
+        ? `The issues of this session (issue_read has their texts).\n${quote(lines, SHOWN)}` +
+          (more ? `\n${more} more: issue_list.` : "")
+        : "";
     } while (Buffer.byteLength(text) > MAX_CONTEXT && lines.pop());
     if (text === this.#context) return;
     await this.provider.setContext(text);

@@ -3,8 +3,16 @@
 
 import { createServer } from "node:http";
 
-const text = (/** @type {string} */ t) => ({ type: "doc", version: 1, content: [{ type: "paragraph", content: [{ type: "text", text: t }] }] });
-const STATUSES = [["11", "Start", "In Progress", "indeterminate"], ["21", "Finish", "Done", "done"], ["31", "Stop", "To Do", "new"]];
+const text = (/** @type {string} */ t) => ({
+  type: "doc",
+  version: 1,
+  content: [{ type: "paragraph", content: [{ type: "text", text: t }] }],
+});
+const STATUSES = [
+  ["11", "Start", "In Progress", "indeterminate"],
+  ["21", "Finish", "Done", "done"],
+  ["31", "Stop", "To Do", "new"],
+];
 
 export class Jira {
   /** @type {Map<string, any>} */
@@ -33,11 +41,13 @@ export class Jira {
   async listen() {
     this.server = createServer((request, response) => {
       let body = "";
-      request.on("data", (part) => (body += part)).on("end", () => {
-        const { status, headers = {}, body: out } = this.answer(request, body);
-        response.writeHead(status, { "Content-Type": "application/json;charset=UTF-8", ...headers });
-        response.end(out === undefined ? "" : JSON.stringify(out));
-      });
+      request
+        .on("data", (part) => (body += part))
+        .on("end", () => {
+          const { status, headers = {}, body: out } = this.answer(request, body);
+          response.writeHead(status, { "Content-Type": "application/json;charset=UTF-8", ...headers });
+          response.end(out === undefined ? "" : JSON.stringify(out));
+        });
     });
     await new Promise((done) => this.server?.listen(0, "127.0.0.1", () => done(undefined)));
     return `http://127.0.0.1:${/** @type {any} */ (this.server.address()).port}`;
@@ -48,23 +58,39 @@ export class Jira {
     return new Promise((done) => this.server?.close(done));
   }
 
-  /** @param {import("node:http").IncomingMessage} request @param {string} body @returns {{ status: number, headers?: object, body?: any }} */
+  /**
+   * @param {import("node:http").IncomingMessage} request @param {string} body
+   * @returns {{ status: number, headers?: object, body?: any }}
+   */
   answer(request, body) {
     const url = new URL(request.url ?? "", "http://x");
     if (url.pathname === "/control") {
       for (const [key, change] of Object.entries(JSON.parse(body))) this.put(key, change);
-      return { status: 200, body: { requests: this.requests, issues: [...this.issues.values()].map((i) => ({ ...i, links: [...i.links.values()] })) } };
+      return {
+        status: 200,
+        body: {
+          requests: this.requests,
+          issues: [...this.issues.values()].map((i) => ({ ...i, links: [...i.links.values()] })),
+        },
+      };
     }
     this.requests.push(`${request.method} ${request.url}`);
     const refusal = this.refusals.shift();
     if (refusal) return refusal;
     if (request.headers.authorization !== this.authorization) {
-      return { status: 401, body: { errorMessages: ["Client must be authenticated to access this resource."], errors: {} } };
+      return {
+        status: 401,
+        body: { errorMessages: ["Client must be authenticated to access this resource."], errors: {} },
+      };
     }
     if (url.pathname === "/rest/api/3/search/jql") return this.search(url.searchParams);
     const [, key, what] = /^\/rest\/api\/3\/issue\/([^/]+)(?:\/(\w+))?$/.exec(url.pathname) ?? [];
     const issue = this.issues.get(decodeURIComponent(key ?? ""));
-    if (!issue) return { status: 404, body: { errorMessages: ["Issue does not exist or you do not have permission to see it."], errors: {} } };
+    if (!issue)
+      return {
+        status: 404,
+        body: { errorMessages: ["Issue does not exist or you do not have permission to see it."], errors: {} },
+      };
     return this.one(`${request.method} ${what ?? ""}`, issue, body ? JSON.parse(body) : {});
   }
 
@@ -77,17 +103,32 @@ export class Jira {
     const from = Number(query.get("nextPageToken") ?? 0);
     const to = from + Math.min(this.pageSize, Number(query.get("maxResults") ?? 50));
     const isLast = to >= all.length;
-    return { status: 200, body: { issues: all.slice(from, to).map((i) => this.shown(i)), isLast, ...(!isLast && { nextPageToken: String(to) }) } };
+    return {
+      status: 200,
+      body: {
+        issues: all.slice(from, to).map((i) => this.shown(i)),
+        isLast,
+        ...(!isLast && { nextPageToken: String(to) }),
+      },
+    };
   }
 
   /** @param {any} i */
   shown(i) {
     const [, , , category] = STATUSES.find(([, , to]) => to === i.status) ?? [];
-    return { id: "1" + i.key.replace(/\D/g, ""), key: i.key, fields: {
-      summary: i.title, description: i.text ? text(i.text) : null, labels: ["backend"], assignee: null, updated: i.updated,
-      status: { name: i.status, statusCategory: { key: category ?? "new" } },
-      comment: { total: i.comments.length, comments: i.comments.slice(0, 20) },
-    } };
+    return {
+      id: "1" + i.key.replace(/\D/g, ""),
+      key: i.key,
+      fields: {
+        summary: i.title,
+        description: i.text ? text(i.text) : null,
+        labels: ["backend"],
+        assignee: null,
+        updated: i.updated,
+        status: { name: i.status, statusCategory: { key: category ?? "new" } },
+        comment: { total: i.comments.length, comments: i.comments.slice(0, 20) },
+      },
+    };
   }
 
   /** @param {string} what @param {any} issue @param {any} body */
@@ -105,8 +146,16 @@ export class Jira {
         this.put(issue.key, {});
         return { status: 201, body: { id: "1" } };
       case "GET transitions":
-        return { status: 200, body: { transitions: STATUSES.filter(([, , to]) => to !== issue.status)
-          .map(([id, name, to, key]) => ({ id, name, to: { name: to, statusCategory: { key } } })) } };
+        return {
+          status: 200,
+          body: {
+            transitions: STATUSES.filter(([, , to]) => to !== issue.status).map(([id, name, to, key]) => ({
+              id,
+              name,
+              to: { name: to, statusCategory: { key } },
+            })),
+          },
+        };
       case "POST transitions": {
         const found = STATUSES.find(([id]) => id === body.transition?.id);
         if (!found) return { status: 400, body: { errorMessages: ["The transition is not valid."], errors: {} } };
