@@ -30,6 +30,23 @@ func conforms(t *testing.T, o conformance.ProviderOptions, command ...string) {
 	}
 }
 
+// playSDK plays the scenarios with the sample program of an SDK.
+func playSDK(t *testing.T, command ...string) {
+	t.Helper()
+	t.Parallel()
+	report, err := conformance.SDK(t.Context(), command, func(r conformance.Result) {
+		if r.Outcome != conformance.Passed {
+			t.Errorf("%s: %s, want passed\n%s", r.ID, r.Outcome, r.Explanation())
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Failed() {
+		t.Logf("the samples wrote: %q", report.Stderr)
+	}
+}
+
 // kitCalls are what the kit calls of a sample.
 func kitCalls() conformance.ProviderOptions {
 	return conformance.ProviderOptions{Tool: "echo", Args: json.RawMessage(`{"text":"hi"}`), SlowTool: "slow"}

@@ -80,14 +80,7 @@ func runNode(t *testing.T, dir, name string, args ...string) string {
 
 // TestNodeScenarios plays the scenarios with the samples in Node.
 func TestNodeScenarios(t *testing.T) {
-	dir := nodePackage(t)
-	playAll(t, func(t *testing.T, name, url, token string) (func(), <-chan error) {
-		env := []string{"TAP_GATEWAY_URL=" + url, "COPILOT_HOME=" + t.TempDir()}
-		if name != "paired" {
-			env = append(env, "TAP_PROVIDER_TOKEN="+token)
-		}
-		return startProcess(t, nodeCommand(dir, env, "node", filepath.Join("test", "sample.mjs"), name))
-	})
+	playSDK(t, "node", filepath.Join(nodePackage(t), "test", "sample.mjs"))
 }
 
 // TestNode runs the tests that the Node SDK has in its own language, and the compiler over its types.

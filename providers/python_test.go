@@ -1,13 +1,11 @@
 package providers_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -37,28 +35,7 @@ func TestPythonUnits(t *testing.T) {
 // TestPythonScenarios plays the scenarios with the samples in Python.
 func TestPythonScenarios(t *testing.T) {
 	_ = python(t) // not in a short run
-	playAll(t, func(t *testing.T, name, url, token string) (func(), <-chan error) {
-		cmd := python(t, "-B", filepath.Join("tests", "sample.py"), name)
-		cmd.Env = append(cmd.Environ(), "TAP_GATEWAY_URL="+url, "TAP_PROVIDER_TOKEN="+token)
-		var output bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &output, &output
-		if err := cmd.Start(); err != nil {
-			t.Fatalf("starting %s: %v", cmd, err)
-		}
-		done, ended := make(chan error, 1), make(chan struct{})
-		go func() {
-			defer close(ended)
-			done <- cmd.Wait()
-		}()
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			<-ended
-			if t.Failed() && output.Len() > 0 {
-				t.Logf("the sample wrote:\n%s", &output)
-			}
-		})
-		return func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, done
-	})
+	playSDK(t, systemPython, "-B", filepath.Join("python", "tests", "sample.py"))
 }
 
 // TestPythonDocuments runs the blocks of the documents against the gateway, in the order in which they stand.

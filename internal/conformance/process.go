@@ -52,7 +52,7 @@ func startProcess(command []string, url, token, home string, out *lines) (Progra
 		OnLine: out.add, Keep: 1, Whole: true, Grace: stopLimit,
 	})
 	if err != nil {
-		return Program{}, err
+		return Program{}, fmt.Errorf("%w: %w", errNoProgram, err)
 	}
 	done := make(chan error, 1)
 	var stops sync.WaitGroup
@@ -60,6 +60,9 @@ func startProcess(command []string, url, token, home string, out *lines) (Progra
 	stop := sync.OnceFunc(func() { stops.Go(p.Stop) })
 	return Program{Stop: stop, Kill: func() { p.Kill(); stops.Wait() }, Done: done}, nil
 }
+
+// errNoProgram says that the command can't be started, so that there is nothing to judge.
+var errNoProgram = errors.New("starting the provider")
 
 // errKilled is the end of a process that did not end by SIGTERM.
 var errKilled = errors.New("killed")

@@ -204,9 +204,6 @@ func isSkip(err error) bool {
 	return ok
 }
 
-// errNoProgram says that the command can't be started, so that there is nothing to judge.
-var errNoProgram = errors.New("starting the provider")
-
 // launch starts the provider anew, at a port of its own, so that nothing of the one before comes there. With a URL it
 // cuts the connection, and the provider comes back by itself. how is how the gateway proves itself.
 func (k *kit) launch(how proving) error {
@@ -223,7 +220,7 @@ func (k *kit) launch(how proving) error {
 	k.stage.setProof(how)
 	p, err := k.start(k.stage.url, k.opts.Token)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errNoProgram, err)
+		return err
 	}
 	k.program, k.ended = &p, errRuns
 	return nil

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
+// scenariosAtOnce is how many scenarios run at the same time: most of their time they wait for the sample.
+const scenariosAtOnce = 4
+
 // SDK plays every scenario of testdata/sdk with the sample program of an SDK: command, with the sample's name as its
-// last argument. Each scenario is a rule of the report. each gets every result as soon as it is known. The error says
-// why the run could not be finished.
+// last argument. Each scenario is a rule of the report. each gets every result as soon as it is known, in order. The
+// error says why the run could not be finished.
 func SDK(ctx context.Context, command []string, each func(Result)) (*Report, error) {
 	all, err := Scenarios()
 	if err != nil {
@@ -23,22 +27,39 @@ func SDK(ctx context.Context, command []string, each func(Result)) (*Report, err
 	}
 	defer os.RemoveAll(home)
 	report, out := &Report{Subject: strings.Join(command, " ")}, &lines{}
-	for _, s := range all {
-		began := time.Now()
-		err := s.Play(ctx, func(name, url, token string) (Program, error) {
-			if name == "paired" { // it takes no token
-				token = ""
+	start := func(name, url, token string) (Program, error) {
+		if name == "paired" { // it takes no token
+			token = ""
+		}
+		return startProcess(append(append([]string(nil), command...), name), url, token, home, out)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	results := make([]chan Result, len(all))
+	slots := make(chan struct{}, scenariosAtOnce)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel(nil)
+	for i, s := range all {
+		results[i] = make(chan Result, 1)
+		running.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			began := time.Now()
+			err := ctx.Err()
+			if err == nil {
+				err = s.Play(ctx, start)
 			}
-			with := append(append([]string(nil), command...), name)
-			return startProcess(with, url, token, home, out)
+			if errors.Is(err, errNoProgram) {
+				cancel(err)
+			}
+			results[i] <- s.rule().result(err, time.Since(began))
 		})
+	}
+	for _, c := range results {
+		result := <-c
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-			return nil, err // there is no such program
-		}
-		result := s.rule().result(err, time.Since(began))
 		report.add(result)
 		each(result)
 	}
