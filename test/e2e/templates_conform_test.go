@@ -3,12 +3,16 @@
 package e2e_test
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tapgw/configs"
 )
 
-// TestTemplatesConform lets the kit judge two providers of all sessions.
+// TestTemplatesConform lets the kit judge two providers of all sessions, and what tapgw new writes.
 func TestTemplatesConform(t *testing.T) {
 	t.Parallel()
 	python := []string{"env", "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + filepath.Join(repo, "providers", "python"),
@@ -23,6 +27,9 @@ func TestTemplatesConform(t *testing.T) {
 		"browser": {"page_scripts", func(h *home) []string {
 			return []string{"env", "BROWSER_PORT=0", "node", h.copyTemplate("browser")}
 		}},
+		"new in Go":     {"greet_mine", func(h *home) []string { return h.newProvider("go") }},
+		"new in Node":   {"greet_mine", func(h *home) []string { return h.newProvider("node") }},
+		"new in Python": {"greet_mine", func(h *home) []string { return h.newProvider("python") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -33,4 +40,33 @@ func TestTemplatesConform(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newProvider writes a provider and returns the command that starts it, as its provider file has it.
+func (h *home) newProvider(lang string) []string {
+	h.t.Helper()
+	if lang == "node" {
+		h.nodeModules()
+	}
+	cmd := h.command([]string{"GOPROXY=off", "GOFLAGS="}, tapgw, "new", "provider", "mine", "--lang", lang)
+	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
+		dir, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		cmd.Env = append(cmd.Env, name+"="+strings.TrimSpace(string(dir)))
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Fatalf("tapgw new provider mine --lang %s: %v\n%s", lang, err, out)
+	}
+	file := h.path(".config", "tapgw", "providers", "mine.toml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p, faults := configs.ParseProvider(file, text)
+	if len(faults) > 0 {
+		h.t.Fatal(faults)
+	}
+	return append([]string{"env", "-C", p.CWD}, p.Command...)
 }
