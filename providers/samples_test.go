@@ -68,12 +68,20 @@ func listen(p *providers.Provider) {
 		say(ctx, e.Session, "assistant: %s (%d)", e.Content, len(e.ToolRequests))
 	})
 	providers.Subscribe(p, func(ctx context.Context, e providers.ToolExecution) {
-		say(ctx, e.Session, "tool: %s by %s: failed=%t: %s", e.Tool, e.Provider, e.Failed, e.Output)
+		failed := strings.TrimSpace(fmt.Sprintf("failed=%t %s", e.Failed, e.Code))
+		say(ctx, e.Session, "tool: %s by %s: %s: %s", e.Tool, e.Provider, failed, e.Output)
 	})
 	providers.Subscribe(
 		p,
 		func(ctx context.Context, e providers.AssistantIntent) { say(ctx, e.Session, "intent: %s", e.Intent) },
 	)
+	providers.Subscribe(
+		p,
+		func(ctx context.Context, e providers.SessionError) { say(ctx, e.Session, "error: %s", e.Message) },
+	)
+	providers.Subscribe(p, func(ctx context.Context, e providers.Pushed) {
+		say(ctx, e.Session, "pushed: %s@%s %s: %s", e.Stream, e.Provider, e.Level, e.Text)
+	})
 }
 
 // sampleTools are the tools of each sample: they make the provider do what a scenario is about.

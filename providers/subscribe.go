@@ -12,7 +12,7 @@ import (
 
 // Subscribable are the types of events that [Subscribe] can listen to.
 type Subscribable interface {
-	UserMessage | AssistantMessage | ToolExecution | AssistantIntent
+	UserMessage | AssistantMessage | ToolExecution | AssistantIntent | SessionError | Pushed
 }
 
 // UserMessage is a prompt that a session has got.
@@ -42,6 +42,7 @@ type ToolExecution struct {
 	Provider string // the provider of the tool; empty for the session's own tools
 	Args     json.RawMessage
 	Failed   bool
+	Code     string // of a failure, by the host: "denied" for a call that was denied
 	Output   string // the result, or the error if it failed
 	Duration time.Duration
 }
@@ -50,6 +51,21 @@ type ToolExecution struct {
 type AssistantIntent struct {
 	Session string `json:"-"`
 	Intent  string `json:"intent"`
+}
+
+// SessionError says that a turn or the session failed.
+type SessionError struct {
+	Session string `json:"-"`
+	Message string `json:"message"`
+}
+
+// Pushed is an event of a provider that the session's timeline shows, also one of this provider.
+type Pushed struct {
+	Session  string `json:"-"`
+	Provider string `json:"provider"`
+	Stream   string `json:"stream"`
+	Level    Level  `json:"level"`
+	Text     string `json:"event"`
 }
 
 // Subscribe calls f with each event of one type in the sessions that the provider is bound to. The parameter of f
@@ -83,6 +99,10 @@ func eventOf[E Subscribable]() string {
 		return protocol.EventAssistantMessage
 	case ToolExecution:
 		return protocol.EventToolComplete
+	case SessionError:
+		return protocol.EventSessionError
+	case Pushed:
+		return protocol.EventPushed
 	default:
 		return protocol.EventAssistantIntent
 	}
@@ -103,6 +123,12 @@ func payload[E Subscribable](session string, data []byte) (e E, err error) {
 	case *AssistantIntent:
 		e.Session = session
 		err = json.Unmarshal(data, e)
+	case *SessionError:
+		e.Session = session
+		err = json.Unmarshal(data, e)
+	case *Pushed:
+		e.Session = session
+		err = json.Unmarshal(data, e)
 	}
 	return e, err
 }
@@ -114,13 +140,14 @@ func (e *ToolExecution) read(data []byte) error {
 		Args     json.RawMessage `json:"args"`
 		Result   struct {
 			Type   string `json:"type"`
+			Code   string `json:"code"`
 			Output string `json:"output"`
 		} `json:"result"`
 		DurationMs float64 `json:"durationMs"`
 	}
 	err := json.Unmarshal(data, &m)
 	e.Tool, e.Provider, e.Args, e.Output = m.Tool, m.Provider, m.Args, m.Result.Output
-	e.Failed = m.Result.Type != "success"
+	e.Failed, e.Code = m.Result.Type != "success", m.Result.Code
 	e.Duration = time.Duration(m.DurationMs * float64(time.Millisecond))
 	return err
 }

@@ -144,9 +144,11 @@ if (name === "listener") {
   const say = (event, text) => provider.subscribe(event, (e) => provider.keep(text(e), { session: e.sessionId }));
   say("user.message", (e) => `user: ${e.content}`);
   say("assistant.message", (e) => `assistant: ${e.content} (${e.toolRequests?.length ?? 0})`);
-  say("tool.execution_complete", ({ tool, provider: by = "", result: { type, output = "" } }) =>
-    `tool: ${tool} by ${by}: failed=${type !== "success"}: ${output}`);
+  say("tool.execution_complete", ({ tool, provider: by = "", result: { type, code, output = "" } }) =>
+    `tool: ${tool} by ${by}: failed=${type !== "success"}${code ? ` ${code}` : ""}: ${output}`);
   say("assistant.intent", (e) => `intent: ${e.intent}`);
+  say("session.error", (e) => `error: ${e.message}`);
+  say("event.pushed", (e) => `pushed: ${e.stream}@${e.provider} ${e.level}: ${e.event}`);
 }
 process.once("SIGTERM", () => provider.disconnect());
 if (name === "paired") await provider.pair(() => "123456");

@@ -226,7 +226,8 @@ class AssistantMessage:
 class ToolExecution:
     """A tool call that has ended, of any tool in the session. duration is in seconds.
 
-    It is the only event that an external provider may subscribe to. provider is "" for the session's own tools.
+    It is the only event that an external provider may subscribe to. provider is "" for the session's own tools; code
+    is the host's for a failure, such as "denied".
     """
 
     session: str
@@ -236,6 +237,7 @@ class ToolExecution:
     failed: bool
     output: str
     duration: float
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,25 @@ class AssistantIntent:
 
     session: str
     intent: str
+
+
+@dataclass(frozen=True)
+class SessionError:
+    """A turn or the session failed."""
+
+    session: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """An event of a provider that the session's timeline shows, also one of this provider."""
+
+    session: str
+    provider: str
+    stream: str
+    level: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -259,13 +280,15 @@ class QuestionEnd:
     person: str = ""
 
 
-Event = Union[UserMessage, AssistantMessage, ToolExecution, AssistantIntent]
+Event = Union[UserMessage, AssistantMessage, ToolExecution, AssistantIntent, SessionError, Pushed]
 
 EVENTS: dict[type, str] = {
     UserMessage: "user.message",
     AssistantMessage: "assistant.message",
     ToolExecution: "tool.execution_complete",
     AssistantIntent: "assistant.intent",
+    SessionError: "session.error",
+    Pushed: "event.pushed",
 }
 
 
@@ -279,7 +302,12 @@ def read_event(session: str, name: str, data: dict[str, Any]) -> Event:
     if name == "tool.execution_complete":
         result = data["result"]
         return ToolExecution(session, data["tool"], data.get("provider") or "", data.get("args"),
-                             result["type"] != "success", result.get("output") or "", data["durationMs"] / 1000)
+                             result["type"] != "success", result.get("output") or "", data["durationMs"] / 1000,
+                             result.get("code") or "")
+    if name == "session.error":
+        return SessionError(session, data["message"])
+    if name == "event.pushed":
+        return Pushed(session, data["provider"], data["stream"], data["level"], data["event"])
     return AssistantIntent(session, data["intent"])
 
 

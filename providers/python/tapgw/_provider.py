@@ -304,7 +304,8 @@ class Provider:
         return await _requests.query(connected(self._conn, "querying"), message)
 
     def subscribe(self, kind: type[Event], fn: Callable[[Any], Any]) -> None:
-        """Call a function with each event of a type: UserMessage, AssistantMessage, ToolExecution, AssistantIntent.
+        """Call a function with each event of a type: UserMessage, AssistantMessage, ToolExecution, AssistantIntent,
+        SessionError, Pushed.
 
         Events of one session come one after the other. Call subscribe before run: on a running provider it has an
         effect from the next connection on.

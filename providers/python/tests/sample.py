@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tapgw import (  # noqa: E402
     ALL_SESSIONS, AssistantIntent, AssistantMessage, Binding, Concurrency, Decision, Error, File, FilterRule, GateCall,
-    Image, Match, Provider, Receipt, Rule, Section, Tool, ToolExecution, UserMessage, allow, allow_with, current_call,
-    Question, deny, progress,
+    Image, Match, Provider, Pushed, Question, Receipt, Rule, Section, SessionError, Tool, ToolExecution, UserMessage,
+    allow, allow_with, current_call, deny, progress,
 )
 
 
@@ -45,8 +45,11 @@ def listen(p: Provider) -> None:
     p.subscribe(UserMessage, lambda e: say(e.session, f"user: {e.content}"))
     p.subscribe(AssistantMessage, lambda e: say(e.session, f"assistant: {e.content} ({len(e.tool_requests)})"))
     p.subscribe(ToolExecution, lambda e: say(
-        e.session, f"tool: {e.tool} by {e.provider}: failed={str(e.failed).lower()}: {e.output}"))
+        e.session,
+        f"tool: {e.tool} by {e.provider}: failed={str(e.failed).lower()}{e.code and ' '}{e.code}: {e.output}"))
     p.subscribe(AssistantIntent, lambda e: say(e.session, f"intent: {e.intent}"))
+    p.subscribe(SessionError, lambda e: say(e.session, f"error: {e.message}"))
+    p.subscribe(Pushed, lambda e: say(e.session, f"pushed: {e.stream}@{e.provider} {e.level}: {e.text}"))
 
 
 questions: dict[str, Question] = {}
