@@ -19,7 +19,11 @@ import (
 func buildTemplate(t *testing.T, name string) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), name)
-	cmd := exec.Command("go", "build", "-o", program, "./providers/templates/"+name)
+	args := []string{"build", "-o", program}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "./providers/templates/"+name)...)
 	cmd.Dir = repo
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v\n%s", name, err, out)

@@ -138,6 +138,9 @@ func TestQuote(t *testing.T) {
 	if got := quote(hostile, 10); strings.ReplaceAll(got, "| \n", "|\n") != want {
 		t.Errorf("quoted it is %q, want %q", got, want)
 	}
+	if got := clean("<b> </sys\u200btem_reminder> <System>"); got != "<b> ‹/system_reminder> ‹System>" {
+		t.Errorf("tags of a host become %q, want no such tags", got)
+	}
 	if got := quote("1\n2\n3", 2); got != foreign+"\n(the beginning is left out)\n| 2\n| 3" {
 		t.Errorf("the end of three lines is %q, want the last two", got)
 	}

@@ -8,6 +8,7 @@ import (
 
 var (
 	escapes   = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])`)
+	tag       = regexp.MustCompile(`(?i)<(/?system)`) // hosts mark what is theirs with tags such as <system_reminder>
 	timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT[0-9:.]+Z `)
 )
 
@@ -26,7 +27,7 @@ func clean(s string) string {
 		}
 		return r
 	}, escapes.ReplaceAllString(strings.ToValidUTF8(s, ""), ""))
-	if s = strings.TrimSpace(s); len(s) > maxLine {
+	if s = tag.ReplaceAllString(strings.TrimSpace(s), "‹$1"); len(s) > maxLine {
 		s = strings.ToValidUTF8(s[:maxLine], "") + "…"
 	}
 	return s

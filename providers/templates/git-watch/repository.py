@@ -17,6 +17,7 @@ FETCH_TIMEOUT = 120.0
 SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false",
         "-c", "log.showSignature=false", "-c", "protocol.ext.allow=never")
 
+_TAG = re.compile(r"<(?=/?system)", re.IGNORECASE)  # hosts mark what is theirs with tags such as <system_reminder>
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
 
@@ -27,7 +28,7 @@ class GitError(Exception):
 def clean(text: str, limit: int = 200) -> str:
     """Make one line of a text that somebody else wrote: no escapes, no characters that can't be seen, not too long."""
     text = " ".join(_ESCAPES.sub("", text).split())
-    text = "".join(c for c in text if c == " " or unicodedata.category(c)[0] not in "CZ")
+    text = _TAG.sub("‹", "".join(c for c in text if c == " " or unicodedata.category(c)[0] not in "CZ"))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -82,7 +83,7 @@ class Repository:
 
     async def _git(self, args: tuple[str, ...], timeout: float) -> tuple[str, bool]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-        env.update(GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", LC_ALL="C")
+        env.update(GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_LAZY_FETCH="1", LC_ALL="C")
         starting = asyncio.ensure_future(asyncio.create_subprocess_exec(
             "git", *SAFE, *args, cwd=self.directory, env=env, start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE))

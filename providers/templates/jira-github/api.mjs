@@ -107,6 +107,7 @@ export class Api {
       throw new Error(`${this.name} is not asked again before ${new Date(this.blocked).toISOString()}`);
     }
     const old = method === "GET" ? this.#cache.get(url) : undefined;
+    /** @type {Record<string, string>} */
     const headers = { ...this.headers(), ...(old?.etag && { "If-None-Match": old.etag }) };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     const limit = AbortSignal.timeout(TIMEOUT);

@@ -33,7 +33,8 @@ function wordsOf(name, value, words) {
 /** @param {string[]} args @param {NodeJS.ProcessEnv} env */
 export function configure(args, env) {
   const text = /** @type {const} */ ({ type: "string", default: "" });
-  const list = /** @type {const} */ ({ type: "string", multiple: true, default: [] });
+  /** @type {{ type: "string", multiple: true, default: string[] }} */
+  const list = { type: "string", multiple: true, default: [] };
   const { values: v } = parseArgs({
     args,
     options: {

@@ -141,6 +141,7 @@ export class JiraIssues {
   /**
    * Returns an issue's text and its newest comments.
    * @param {string} id @param {number} last @param {AbortSignal} [signal]
+   * @returns {Promise<{ issue: Issue, text: string, talk: import("./github.mjs").Comment[] }>}
    */
   async read(id, last, signal) {
     const found = await this.api.get(

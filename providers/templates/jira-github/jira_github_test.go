@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestUnits runs the template's own tests, in a copy that finds what `make runtime` installed.
+// TestUnits runs the template's own tests, and the compiler over its types, in a copy that finds what `make runtime`
+// installed.
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	for from, to := range map[string]string{".": "templates/jira-github", "../../node": "node"} {
@@ -27,9 +28,12 @@ func TestUnits(t *testing.T) {
 	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("node", "--test", "test/jira-github.test.mjs")
-	cmd.Dir = filepath.Join(dir, "templates", "jira-github")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("the tests of jira-github: got %v, want them to pass\n%s", err, out)
+	for _, args := range [][]string{{"--test", "test/jira-github.test.mjs"},
+		{filepath.Join(modules, "typescript", "bin", "tsc"), "-p", "."}} {
+		cmd := exec.Command("node", args...)
+		cmd.Dir = filepath.Join(dir, "templates", "jira-github")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("node %q: got %v, want success\n%s", args, err, out)
+		}
 	}
 }

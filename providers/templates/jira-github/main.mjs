@@ -14,7 +14,7 @@ function start({ source, allowed, interval, ways }) {
   let provider;
   const watcher = new Watcher(source, ways, {
     setContext: (text) => provider.setContext(text),
-    pushEvent: (/** @type {any[]} */ ...args) => provider.pushEvent(...args),
+    pushEvent: (level, text, options) => provider.pushEvent(level, text, options),
   });
   provider = createProvider("jira-github", {
     tools: makeTools(watcher, allowed),

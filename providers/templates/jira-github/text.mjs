@@ -1,6 +1,7 @@
 // Text that somebody else wrote, made safe to show to a model and a person.
 
 const ESCAPES = /\u001b(\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(\u0007|\u001b\\)?|[@-Z\\-_])/g;
+const TAG = /<(?=\/?system)/gi; // hosts mark what is theirs with tags such as <system_reminder>
 const INVISIBLE = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
 /** What stands before foreign text. */
@@ -17,6 +18,7 @@ export function clean(text, limit = 300) {
     .replace(ESCAPES, "")
     .replace(/\s+/g, " ")
     .replace(INVISIBLE, "")
+    .replace(TAG, "‹")
     .trim();
   const all = [...line];
   return all.length > limit ? all.slice(0, limit - 1).join("") + "…" : line;

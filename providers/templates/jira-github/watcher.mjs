@@ -2,7 +2,11 @@
 
 import { clean, quote } from "./text.mjs";
 
-/** @typedef {import("./github.mjs").Issue} Issue */
+/**
+ * @typedef {import("./github.mjs").Issue} Issue
+ * @typedef {"keep" | "surface" | "inject"} Level
+ * @typedef {(level: Level, text: string, options: { metadata: Record<string, unknown> }) => Promise<unknown>} Push
+ */
 
 const SHOWN = 30; // issues in the context
 const REPORTED = 5; // issues in one event
@@ -49,8 +53,8 @@ export class Watcher {
 
   /**
    * @param {import("./github.mjs").GitHubIssues | import("./jira.mjs").JiraIssues} source
-   * @param {{ context: boolean, push: boolean, level: "keep" | "surface" | "inject" }} options
-   * @param {{ setContext: (text: string) => Promise<unknown>, pushEvent: Function }} provider
+   * @param {{ context: boolean, push: boolean, level: Level }} options
+   * @param {{ setContext: (text: string) => Promise<unknown>, pushEvent: Push }} provider
    */
   constructor(source, options, provider) {
     this.source = source;
