@@ -96,6 +96,11 @@ func conform(flags *ucli.Context) error {
 		_, _ = fmt.Fprintf(out.Err, "waiting for a provider: start it with TAP_GATEWAY_URL=%s TAP_PROVIDER_TOKEN=%s\n",
 			url, token)
 	}
+	if o.URL != "" {
+		o.Pairing = func(code string) {
+			_, _ = fmt.Fprintf(out.Err, "the provider asks for a pairing code: %s\n", code)
+		}
+	}
 	return judge(flags, func(ctx context.Context, each func(conformance.Result)) (*conformance.Report, error) {
 		return conformance.Provider(ctx, o, each)
 	})

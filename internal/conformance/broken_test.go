@@ -28,6 +28,7 @@ type broken struct {
 	hellos           int
 	late             []object // results that are sent on the next connection
 	killed           context.Context
+	code             chan string // for a provider that pairs
 }
 
 // is reports whether the provider has a fault.
@@ -121,7 +122,10 @@ func (b *broken) connect(stop context.Context) (bound bool, err error) {
 	question := proof.NewQuestion(b.token)
 	o := &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: b.dial, DisableKeepAlives: true}},
-		HTTPHeader: http.Header{proof.AskHeader: {question.Header()}},
+		HTTPHeader: http.Header{},
+	}
+	if b.token != "" {
+		o.HTTPHeader.Set(proof.AskHeader, question.Header())
 	}
 	ws, resp, err := websocket.Dial(stop, "ws://gateway.test", o)
 	if err != nil {
@@ -132,7 +136,7 @@ func (b *broken) connect(stop context.Context) (bound bool, err error) {
 	trusts := b.is("sends to a wrong proof") && b.reconnect == "" && answer != "" ||
 		b.is("sends without a proof") && answer == "" ||
 		b.is("sends its reconnect token to anyone") && b.reconnect != ""
-	if question.Check(answer, pipeAddress(answer)) != nil && !trusts {
+	if b.token != "" && question.Check(answer, pipeAddress(answer)) != nil && !trusts {
 		return false, errors.New("it is not the gateway")
 	}
 	ws.SetReadLimit(protocol.MaxFrame)
@@ -209,6 +213,9 @@ func (l *brokenLink) auth() {
 	if l.is("sends another token") && l.reconnect == "" {
 		m["token"] = "ptk-another"
 	}
+	if l.code != nil && l.token == "" {
+		m = object{"type": "auth", "mode": "pair", "name": "broken"}
+	}
 	l.state = "auth"
 	l.send(m)
 	if l.is("authenticates twice") {
@@ -233,7 +240,12 @@ func (l *brokenLink) receive(typ websocket.MessageType, data []byte) error {
 		return nil
 	}
 	switch name {
+	case "auth.pairing":
+		l.send(object{"type": "auth.confirm", "code": <-l.code})
 	case "sessions", "sessions.updated":
+		if token, paired := m["token"].(string); paired {
+			l.broken.token = token
+		}
 		return l.sessions(name, m)
 	case "hello.ack":
 		l.ack(m)

@@ -31,6 +31,9 @@ type ProviderOptions struct {
 	SlowArgs json.RawMessage
 	// Waiting is called when the kit begins to listen at URL; it may be nil.
 	Waiting func(url, token string)
+	// Pairing shows the code of a provider without a token to the person who types it there. nil: such a provider
+	// can't be bound.
+	Pairing func(code string)
 }
 
 // anyPort is a free port of the loopback address.
@@ -288,6 +291,11 @@ func (k *kit) accept() (*link, error) {
 
 // next returns the next message of one of the types, and passes over all others.
 func (k *kit) next(l *link, types ...protocol.Type) (frame, error) {
+	return k.nextWithin(patience, l, types...)
+}
+
+// nextWithin is [kit.next] with a patience of its own.
+func (k *kit) nextWithin(patience time.Duration, l *link, types ...protocol.Type) (frame, error) {
 	want := fmt.Sprintf("%v", types)
 	want = strings.ReplaceAll(strings.Trim(want, "[]"), " ", " or ")
 	timeout := time.After(patience)

@@ -2,8 +2,10 @@ package conformance
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"slices"
 	"time"
 
@@ -59,13 +61,42 @@ func (k *kit) info(id string) object {
 	return object{"id": id, "label": "the kit's " + id, "cwd": k.home, "foreground": true}
 }
 
-// sessions sends a list of sessions.
-func (k *kit) sessions(l *link, typ protocol.Type, ids ...string) {
+// list makes a list of sessions.
+func (k *kit) list(typ protocol.Type, ids ...string) object {
 	active := []object{}
 	for _, id := range ids {
 		active = append(active, k.info(id))
 	}
-	l.sendObject(object{"type": typ, "active": active})
+	return object{"type": typ, "active": active}
+}
+
+// sessions sends a list of sessions.
+func (k *kit) sessions(l *link, typ protocol.Type, ids ...string) { l.sendObject(k.list(typ, ids...)) }
+
+// pairingTime is how long a person has to type a pairing code.
+const pairingTime = 2 * time.Minute
+
+// pair pairs a provider that has no token, and returns the one that it gets.
+func (k *kit) pair(l *link) (token string, err error) {
+	if k.opts.Pairing == nil {
+		return "", fail("auth with the token that it was given", "auth asks for pairing")
+	}
+	n, err := rand.Int(rand.Reader, big.NewInt(1_000_000))
+	if err != nil {
+		return "", err
+	}
+	code := fmt.Sprintf("%06d", n)
+	k.opts.Pairing(code)
+	l.sendObject(object{"type": "auth.pairing", "prompt": "Type the code that tapctl conformance shows"})
+	f, err := k.nextWithin(pairingTime, l, protocol.TypeAuthConfirm)
+	if err != nil {
+		return "", err
+	}
+	if f.str("code") != code {
+		l.close(protocol.ClosePolicy)
+		return "", fail("auth.confirm with the code that was shown", "another code")
+	}
+	return k.opts.Token, nil
 }
 
 // greet takes a new connection to the point where hello has come. A hello that comes too early counts; another rule is
@@ -76,7 +107,13 @@ func (k *kit) greet(l *link, ids ...string) error {
 		return err
 	}
 	early := f.typ() == protocol.TypeHello
-	k.sessions(l, protocol.TypeSessions, ids...)
+	list := k.list(protocol.TypeSessions, ids...)
+	if f.str("mode") == protocol.ModePair {
+		if list["token"], err = k.pair(l); err != nil {
+			return err
+		}
+	}
+	l.sendObject(list)
 	if !early {
 		if f, err = k.next(l, protocol.TypeHello); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"net"
 	"slices"
@@ -164,6 +165,43 @@ func TestURL(t *testing.T) {
 			t.Errorf("skipped %v, want %v", skipped, want)
 		}
 	})
+}
+
+// A provider without a token pairs, with the code that a person types, and has a token from then on.
+func TestPairs(t *testing.T) {
+	for _, tt := range []struct {
+		name, typed string
+		failed      []string
+	}{
+		{name: "right"},
+		{name: "wrong", typed: "none", failed: []string{"connect.bind"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &broken{code: make(chan string, 1)}
+				k := brokenKit(t, b)
+				k.start, k.opts.Command, k.opts.URL = nil, nil, "ws://127.0.0.1:9400"
+				k.opts.Pairing = func(code string) { b.code <- cmp.Or(tt.typed, code) }
+				var end Program
+				k.opts.Waiting = func(url, _ string) { end, _ = b.start(url, "") } // it never fails
+				report, err := k.run(func(Result) {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				close(b.code)
+				end.Kill()
+				var failed []string
+				for _, r := range report.Results {
+					if r.Outcome == Failed {
+						failed = append(failed, r.ID)
+					}
+				}
+				if !slices.Equal(failed, tt.failed) {
+					t.Errorf("a provider that pairs breaks %v, want %v", failed, tt.failed)
+				}
+			})
+		})
+	}
 }
 
 // judgeBroken judges the broken provider in a bubble.
