@@ -101,6 +101,9 @@ type replayer struct {
 	redact *recording.Redactor
 	report *ReplayReport
 	begun  time.Time
+
+	translator *strings.Replacer // of translates ids; nil at first
+	translates int
 }
 
 // direction is what differs between a replay against a provider and one against a gateway.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -205,27 +204,32 @@ func (r *replayer) sameText(recorded, replayed string) bool {
 	if recorded == replayed {
 		return true
 	}
-	for was, is := range r.ids {
-		if len(was) >= minLongID {
-			recorded = strings.ReplaceAll(recorded, was, is)
-		}
-	}
-	if recorded == replayed || r.ids[recorded] == replayed && replayed != "" {
+	if recorded = r.translated(recorded); recorded == replayed || r.ids[recorded] == replayed && replayed != "" {
 		return true
 	}
 	places := unknownText.FindAllStringSubmatchIndex(recorded, -1)
 	if places == nil {
 		return false
 	}
-	var pattern strings.Builder
-	from := 0
-	for _, place := range places {
-		pattern.WriteString(regexp.QuoteMeta(recorded[from:place[0]]) + `.*`)
-		from = place[1]
+	begin, ok := strings.CutPrefix(replayed, recorded[:places[0][0]])
+	for i := 0; ok && i < len(places)-1; i++ {
+		_, begin, ok = strings.Cut(begin, recorded[places[i][1]:places[i+1][0]])
 	}
-	pattern.WriteString(regexp.QuoteMeta(recorded[from:]))
-	matched, err := regexp.MatchString(`(?s)^`+pattern.String()+`$`, replayed)
-	return err == nil && matched
+	return ok && strings.HasSuffix(begin, recorded[places[len(places)-1][1]:])
+}
+
+// translated is a text with the ids of this replay in place of those of the recording.
+func (r *replayer) translated(text string) string {
+	if r.translator == nil || r.translates != len(r.ids) {
+		var pairs []string
+		for was, is := range r.ids {
+			if len(was) >= minLongID {
+				pairs = append(pairs, was, is)
+			}
+		}
+		r.translator, r.translates = strings.NewReplacer(pairs...), len(r.ids)
+	}
+	return r.translator.Replace(text)
 }
 
 // minLongID is the length from which an id is looked for within texts; a shorter one may be a word.

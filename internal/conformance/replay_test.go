@@ -310,3 +310,77 @@ func TestReplayedProvider(t *testing.T) {
 		}
 	}
 }
+
+func TestSameText(t *testing.T) {
+	for _, test := range []struct {
+		recorded, replayed string
+		want               bool
+	}{
+		{"a", "a", true},
+		{"a", "b", false},
+		{"<token-1>", "", true},
+		{"<token-1>", "anything\n", true},
+		{"x <token-1> y", "x 1 y", true},
+		{"x <token-1> y", "x 1 z", false},
+		{"x <token-1> y", "x y", false},
+		{"<a-1>", "b", false},
+		{"<redacted-1>, <redacted-12> and", "one, two and", true},
+		{"<redacted-1>, <redacted-12> and", "one and", false},
+		{"ab<code-1>ba", "aba", false},
+		{"in session-1!", "in live-7!", true},
+		{"short", "id", true},
+		{"a short text", "a id text", false}, // a short id may be a word
+	} {
+		r := &replayer{ids: map[string]string{"session-1": "live-7", "short": "id"}}
+		if got := r.sameText(test.recorded, test.replayed); got != test.want {
+			t.Errorf("%q as %q: got %t, want %t", test.recorded, test.replayed, got, test.want)
+		}
+	}
+}
+
+// FuzzReplay replays hostile recordings: each step ends, and each message that is expected is reported once.
+func FuzzReplay(f *testing.F) {
+	const start = `{"recording":1,"gateway":"t","ts":"2026-01-02T15:04:05Z","session":{"id":"s"},"connections":` +
+		`[{"conn":1,"provider":"p","hello":{"type":"hello","session":"all"},"pending":[{"type":"tool.call"}]}]}` + "\n"
+	f.Add(start + `{"conn":1,"provider":"p","from":"provider","to":"gateway","message":{"type":"push","id":"<token-1>"}}`)
+	f.Add(start + `{"conn":2,"provider":"p","from":"gateway","to":"provider","message":{"requestId":"<persistDir-1>"}}`)
+	f.Add(start + `{"conn":1,"provider":"p","from":"gateway","to":"provider","closed":{"code":1,"reason":""}}` + "\n" +
+		`{"conn":1,"provider":"p","from":"provider","to":"gateway","text":"x"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := recording.Read(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		name, err := ReplayedProvider(file, "")
+		if err != nil {
+			return
+		}
+		for _, ours := range []string{adminapi.PartyGateway, adminapi.PartyProvider} {
+			open := func(context.Context) (replayPeer, error) {
+				p := newScriptedPeer(func(string) []string { return nil }, `{"type":"tool.result","id":"x"}`)
+				p.cut() // nothing more comes, so nothing is waited for
+				return p, nil
+			}
+			d := direction{ours: ours, made: []string{"requestId", "id"}, open: open}
+			o := ReplayOptions{Recording: file, Provider: name, Home: "/home/u"}
+			r := newReplayer(o, d, "fuzz")
+			r.setDirs(nil)
+			r.run(t.Context())
+			expected := 0
+			for _, s := range r.steps {
+				if s.action == stepExpect {
+					expected++
+				}
+			}
+			reported := r.report.Equal
+			for _, finding := range r.report.Findings {
+				if finding.Kind != FindingUnexpected && (finding.Recorded != nil || finding.Type == "text") {
+					reported++
+				}
+			}
+			if reported != expected {
+				t.Errorf("got %d messages reported, want %d: %+v", reported, expected, r.report)
+			}
+		}
+	})
+}
