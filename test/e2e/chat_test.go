@@ -22,7 +22,8 @@ import (
 // chat is the template chat on a recorded server of its service.
 type chat struct {
 	*home
-	url string // of the server
+	program string
+	url     string // of the server
 }
 
 // chatTokens are those that the recorded servers take.
@@ -31,30 +32,17 @@ var chatTokens = []string{"7001:AAE-token-of-the-bot", "xapp-1-token-of-the-app"
 // chat installs the template in the home, and starts a recorded server.
 func (h *home) chat(service string) *chat {
 	h.t.Helper()
-	modules, err := filepath.Abs(filepath.Join(repo, ".runtime", "node_modules"))
-	if err != nil {
+	c := &chat{home: h, program: h.copyTemplate("chat")}
+	modules := filepath.Join(filepath.Dir(c.program), "node_modules")
+	if err := os.Mkdir(modules, 0o700); err != nil {
 		h.t.Fatal(err)
 	}
-	for dir, from := range map[string]string{"chat": "templates/chat", "sdk": "node"} {
-		if err := os.CopyFS(h.path(dir), os.DirFS(filepath.Join(repo, "providers", from))); err != nil {
-			h.t.Fatal(err)
-		}
-	}
-	if err := os.Mkdir(h.path("chat", "node_modules"), 0o700); err != nil {
+	sdk := h.path("work", "providers", "node")
+	if err := os.Symlink(sdk, filepath.Join(modules, "tapgw-provider")); err != nil {
 		h.t.Fatal(err)
 	}
-	for link, to := range map[string]string{
-		h.path("sdk", "node_modules"):                    modules,
-		h.path("chat", "node_modules", "ws"):             filepath.Join(modules, "ws"),
-		h.path("chat", "node_modules", "tapgw-provider"): h.path("sdk"),
-	} {
-		if err := os.Symlink(to, link); err != nil {
-			h.t.Fatal(err)
-		}
-	}
-	h.env = append(h.env, "TELEGRAM_BOT_TOKEN="+chatTokens[0], "SLACK_BOT_TOKEN="+chatTokens[0],
-		"SLACK_APP_TOKEN="+chatTokens[1])
-	return &chat{home: h, url: h.start("node", h.path("chat", "test", "recorded.mjs"), service).result()}
+	c.url = h.start("node", filepath.Join(filepath.Dir(c.program), "test", "recorded.mjs"), service).result()
+	return c
 }
 
 // control gives the server a request, "" for what it was sent so far, and returns its answer.
@@ -133,12 +121,14 @@ func testChat(t *testing.T, service string, ada, stranger any) {
 	h := newHome(t)
 	m := model(t, scriptmodel.Calls)
 	c := h.chat(service)
+	h.env = append(h.env, "TELEGRAM_BOT_TOKEN="+chatTokens[0], "SLACK_BOT_TOKEN="+chatTokens[0],
+		"SLACK_APP_TOKEN="+chatTokens[1])
 	h.put("tapgw.toml", "[copilot.permissions]\nshell = \"ask\"\n")
 	if err := os.Mkdir(h.path("providers"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	g := h.serve("--config", h.path("tapgw.toml"))
-	h.template("chat", "providers/templates/chat/chat.mjs", h.path("chat", "chat.mjs"),
+	h.template("chat", "providers/templates/chat/chat.mjs", c.program,
 		`CHAT_SERVICE = "telegram", CHAT_USERS = "123456789"`, fmt.Sprintf(`CHAT_SERVICE = %q, CHAT_API = %q,
 		SLACK_BOT_TOKEN = "${SLACK_BOT_TOKEN}", SLACK_APP_TOKEN = "${SLACK_APP_TOKEN}", CHAT_USERS = "%v"`,
 			service, c.url, ada))

@@ -12,7 +12,7 @@ import (
 	"tapgw/configs"
 )
 
-// TestTemplatesConform lets the kit judge two providers of all sessions, and what tapgw new writes.
+// TestTemplatesConform lets the kit judge three providers of all sessions, and what tapgw new writes.
 func TestTemplatesConform(t *testing.T) {
 	t.Parallel()
 	python := []string{"env", "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + filepath.Join(repo, "providers", "python"),
@@ -27,6 +27,11 @@ func TestTemplatesConform(t *testing.T) {
 		"browser": {"page_scripts", func(h *home) []string {
 			return []string{"env", "BROWSER_PORT=0", "node", h.copyTemplate("browser")}
 		}},
+		"chat": {"", func(h *home) []string {
+			c := h.chat("telegram")
+			return []string{"env", "CHAT_SERVICE=telegram", "CHAT_USERS=1", "CHAT_API=" + c.url,
+				"TELEGRAM_BOT_TOKEN=" + chatTokens[0], "node", c.program}
+		}},
 		"new in Go":     {"greet_mine", func(h *home) []string { return h.newProvider("go") }},
 		"new in Node":   {"greet_mine", func(h *home) []string { return h.newProvider("node") }},
 		"new in Python": {"greet_mine", func(h *home) []string { return h.newProvider("python") }},
@@ -34,7 +39,11 @@ func TestTemplatesConform(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHome(t)
-			r := h.run(tapctl, append([]string{"conformance", "--tool", c.tool, "--"}, c.command(h)...)...)
+			args := []string{"conformance"}
+			if c.tool != "" {
+				args = append(args, "--tool", c.tool)
+			}
+			r := h.run(tapctl, append(append(args, "--"), c.command(h)...)...)
 			if r.code != 0 || !strings.Contains(r.stdout, " 0 failed") {
 				t.Errorf("the kit ends with code %d, want 0 and no rule that failed:\n%s%s", r.code, r.stdout, r.stderr)
 			}

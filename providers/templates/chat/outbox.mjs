@@ -73,8 +73,9 @@ export class Outbox {
     this.#lines.set(message.chat, line);
     if (line.waiting.length >= MAX_WAITING) {
       this.log(`chat ${message.chat}: ${MAX_WAITING} messages wait; the oldest is dropped`);
-      const dropped = line.waiting.shift();
-      if (dropped) Object.assign(dropped, { isQueued: false, hasFailed: !dropped.id });
+      const oldest = line.waiting.findIndex((m) => !m.content.buttons?.length); // no question is
+      const [dropped] = line.waiting.splice(Math.max(oldest, 0), 1);
+      Object.assign(dropped, { isQueued: false, hasFailed: !dropped.id });
     }
     message.isQueued = true;
     line.waiting.push(message);

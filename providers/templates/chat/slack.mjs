@@ -9,6 +9,7 @@ import { ApiError, post, textOf } from "./api.mjs";
 const PING_EVERY = 15_000; // milliseconds
 const PONG_TIMEOUT = 10_000;
 const HELLO_TIMEOUT = 20_000;
+const CLOSE_TIMEOUT = 500;
 const FIRST_WAIT = 1000;
 const MAX_WAIT = 30_000;
 const MAX_SEEN = 1000; // ids of events that are remembered, for those that come twice
@@ -97,7 +98,10 @@ export class Slack {
         pong ??= setTimeout(() => ws.terminate(), PONG_TIMEOUT);
         if (ws.readyState === WebSocket.OPEN) ws.ping();
       }, PING_EVERY);
-      const stop = () => ws.close(1000);
+      const stop = () => {
+        ws.close(1000);
+        setTimeout(() => ws.terminate(), CLOSE_TIMEOUT);
+      };
       signal.addEventListener("abort", stop);
       ws.on("pong", () => (clearTimeout(pong), (pong = undefined)));
       ws.on("message", (data) => {

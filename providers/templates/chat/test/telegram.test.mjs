@@ -189,6 +189,34 @@ test("a prompt waits for a gateway that is away", async (t) => {
   assert.deepEqual(gateway.prompts_.map((p) => p.text), ["one", "one"]);
 });
 
+test("after a week of silence ids may begin anywhere", async (t) => {
+  const first = await startBot(t);
+  const { server, dir, gateway } = first;
+  await first.stop();
+  for (const [heard, prompts] of [[Date.now(), 0], [Date.now() - 7 * 24 * 3600_000, 1]]) {
+    const { bot, stop } = await startBot(t, { server, dir, gateway, begin: (b) => {
+      Object.assign(b.state.service, { offset: 5000, heard });
+      return b.started("s1", "tea");
+    } });
+    server.raw({ update_id: 7, message: { text: "hi", from: { id: 1 }, chat: { id: 1, type: "private" } } });
+    server.raw({ update_id: 5000 });
+    await until(() => bot.state.service.offset === 5001);
+    await until(() => gateway.prompts_.length >= prompts);
+    assert.equal(gateway.prompts_.length, prompts, "prompts");
+    await stop();
+  }
+});
+
+test("a flood drops no question", async (t) => {
+  const { bot, server, logged } = await startBot(t);
+  server.fail("sendMessage", tooMany(1));
+  bot.say("-10", "the first");
+  bot.questions.asked("s1", question("q1", "permission", "run a command", { detail: "ls" }));
+  for (let i = 0; i < 600; i++) bot.say("-10", `line ${i}`);
+  await until(() => logged.some((l) => l.includes("the oldest is dropped")));
+  await said(server, "run a command");
+});
+
 test("who left the list hears no more", async (t) => {
   const first = await startBot(t);
   const { server, dir } = first;
