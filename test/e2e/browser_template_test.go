@@ -107,10 +107,11 @@ func (s *tabs) allow(rules string) {
 			return err
 		}
 		defer func() { _ = answer.Body.Close() }()
-		if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), `"allowed":true`) {
-			return fmt.Errorf("the helper answers %s %v", body, err)
+		body, err := io.ReadAll(answer.Body)
+		if err == nil && !strings.Contains(string(body), `"allowed":true`) {
+			err = fmt.Errorf("the helper answers %s", body)
 		}
-		return nil
+		return err
 	})
 }
 
@@ -203,7 +204,7 @@ func TestTabScripts(t *testing.T) {
 	checkText(t, "a script without the helper", s.refused(session, "page_script",
 		`{"script":"document.title = 'Changed ' + 3"}`), []string{"INTERNAL", "does not answer"})
 	s.tapctl("sessions", "stop", session) // the helper's name is the file's there
-	session = s.local()
+	s.local()
 	p := s.interpret(s.path("work", "providers", "templates", "browser", "browser.mjs"), "TAP_PROVIDER_TOKEN="+
 		s.read(".admin-token"), "BROWSER_PORT=0")
 	p.expect("pages connect by http://127.0.0.1:")
