@@ -119,7 +119,7 @@ func TestProviderFaults(t *testing.T) {
 		{
 			"grants",
 			"kind = \"connect\"\ngrants = [\"gates\", \"all\"]",
-			[]string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context"`},
+			[]string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context", "questions"`},
 		},
 		{"unknown key", "kind = \"connect\"\nurl = 1", []string{"2:1: unknown key url: there are kind, command,"}},
 		{"enabled", "kind = \"connect\"\nenabled = 1", []string{"2:1: enabled: must be true or false"}},

@@ -214,6 +214,14 @@ func (s *sampleTools) onQuestion(ctx context.Context, q providers.Question) {
 	}
 	say("asked: %s: %s: %s: [%s] free=%t schema=%s until %s", q.Kind, q.Message, q.Detail,
 		strings.Join(q.Choices, ", "), q.Freeform, &schema, q.ExpiresAt.UTC().Format(time.RFC3339))
+	if q.Message == "Answer it." {
+		if err := q.Answer(ctx, providers.Answer{Text: "by itself"}); err != nil {
+			say("not answered: %v", err)
+			return
+		}
+		say("answered by itself")
+		return
+	}
 	<-ctx.Done()
 	if end, ok := errors.AsType[*providers.QuestionEnd](context.Cause(ctx)); ok {
 		say("ended: %s by %s: %s", end.Reason, end.By, end.Person)

@@ -11,13 +11,18 @@ const options = {
   echo: {},
   listener: {},
   answerer: {
-    onQuestion(q) {
+    async onQuestion(q) {
       questions.set(q.id, q);
       const say = (/** @type {string} */ text) => provider.keep(text, { session: q.sessionId });
       const schema = q.schema ? JSON.stringify(q.schema) : "";
       const until = q.expiresAt.toISOString().replace(/\.\d+/, "");
       say(`asked: ${q.kind}: ${q.message}: ${q.detail}: [${q.choices.join(", ")}] free=${q.freeform} schema=${schema} ` +
         `until ${until}`);
+      if (q.message === "Answer it.") {
+        await q.answer({ text: "by itself" });
+        say("answered by itself");
+        return;
+      }
       q.signal.onabort = () => {
         const end = q.signal.reason;
         if (end instanceof QuestionEnded) say(`ended: ${end.reason} by ${end.by}: ${end.person}`);

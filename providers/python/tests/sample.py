@@ -63,6 +63,10 @@ async def hear(p: Provider, q: Question) -> None:
         await p.push(f"asked: {q.kind}: {q.message}: {q.detail}: [{', '.join(q.choices)}] "
                      f"free={str(q.freeform).lower()} schema={schema} until {q.expires_at:%Y-%m-%dT%H:%M:%SZ}",
                      session=q.session, level="keep")
+        if q.message == "Answer it.":
+            await q.answer(text="by itself")
+            await p.push("answered by itself", session=q.session, level="keep")
+            return
         await asyncio.get_running_loop().create_future()
     except asyncio.CancelledError:
         if q.end is not None:
