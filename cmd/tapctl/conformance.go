@@ -88,13 +88,13 @@ func conform(flags *ucli.Context) error {
 	if o.SlowArgs, err = toolArgs(flags, "slow-args"); err != nil {
 		return err
 	}
-	out, shown := cli.Out(flags), o.Token != ""
+	out, known := cli.Out(flags), o.Token != ""
 	o.Waiting = func(url, token string) {
-		if shown {
-			token = "the token of --token"
+		text := fmt.Sprintf("waiting for a provider: start it with TAP_GATEWAY_URL=%s", url)
+		if !known {
+			text += " TAP_PROVIDER_TOKEN=" + token
 		}
-		_, _ = fmt.Fprintf(out.Err, "waiting for a provider: start it with TAP_GATEWAY_URL=%s TAP_PROVIDER_TOKEN=%s\n",
-			url, token)
+		_, _ = fmt.Fprintln(out.Err, text)
 	}
 	if o.URL != "" {
 		o.Pairing = func(code string) {

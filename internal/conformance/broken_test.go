@@ -113,7 +113,6 @@ type brokenLink struct {
 	calls   map[string]context.CancelFunc
 	running int
 	ended   map[string]bool
-	bye     bool
 	last    chan struct{} // closed when the call that came last has ended
 }
 

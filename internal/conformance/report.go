@@ -74,12 +74,7 @@ func (r Result) Explanation() string {
 	if !strings.HasPrefix(where, "testdata/") {
 		where = "docs/protocol.md, " + where
 	}
-	return fmt.Sprintf(
-		"got:  %s\nwant: %s\nsee:  docs/protocol.md, %s\n",
-		visible.Line(r.Got),
-		visible.Line(r.Want),
-		r.Section,
-	)
+	return fmt.Sprintf("got:  %s\nwant: %s\nsee:  %s\n", visible.Line(r.Got), visible.Line(r.Want), where)
 }
 
 func seconds(ms int64) string { return fmt.Sprintf("%d.%03d", ms/1000, ms%1000) }
