@@ -45,7 +45,7 @@ Examples:
 			&ucli.StringFlag{
 				Name:  "speed",
 				Value: "max",
-				Usage: "as fast as it was (`1`), ten times that (10), or max",
+				Usage: "`1|10|max`: as fast as it was, that many times, or as the answers come",
 			},
 			&ucli.DurationFlag{
 				Name:  "wait",

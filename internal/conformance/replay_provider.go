@@ -56,6 +56,11 @@ func ReplayProvider(ctx context.Context, o ReplayOptions, command []string) (*Re
 		return nil, err
 	}
 	defer program.Kill()
+	r.before = func(s replayStep) {
+		if r.endsProvider(s) {
+			program.Stop()
+		}
+	}
 	stop := context.AfterFunc(ctx, program.Stop)
 	defer stop()
 	finished := make(chan struct{})
@@ -69,6 +74,12 @@ func ReplayProvider(ctx context.Context, o ReplayOptions, command []string) (*Re
 	<-finished
 	r.report.Output = append([]string{}, out.all()...)
 	return r.report, ctx.Err()
+}
+
+// endsProvider reports whether the recorded provider ended here: it was stopped, which is not on the wire.
+func (r *replayer) endsProvider(s replayStep) bool {
+	isEnd := s.action == stepClosed || s.action == stepExpect && s.kind() == string(protocol.TypeGoodbye)
+	return isEnd && s.line.Conn == r.steps[len(r.steps)-1].line.Conn
 }
 
 // makeDirs makes a directory for each placeholder of one.

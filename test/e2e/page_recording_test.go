@@ -43,13 +43,7 @@ func recordSession(h *home) string {
 	h.ask(session, `call:greet {"name":"<img src=x onerror=alert(1)>"}`)
 	h.tapctl("sessions", "stop", session)
 	record.wait(patience)
-	var text strings.Builder
-	for _, l := range record.lines {
-		if l.from == "stdout" {
-			text.WriteString(l.text + "\n")
-		}
-	}
-	return text.String()
+	return record.stdout()
 }
 
 const recordingStart = `{"recording":1,"gateway":"2.1.0","ts":"2026-01-02T15:04:05Z",` +
