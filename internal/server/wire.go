@@ -40,7 +40,8 @@ type wire struct {
 	spareOut   []byte     // a buffer for the next out
 	spareEnds  []int
 	isFlushing bool
-	isClosed   bool // nothing is sent any more
+	flushed    chan struct{} // closed when the flush under way ends; nil while nobody waits for it
+	isClosed   bool          // nothing is sent any more
 }
 
 // enqueue queues the frame that build appends to dst. It only takes w.mu, so it may be
@@ -73,8 +74,28 @@ func (w *wire) Flush() {
 		w.spareOut, w.spareEnds = recycle(out), ends[:0]
 	}
 	w.isFlushing = false
+	if w.flushed != nil {
+		close(w.flushed)
+		w.flushed = nil
+	}
 	w.releaseBuffers()
 	w.mu.Unlock()
+}
+
+// flushAll is Flush, and waits for a goroutine that flushes.
+func (w *wire) flushAll() {
+	w.Flush()
+	w.mu.Lock()
+	if !w.isFlushing {
+		w.mu.Unlock()
+		return
+	}
+	if w.flushed == nil {
+		w.flushed = make(chan struct{})
+	}
+	flushed := w.flushed
+	w.mu.Unlock()
+	<-flushed
 }
 
 // releaseBuffers frees the connection and its buffers once it is closed and nobody
@@ -115,7 +136,7 @@ func (w *wire) Close(code protocol.CloseCode, reason string) {
 		ws := w.ws
 		w.handshakes.Go(func() {
 			defer close(w.closeDone)
-			w.Flush()
+			w.flushAll() // a frame that another goroutine sends now comes before the close frame, too
 			reason = reason[:min(len(reason), maxCloseReason)]
 			_ = ws.Close(websocket.StatusCode(code), reason)
 		})
