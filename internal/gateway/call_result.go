@@ -18,9 +18,8 @@ func (c *Conn) toolResult(m *protocol.ToolResult) {
 		if !c.isLateAnswer(m.ID) {
 			err := errorf(protocol.CodeUnknownCallID, "tool.result.id: no call has the id %q", m.ID)
 			err.ReplyTo = protocol.TypeToolResult
-			c.reportError(err)
-			text := fmt.Sprintf("the provider answered a call that nobody made (%q)", m.ID)
-			c.failFast("", protocol.CodeInternal, text)
+			c.failFast(err, "", Outcome{ErrorCode: protocol.CodeInternal,
+				Error: fmt.Sprintf("protocol error: the provider answered a call that nobody made (%q)", m.ID)})
 		}
 		return
 	}
@@ -117,45 +116,51 @@ func (c *Conn) isLateAnswer(id string) bool {
 	return ended
 }
 
-// failFast ends what a message that can't be understood may have answered, so that
-// no caller waits for its timeout. It finishes the pending call with the id, or else
-// the only one that the provider was sent. When it was sent several, it closes the
-// connection and all of them end with DISCONNECTED. See docs/protocol.md, "Calls".
-func (c *Conn) failFast(id string, code protocol.Code, message string) {
+// failFast reports err about a message that can't be understood, and ends what the message may have answered, so that
+// no caller waits for its timeout: the pending call with the id, or else the only one that the provider was sent. When
+// it was sent several, it closes the connection and all of them end with DISCONNECTED. See docs/protocol.md, "Calls".
+//
+// The call is chosen before the provider reads the error. A call that begins after that is not meant.
+func (c *Conn) failFast(err *protocol.Error, id string, o Outcome) {
+	failed, several := c.maybeAnswered(id)
+	c.reportError(err)
+	switch {
+	case failed != nil:
+		failed.finish(o)
+	case several:
+		c.close(protocol.CloseFailedFast, "cannot tell which call was answered")
+	}
+}
+
+// maybeAnswered returns the call that a message with that id may answer, which is then not pending any more. several
+// says that it may be one of several.
+func (c *Conn) maybeAnswered(id string) (answered *call, several bool) {
 	p := c.provider
 	if p == nil {
-		return
+		return nil, false
 	}
 	key, err := uuid.Parse(id)
 	named := id != "" && err == nil
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if named && p.ended.has(key) {
-		p.mu.Unlock()
-		return
+		return nil, false
 	}
-	var failed *call
 	if named {
-		failed = p.removePending(key)
-	}
-	several := false
-	if failed == nil {
-		var sent []uuid.UUID // a call that waits for a slot can't have been answered
-		for id, pending := range p.pending {
-			if pending.isSent {
-				sent = append(sent, id)
-			}
-		}
-		if several = len(sent) > 1; len(sent) == 1 {
-			failed = p.removePending(sent[0])
+		if answered = p.removePending(key); answered != nil {
+			return answered, false
 		}
 	}
-	p.mu.Unlock()
-	switch {
-	case failed != nil:
-		failed.finish(Outcome{Error: "protocol error: " + message, ErrorCode: code})
-	case several:
-		c.close(protocol.CloseFailedFast, "cannot tell which call was answered")
+	var sent []uuid.UUID // a call that waits for a slot can't have been answered
+	for id, pending := range p.pending {
+		if pending.isSent {
+			sent = append(sent, id)
+		}
 	}
+	if len(sent) == 1 {
+		answered = p.removePending(sent[0])
+	}
+	return answered, len(sent) > 1
 }
 
 // tombstones are the ids of the last [protocol.MaxFinishedCalls] calls that ended. They

@@ -138,10 +138,11 @@ func (c *Conn) Receive(data []byte) {
 	f, err := protocol.Open(data)
 	c.requestID = f.RequestID
 	if err != nil {
-		c.reportError(err)
-		if !err.ReplyTo.FromProvider() || err.ReplyTo == protocol.TypeToolResult {
-			c.failFast(f.CallID, protocol.CodeInternal, err.Message)
+		if err.ReplyTo.FromProvider() && err.ReplyTo != protocol.TypeToolResult {
+			c.reportError(err)
+			return
 		}
+		c.failFast(err, f.CallID, protocolFault(protocol.CodeInternal, err))
 		return
 	}
 	if !c.isLegal(f.Head()) {
@@ -199,13 +200,19 @@ func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.E
 		c.g.mu.Unlock()
 		finishAll(ended, reboundOutcome)
 	}
+	if head.Type == protocol.TypeToolResult {
+		c.failFast(err, head.ID, protocolFault(protocol.CodeInternal, err))
+		return
+	}
 	c.reportError(err)
-	switch head.Type {
-	case protocol.TypeToolResult:
-		c.failFast(head.ID, protocol.CodeInternal, err.Message)
-	case protocol.TypeGateResult:
+	if head.Type == protocol.TypeGateResult {
 		c.failMalformedGate(head.ID)
 	}
+}
+
+// protocolFault is the outcome of a call that a message with that error may have answered.
+func protocolFault(code protocol.Code, err *protocol.Error) Outcome {
+	return Outcome{Error: "protocol error: " + shorten(err.Message), ErrorCode: code}
 }
 
 // ReceiveBinary handles a binary frame of size bytes that is not UTF-8: it answers INVALID_JSON and ends
@@ -215,8 +222,7 @@ func (c *Conn) ReceiveBinary(size int) {
 	c.recordLost(size)
 	c.requestID = ""
 	err := errorf(protocol.CodeInvalidJSON, "the binary frame is not UTF-8; send JSON, in a text frame")
-	c.reportError(err)
-	c.failFast("", protocol.CodeInternal, err.Message)
+	c.failFast(err, "", protocolFault(protocol.CodeInternal, err))
 }
 
 // ReceiveOversized handles a frame that was too large to keep, by its beginning and its
@@ -237,10 +243,11 @@ func (c *Conn) oversized(head protocol.Head, size int) {
 	if head.Type.FromProvider() {
 		err.ReplyTo = head.Type
 	}
-	c.reportError(err)
-	if !head.Type.FromProvider() || head.Type == protocol.TypeToolResult {
-		c.failFast(head.ID, protocol.CodePayloadTooLarge, err.Message)
+	if head.Type.FromProvider() && head.Type != protocol.TypeToolResult {
+		c.reportError(err)
+		return
 	}
+	c.failFast(err, head.ID, protocolFault(protocol.CodePayloadTooLarge, err))
 }
 
 // maxErrorText bounds the text of an error in bytes: it may quote a long value.

@@ -204,3 +204,47 @@ func TestQueuedCallMeetsTheRulesOfItsNewProvider(t *testing.T) {
 		t.Errorf("the call ended with %s, want %v", o.Text(), protocol.CodeDenied)
 	}
 }
+
+// callsOnError is a provider whose session makes a call as soon as the provider has read an error.
+type callsOnError struct {
+	inbox
+	begin func()
+}
+
+func (p *callsOnError) Flush() {
+	for _, m := range p.drain() {
+		if _, failed := m.(*protocol.Error); failed {
+			p.begin()
+		}
+	}
+}
+
+// A call that begins when the provider knows of its mistake is not the one that the mistake may have answered.
+func TestMistakeSparesLaterCalls(t *testing.T) {
+	for name, mistake := range map[string]string{
+		"unknown id": `{"type":"tool.result","id":"never issued","data":1}`,
+		"broken":     `{"type":"tool.result","id":`,
+		"malformed":  `{"type":"tool.result","data":1}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, s := stormSession(t)
+			p := &callsOnError{inbox: inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}}
+			ended := make(chan Outcome, 1)
+			p.begin = func() { s.BeginCall(Call{Name: "t"}, func(o Outcome) { ended <- o }) }
+			c := g.Connect(p, ConnOptions{})
+			c.Receive(fmt.Appendf(nil, `{"type":"auth","token":%q}`, g.InstanceToken()))
+			c.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"p",` +
+				`"tools":[{"name":"t","description":"d","parameters":{}}]}`))
+			c.Receive([]byte(mistake))
+			select {
+			case o := <-ended:
+				t.Fatalf("the later call ended with %s %q, want it to run", o.ErrorCode, o.Error)
+			default:
+			}
+			c.Closed()
+			if o := <-ended; o.ErrorCode != protocol.CodeDisconnected {
+				t.Errorf("the call ended with %s %q, want %s", o.ErrorCode, o.Error, protocol.CodeDisconnected)
+			}
+		})
+	}
+}
