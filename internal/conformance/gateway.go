@@ -44,7 +44,7 @@ func gatewayRules() []gatewayRule {
 	var all []gatewayRule
 	for _, rules := range [][]gatewayRule{
 		stateRules, messageRules, helloRules, trustRules, reconnectRules, endRules, callRules, resultRules,
-		instanceRules, pushRules, updateRules, hookRules, promptRules,
+		instanceRules, pushRules, updateRules, hookRules, promptRules, hostRules,
 	} {
 		all = append(all, rules...)
 	}

@@ -198,7 +198,7 @@ var gatewayFaults = []gatewayFault{
 		fromGateway: without("session.lifecycle", "deadline"),
 	},
 	{
-		name: "a session ends without its providers", want: []string{"end.pending"},
+		name: "a session ends without its providers", want: []string{"end.pending", "host.others"},
 		toGateway: func(c *proxied, m message) []message {
 			if m["method"] == "session/end" {
 				_ = c.kit.Write(c.ctx, websocket.MessageText,
@@ -263,7 +263,7 @@ var gatewayFaults = []gatewayFault{
 		fromGateway: dropping(func(m message) bool { return m["type"] == "tool.cancel" && m["reason"] == "timeout" }),
 	},
 	{
-		name: "an interrupt cancels nothing", want: []string{"cancel.interrupted", "cancel.once"},
+		name: "an interrupt cancels nothing", want: []string{"cancel.interrupted", "cancel.once", "host.returns"},
 		fromGateway: dropping(
 			func(m message) bool { return m["type"] == "tool.cancel" && m["reason"] == "interrupted" },
 		),
@@ -300,11 +300,11 @@ var gatewayFaults = []gatewayFault{
 		fromGateway: twice(func(m message) bool { return m["fate"] == "surfaced" }),
 	},
 	{
-		name: "nobody hears that an inject was delivered", want: []string{"push.inject", "push.order"},
+		name: "nobody hears that an inject was delivered", want: []string{"push.inject", "push.order", "push.cycles"},
 		fromGateway: dropping(func(m message) bool { return m["fate"] == "delivered" }),
 	},
 	{
-		name: "pushes over the budget seem stored", want: []string{"push.rate"},
+		name: "pushes over the budget seem stored", want: []string{"push.waiting", "push.rate"},
 		fromGateway: on("error", func(_ *proxied, m message) []message {
 			if m["code"] == "RATE_LIMITED" && m["replyTo"] == "push" {
 				return []message{{"type": "ack", "requestId": m["requestId"], "sessionId": m["sessionId"], "seq": 1,
@@ -375,5 +375,23 @@ var gatewayFaults = []gatewayFault{
 	{
 		name: "a callback does not get the section's text", want: []string{"transform.callback"},
 		fromGateway: editing("transform.request", func(_ *proxied, m message) { m["current"] = "" }),
+	},
+	{
+		name: "lists of tools have one revision", want: []string{"host.tools"},
+		fromGateway: func(_ *proxied, m message) []message {
+			if m["method"] == "tools/set" {
+				m["params"].(map[string]any)["revision"] = 1
+			}
+			return []message{m}
+		},
+	},
+	{
+		name: "a session of another host is a wrong field", want: []string{"host.others"},
+		fromGateway: func(_ *proxied, m message) []message {
+			if m.at("error", "code") == jsonNumber("-32004") {
+				m["error"].(map[string]any)["code"] = -32602
+			}
+			return []message{m}
+		},
 	},
 }

@@ -23,6 +23,14 @@ func (s *scene) session() *host { return s.sessionWith(hostCapabilities) }
 
 // sessionWith begins a session whose host has these capabilities.
 func (s *scene) sessionWith(capabilities string) *host {
+	h := s.connectHost()
+	h.initialize(capabilities)
+	h.register(`{"label":%s,"cwd":"/"}`, s.name)
+	return h
+}
+
+// connectHost opens a session host's connection.
+func (s *scene) connectHost() *host {
 	ws, answer, err := s.dial("/host", nil)
 	if answer != nil && answer.StatusCode == http.StatusNotFound {
 		panic(skipf("the gateway has no session hosts at /host, so the kit has no session to judge it in"))
@@ -34,14 +42,21 @@ func (s *scene) sessionWith(capabilities string) *host {
 	s.mu.Lock()
 	s.hosts = append(s.hosts, h)
 	s.mu.Unlock()
-	h.mustCall("initialize", `{"protocolVersion":%s,"token":%s,"host":{"name":"tapctl conformance","version":"1"},`+
-		`"capabilities":`+capabilities+`,"aliases":{"shell":["run_command"],"edit":["write_file"],"read":["read_file"]}}`,
-		protocol.HostVersion, s.run.Token)
-	m := h.mustCall("session/register", `{"label":%s,"cwd":"/"}`, s.name)
-	if h.id = m.text("result", "id"); h.id == "" {
-		s.fail("an id in the answer to session/register", "%s", m)
-	}
 	return h
+}
+
+func (h *host) initialize(capabilities string) {
+	h.mustCall("initialize", `{"protocolVersion":%s,"token":%s,"host":{"name":"tapctl conformance","version":"1"},`+
+		`"capabilities":%s,"aliases":{"shell":["run_command"],"edit":["write_file"],"read":["read_file"]}}`,
+		protocol.HostVersion, h.s.run.Token, rawJSON(capabilities))
+}
+
+// register begins the host's session, or goes on with it.
+func (h *host) register(params string, values ...any) {
+	m := h.mustCall("session/register", params, values...)
+	if h.id = m.text("result", "id"); h.id == "" {
+		h.s.fail("an id in the answer to session/register", "%s", m)
+	}
 }
 
 // answerHost says yes to each request of the gateway.

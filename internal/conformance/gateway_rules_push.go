@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"tapgw/internal/protocol"
 )
@@ -126,12 +127,25 @@ var pushRules = []gatewayRule{
 	must("push.inject", "Pushes",
 		"An inject reaches the session as a prompt of the provider, and its receipt comes twice", pushInject),
 	must("push.order", "Pushes", "An inject waits while the session is busy, and several keep their order", pushOrder),
+	must("push.waiting", "Limits", "Ten injects of a provider wait; the next is RATE_LIMITED", pushWaiting),
+	must(
+		"push.cycles",
+		"Pushes",
+		"After three cycles of injects without the user they are only shown, until the user speaks",
+		pushCycles,
+	),
 	must("push.rate", "Limits", "Pushes over 10 a second are RATE_LIMITED and not stored", pushRate),
 	must("push.streams", "Limits", "The 21st stream is PAYLOAD_TOO_LARGE", pushStreams),
 	must("push.session", "Binding to a session", "A message for a session that is not bound is INVALID_SESSION",
 		pushSession),
 	must("push.filter", "Filters", "The first rule of a stream's filter that matches decides what happens to an event",
 		filter),
+	must(
+		"push.filter-limits",
+		"Limits",
+		"The 101st rule of a filter, and a pattern over 1 KiB, are refused",
+		filterLimits,
+	),
 	must("query.newest", "Queries",
 		"A query is answered by stream and provider, newest first, 20 of each unless it says how many", query),
 	must("query.most", "Limits", "A query gets 100 events of a stream at most", queryLast),
@@ -210,6 +224,38 @@ func pushOrder(s *scene) {
 		s.equal("ack.fate", p.await("ack")["fate"], "delivered")
 		h.set("busy")
 	}
+}
+
+func pushWaiting(s *scene) {
+	h := s.session()
+	p := s.provider(h, "")
+	h.set("busy")
+	for range protocol.MaxQueuedInjects {
+		s.push(p, `"level":"inject","event":"waits"`)
+	}
+	<-time.After(time.Second) // for the budget of pushes, which another code can't be told from
+	p.refused("RATE_LIMITED", nil, `{"type":"push","requestId":"r","level":"inject","event":"one more"}`)
+	s.push(p, `"level":"keep","event":"e"`)
+}
+
+func pushCycles(s *scene) {
+	h := s.session()
+	p := s.provider(h, "")
+	inject := func() (fate string) {
+		id := s.push(p, `"level":"inject","event":"again"`)["requestId"]
+		fate = p.wait("a second receipt", func(m message) bool {
+			return m.text("type") == "ack" && m["requestId"] == id
+		}).text("fate")
+		h.set("busy")
+		h.set("idle")
+		return fate
+	}
+	for range protocol.MaxInjectCycles + 1 {
+		s.equal("ack.fate of an inject", inject(), "delivered")
+	}
+	s.equal("ack.fate of an inject after three cycles", inject(), "surfaced")
+	h.prompt()
+	s.equal("ack.fate of an inject after a prompt of the user", inject(), "delivered")
 }
 
 func pushRate(s *scene) {
@@ -295,6 +341,22 @@ func filter(s *scene) {
 		s.push(p, `"level":"keep","stream":"ci","event":"noise"`)["fate"], "dropped")
 	p.accepted("ack", set, rawJSON(`[]`))
 	s.equal("ack.fate without a filter", s.push(p, `"level":"keep","stream":"ci","event":"noise"`)["fate"], "stored")
+}
+
+func filterLimits(s *scene) {
+	p := s.provider(s.session(), "")
+	set := `{"type":"filter.set","requestId":"r","stream":"s","rules":[%s]}`
+	rule := `{"match":%s,"outcome":"drop"}`
+	p.refused(
+		"PAYLOAD_TOO_LARGE",
+		[]string{"rules"},
+		set,
+		rawJSON(many(protocol.MaxFilterRules+1, fillJSON(rule, "x"))),
+	)
+	p.accepted("ack", set, rawJSON(many(protocol.MaxFilterRules, fillJSON(rule, "x"))))
+	p.refused("INVALID_JSON", []string{"rules[0].match"}, set,
+		rawJSON(fillJSON(rule, strings.Repeat("x", protocol.MaxPattern+1))))
+	p.accepted("ack", set, rawJSON(fillJSON(rule, strings.Repeat("x", protocol.MaxPattern))))
 }
 
 func query(s *scene) {
