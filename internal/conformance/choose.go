@@ -2,17 +2,33 @@ package conformance
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"tapgw/internal/protocol"
 )
 
+// errNoTool says that the user named a tool that the provider does not have.
+var errNoTool = errors.New("it has no tool of that name")
+
 // choose chooses the tool that the kit calls: the one that the user named, else the first whose arguments the kit can
-// make.
-func (k *kit) choose() {
+// make. The error wraps [errNoTool].
+func (k *kit) choose() error {
 	tools := k.ledger.current().Tools
+	var names []string
+	for _, t := range tools {
+		names = append(names, t.Name)
+	}
+	for _, named := range []string{k.opts.Tool, k.slow.name} {
+		if named != "" && len(names) > 0 && !slices.Contains(names, named) {
+			return fmt.Errorf("calling %s: %w; it has %s", named, errNoTool, strings.Join(names, ", "))
+		}
+	}
 	if k.opts.Tool != "" {
 		k.tool = call{k.opts.Tool, k.opts.Args}
-		return
+		return nil
 	}
 	for _, t := range tools {
 		if t.Name == k.slow.name {
@@ -20,13 +36,14 @@ func (k *kit) choose() {
 		}
 		if args, ok := argsFor(t.Parameters); ok {
 			k.tool = call{t.Name, args}
-			return
+			return nil
 		}
 	}
 	k.noTool = skipf("it has no tool whose arguments the kit can make: name one with --tool and --args")
 	if len(tools) == 0 {
 		k.noTool = skipf("it has no tools")
 	}
+	return nil
 }
 
 // argsFor makes arguments that a schema allows: its required properties only.

@@ -173,7 +173,7 @@ func (k *kit) judge(report *Report, each func(Result)) error {
 		if k.ctx.Err() != nil {
 			return context.Cause(k.ctx)
 		}
-		if errors.Is(err, errNoProgram) {
+		if errors.Is(err, errNoProgram) || errors.Is(err, errNoTool) {
 			return err
 		}
 		if err != nil && !isSkip(err) {
@@ -272,7 +272,7 @@ func (k *kit) accept() (*link, error) {
 	if k.program != nil && !errors.Is(k.ended, errRuns) {
 		return nil, fail("a connection", "the provider has ended: %v", k.ended)
 	}
-	wait := patience
+	wait := startPatience
 	if k.start == nil && len(k.stage.connects()) == 0 {
 		wait = time.Hour // somebody is about to start it
 	}

@@ -22,8 +22,7 @@ func connectBind(k *kit) error {
 	if err := k.ping(k.link); err != nil {
 		return err
 	}
-	k.choose()
-	return nil
+	return k.choose()
 }
 
 func connectToken(k *kit) error {

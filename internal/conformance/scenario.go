@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -164,8 +165,8 @@ func (p *player) accept() error {
 		return fmt.Errorf("the sample ended with %w, want a connection", orNoError(err))
 	case <-p.ctx.Done():
 		return context.Cause(p.ctx)
-	case <-time.After(patience):
-		return fmt.Errorf("no connection in %v, want one", patience)
+	case <-time.After(startPatience):
+		return fmt.Errorf("no connection in %v, want one", startPatience)
 	}
 }
 
@@ -232,7 +233,7 @@ func (p *player) ended(well bool) error {
 }
 
 // errNone stands for the end of a program without an error.
-var errNone = fmt.Errorf("exit code 0")
+var errNone = errors.New("exit code 0")
 
 func orNoError(err error) error {
 	if err == nil {

@@ -18,6 +18,9 @@ import (
 // patience is how long the kit waits for what must come. It is generous, so that a busy machine breaks no rule.
 const patience = 20 * time.Second
 
+// startPatience is how long the kit waits for a program's connection: a command may compile the program first.
+const startPatience = time.Minute
+
 // object is a JSON object.
 type object = map[string]any
 
