@@ -159,6 +159,9 @@ func (s *scene) askProof(question string, status int) string {
 	if err == nil {
 		_ = ws.CloseNow()
 	}
+	if answer != nil && answer.StatusCode == http.StatusTooManyRequests && status == http.StatusUnauthorized {
+		panic(skipf("this address has sent the gateway too many wrong tokens; run the kit again in a minute"))
+	}
 	if answer == nil || answer.StatusCode != status {
 		s.fail(fmt.Sprintf("status %d for the header %s: %q", status, proof.AskHeader, question), "%s",
 			statusText(answer, err))
