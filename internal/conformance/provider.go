@@ -42,7 +42,7 @@ const anyPort = "127.0.0.1:0"
 // quiet is how long the kit waits to see that something does not come which no other message can show.
 const quiet = 1500 * time.Millisecond
 
-// session is the id of the session to which the kit binds the provider; next is another one's.
+// The sessions of the kit: the one to which it binds the provider, and the one after that.
 const (
 	firstSession = "kit-session-1"
 	nextSession  = "kit-session-2"
@@ -51,20 +51,27 @@ const (
 // kit judges one provider. One goroutine runs the checks; the readers of the connections only watch and answer what
 // needs no thought.
 type kit struct {
-	ctx     context.Context
-	opts    ProviderOptions
-	stage   *stage
-	ledger  *ledger
-	home    string
-	out     *lines
-	program *Program                                 // nil before the first start, and with a URL
-	ended   error                                    // how the program ended; errRuns while it runs
-	link    *link                                    // the bound connection, or nil
-	hello   frame                                    // the last one
-	session string                                   // the bound one
-	start   func(url, token string) (Program, error) // nil: somebody else starts it
-	listen  func(address string) (net.Listener, error)
+	// Fixed at creation.
+	ctx    context.Context
+	opts   ProviderOptions
+	start  func(url, token string) (Program, error) // nil: somebody else starts it
+	listen func(address string) (net.Listener, error)
 
+	// Fixed before the first check.
+	ledger *ledger
+	home   string // an empty directory
+	out    *lines
+
+	// What the present check works with.
+	stage   *stage
+	program *Program // nil before the first start, and with a URL
+	ended   error    // how the program ended; errRuns while it runs
+	link    *link    // the last connection, or nil
+	acked   *link    // the last connection with a hello.ack
+	hello   frame    // the last one
+	session string   // the bound one
+
+	// What earlier checks found.
 	tool, slow call  // what the kit calls
 	noTool     error // why it can't call a tool
 	unbound    error // why no check can bind the provider

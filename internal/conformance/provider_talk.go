@@ -134,6 +134,7 @@ func (k *kit) ack(l *link) {
 	if bound == "" {
 		bound = firstSession
 	}
+	k.acked = l
 	k.tokens++
 	token := fmt.Sprintf("rt-%d-%s", k.tokens, randomID())
 	k.ledger.bound(l, token, all, k.session)
@@ -179,7 +180,7 @@ func (k *kit) fresh() (*link, error) {
 
 // bound returns a bound connection: the present one while it works, else a new one.
 func (k *kit) bound() (*link, error) {
-	if l := k.link; l != nil {
+	if l := k.link; l != nil && l == k.acked {
 		select {
 		case <-l.over:
 		default:
