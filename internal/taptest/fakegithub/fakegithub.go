@@ -39,8 +39,9 @@ type Server struct {
 	Comments    []Object // on the code of the pull request
 	Issues      []Object // with a number each
 	Talk        map[int][]Object
-	PageSize    int // the most entries of a page, whatever is asked for
-	Remaining   int // requests until the rate limit
+	Commit      string // that the statuses are of
+	PageSize    int    // the most entries of a page, whatever is asked for
+	Remaining   int    // requests until the rate limit
 	requests    []Request
 	refusals    []Refusal
 }
@@ -65,6 +66,7 @@ func New(t testing.TB, token string) *Server {
 	s := &Server{
 		t: t, token: token, Checks: map[string][]Object{}, Statuses: map[string][]Object{}, Logs: map[string]string{},
 		Annotations: map[string][]Object{}, Pulls: map[string]Object{}, Talk: map[int][]Object{}, PageSize: 100,
+		Commit:    strings.Repeat("ab", 20),
 		Remaining: 5000,
 	}
 	s.api = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -262,7 +264,7 @@ func (s *Server) commit(branch, what string) answer {
 			body: Object{"total_count": len(checks), "check_runs": rows(checks)}}
 	}
 	return answer{status: http.StatusOK, list: "statuses", body: Object{"state": "pending",
-		"sha": strings.Repeat("ab", 20), "total_count": len(statuses), "statuses": rows(statuses)}}
+		"sha": s.Commit, "total_count": len(statuses), "statuses": rows(statuses)}}
 }
 
 // serveLog is the server that the API sends to for logs. It must not get the token.

@@ -16,7 +16,9 @@ import (
 	"tapgw/internal/taptest/fakegithub"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
+}
 
 const token = "ghp_secret"
 

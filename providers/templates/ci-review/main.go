@@ -53,6 +53,9 @@ func main() {
 // run serves until ctx ends.
 func run(ctx context.Context, o options, p *providers.Options) error {
 	w := newWatcher(o)
+	if p.Logger != nil {
+		w.logger = p.Logger
+	}
 	p.OnBound = w.watch
 	w.p = providers.New(name, p)
 	w.addTools()
