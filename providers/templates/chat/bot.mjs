@@ -30,7 +30,7 @@ import { Turns } from "./turns.mjs";
  * @property {Record<string, { session?: string, user?: string }>} chats the session that a chat uses, and the person
  *   whose own chat it is
  * @property {Prompt[]} prompts oldest first
- * @property {Record<string, Place[]>} turns by session: the messages of its turn
+ * @property {Record<string, { prompt: string, places: Place[] }>} turns by session: the messages of its turn
  * @property {Record<string, import("./questions.mjs").Asked>} questions by id
  */
 
@@ -284,6 +284,7 @@ export class Bot {
   async started(session, label) {
     this.sessions.set(session, label);
     this.isConnected = true;
+    this.turns.resume(session);
     await this.#recover(session);
     this.questions.recover(session);
     await this.deliver();

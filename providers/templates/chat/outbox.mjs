@@ -81,11 +81,9 @@ export class Outbox {
     line.waiting.push(message);
     if (line.isRunning) return;
     line.isRunning = true;
-    const run = this.#run(line).catch((e) => this.signal.aborted || this.log(`sending: ${e.message}`)).finally(() => {
-      line.isRunning = false;
-      this.#running.delete(run);
-    });
+    const run = this.#run(line).catch((e) => this.signal.aborted || this.log(`sending: ${e.message}`));
     this.#running.add(run);
+    void run.then(() => this.#running.delete(run));
   }
 
   /** Resolves when nothing is on its way. */
@@ -95,13 +93,17 @@ export class Outbox {
 
   /** @param {Line} line */
   async #run(line) {
-    for (let message; (message = line.waiting[0]); ) {
-      const early = line.next - Date.now();
-      if (early > 0) await this.wait(early, undefined, { signal: this.signal });
-      line.waiting.shift();
-      message.isQueued = false; // a change from here on is another request
-      await this.#deliver(message);
-      line.next = Date.now() + this.service.pace(message.chat);
+    try {
+      while (line.waiting.length > 0) {
+        const early = line.next - Date.now();
+        if (early > 0) await this.wait(early, undefined, { signal: this.signal });
+        const [message] = line.waiting.splice(0, 1);
+        message.isQueued = false; // a change from here on is another request
+        await this.#deliver(message);
+        line.next = Date.now() + this.service.pace(message.chat);
+      }
+    } finally {
+      line.isRunning = false;
     }
   }
 

@@ -119,7 +119,7 @@ export class Questions {
     const [id, q] = this.#find(({ secret: s }) => s === secret);
     const choice = q?.choices[Number(number)];
     const isHere = q?.places.some((p) => p.chat === press.chat && p.id === press.message);
-    const said = q && choice && isHere ? await this.#answer(id, q, choice, press)
+    const said = q && isHere && (choice || q.ended !== undefined) ? await this.#answer(id, q, choice ?? {}, press)
       : "This button is not of a question here.";
     await press.reply(said).catch((e) => this.bot.log(e.message));
   }
@@ -169,6 +169,7 @@ export class Questions {
     const content = { parts: [...q.parts, `\n— ${q.ended}`] };
     for (const [message, posted] of this.#posted) if (posted === id) message.update(content);
     for (const place of q.places) this.bot.outbox.at(place.chat, place.id).update(content);
+    Object.assign(q, { parts: [], buttons: [], choices: [] });
     this.bot.save();
   }
 

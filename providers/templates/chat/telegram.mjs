@@ -1,7 +1,7 @@
 // The Bot API of Telegram: long polling for updates, and a request for each message.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { ApiError, post, textOf } from "./api.mjs";
+import { ApiError, cut, post, textOf } from "./api.mjs";
 
 /** @import { Content, Handle, Incoming, Press, Service } from "./service.mjs" */
 
@@ -91,7 +91,7 @@ export class Telegram {
       message: String(press.message?.message_id ?? ""), data: String(press.data ?? ""),
       isPrivate: at?.type === "private",
       reply: (text) => this.#call("answerCallbackQuery", {
-        callback_query_id: press.id, text: text.slice(0, MAX_TOAST), show_alert: text.length > 60,
+        callback_query_id: press.id, text: cut(text, MAX_TOAST, "…"), show_alert: text.length > 60,
       }),
     };
   }

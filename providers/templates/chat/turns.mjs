@@ -36,17 +36,28 @@ export class Turns {
     const { bot } = this;
     if (!bot.config.events.has("turns")) return;
     /** @type {Turn} */
-    const turn = { prompt, calls: 0, tool: "", answer: "", messages: [] };
+    const turn = { prompt: cut(prompt.trim(), MAX_PROMPT, "and more"), calls: 0, tool: "", answer: "", messages: [] };
     this.#turns.set(session, turn);
+    bot.state.turns[session] = { prompt: turn.prompt, places: [] };
+    bot.save();
     const content = this.#show(session, turn, "▶");
     turn.messages = bot.following(session).map((chat) => bot.outbox.post(chat, content));
+  }
+
+  /** Takes up the turn that an earlier run of the bot has shown. @param {string} session */
+  resume(session) {
+    const shown = this.bot.state.turns[session];
+    if (!shown || this.#turns.has(session)) return;
+    const messages = shown.places.map(({ chat, id }) => this.bot.outbox.at(chat, id));
+    const missed = "(I was away while it ran. All of it: tapctl sessions log)";
+    this.#turns.set(session, { prompt: shown.prompt, calls: 0, tool: "", answer: missed, messages });
   }
 
   /** Notes where a turn's message is, for a bot that starts in mid-turn. @param {Message} message */
   sent(message) {
     for (const [session, turn] of this.#turns) {
       if (!turn.messages.includes(message)) continue;
-      (this.bot.state.turns[session] ??= []).push({ chat: message.chat, id: message.id });
+      this.bot.state.turns[session].places.push({ chat: message.chat, id: message.id });
       this.bot.save();
     }
   }
@@ -83,15 +94,10 @@ export class Turns {
   /** Ends the turn of a session. @param {string} session @param {string} why it has no answer, "" if it may have one */
   end(session, why) {
     const turn = this.#turns.get(session);
-    const { state, outbox } = this.bot;
+    if (!turn) return;
     this.#turns.delete(session);
-    if (turn) this.#update(session, turn, "✔", why);
-    const away = `Its turn ended while I was away.\ntapctl sessions log ${session}`;
-    for (const { chat, id } of turn ? [] : state.turns[session] ?? []) {
-      outbox.at(chat, id).update({ parts: [{ text: this.bot.label(session), style: "bold" }, `\n${away}`] });
-    }
-    if (!state.turns[session]) return;
-    delete state.turns[session];
+    this.#update(session, turn, "✔", why);
+    delete this.bot.state.turns[session];
     this.bot.save();
   }
 
@@ -104,7 +110,7 @@ export class Turns {
   /** @param {string} session @param {Turn} turn @param {string} sign @param {string} [why] @returns {Content} */
   #show(session, turn, sign, why = "") {
     const head = `${sign} ${cut(this.bot.label(session), MAX_LINE, "…")}`;
-    const prompt = `\n> ${cut(turn.prompt.trim(), MAX_PROMPT, "and more").replaceAll("\n", "\n> ")}`;
+    const prompt = `\n> ${turn.prompt.replaceAll("\n", "\n> ")}`;
     const { calls: n, tool } = turn;
     const calls = n ? `\n${n} ${n === 1 ? "call" : "calls"} of tools, last ${tool}` : "";
     const begin = prompt + calls;

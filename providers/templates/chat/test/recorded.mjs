@@ -181,6 +181,10 @@ export class TelegramServer extends Server {
   }
   #newest = 0;
 
+  get isPolled() {
+    return this.#poll !== undefined;
+  }
+
   /** Sends an update as it is. @param {any} update */
   raw(update) {
     this.updates.push(update);
