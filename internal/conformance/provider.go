@@ -39,6 +39,9 @@ type ProviderOptions struct {
 // anyPort is a free port of the loopback address.
 const anyPort = "127.0.0.1:0"
 
+// largeRest is what the rest of the largest message may have beside its text.
+const largeRest = 64 << 10
+
 // quiet is how long the kit waits to see that something does not come which no other message can show.
 const quiet = 1500 * time.Millisecond
 
@@ -56,6 +59,7 @@ type kit struct {
 	opts   ProviderOptions
 	start  func(url, token string) (Program, error) // nil: somebody else starts it
 	listen func(address string) (net.Listener, error)
+	large  int // bytes of the largest message
 
 	// Fixed before the first check.
 	ledger *ledger
@@ -92,7 +96,7 @@ var errRuns = errors.New("it runs")
 // Provider plays the gateway for a provider and judges it by the rules of [ProviderRules]. each gets every result as
 // soon as it is known. The error says why the run could not be finished; broken rules are in the report.
 func Provider(ctx context.Context, opts ProviderOptions, each func(Result)) (*Report, error) {
-	k := &kit{ctx: ctx, opts: opts, listen: listenTCP}
+	k := &kit{ctx: ctx, opts: opts, listen: listenTCP, large: protocol.MaxFrame - largeRest}
 	if opts.URL == "" {
 		k.start = func(url, token string) (Program, error) {
 			return startProcess(opts.Command, url, token, k.home, k.out)

@@ -218,7 +218,7 @@ func judgeBroken(t *testing.T, fault string) (report *Report) {
 // brokenKit makes a kit for a broken provider, which reaches it through pipes.
 func brokenKit(t *testing.T, b *broken) *kit {
 	return &kit{
-		ctx: t.Context(), start: b.start,
+		ctx: t.Context(), start: b.start, large: 2 << 20, // "small frames" reads 1 MiB
 		opts: ProviderOptions{Command: []string{"broken"}, Tool: "echo", Args: json.RawMessage(`{"text":"hi"}`),
 			SlowTool: "slow"},
 		listen: func(string) (net.Listener, error) {

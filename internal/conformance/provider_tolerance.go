@@ -105,9 +105,8 @@ func acceptLarge(k *kit) error {
 	if err != nil {
 		return err
 	}
-	const room = 64 << 10 // for the rest of the message
 	session := k.info(k.session)
-	session["label"] = strings.Repeat("x", protocol.MaxFrame-room)
+	session["label"] = strings.Repeat("x", k.large)
 	l.sendObject(object{"type": "sessions.updated", "active": []object{session}})
 	return k.alive(l)
 }
