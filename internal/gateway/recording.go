@@ -81,15 +81,19 @@ func (s *Session) Record() (*Recording, adminapi.RecordingStart, error) {
 	running = append(slices.Clone(running), r)
 	start := adminapi.RecordingStart{Recording: adminapi.RecordingVersion, TS: time.Now().UTC(), Session: s.view(),
 		Connections: []adminapi.RecordedConnection{}}
-	// A message that is sent meanwhile waits for the lock, so it comes after the state of now.
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g.recordings.Store(&running)
-	for _, c := range g.boundConns() {
+	// A call is sent with its provider's lock held, so each is in the state or in a line. All these
+	// locks are held together here only, with g.mu, and nothing else is locked meanwhile.
+	conns := g.boundConns()
+	for _, c := range conns {
+		c.provider.mu.Lock()
+		defer c.provider.mu.Unlock()
+	}
+	for _, c := range conns {
 		if state, isOwn := r.connected(c); isOwn {
 			start.Connections = append(start.Connections, state)
 		}
 	}
+	g.recordings.Store(&running)
 	return r, start, nil
 }
 
@@ -163,7 +167,7 @@ func (g *Gateway) recordingsOf(s *Session) []*Recording {
 }
 
 // connected adds a connection that is bound when the recording begins. Call with Gateway.mu and
-// r.mu held.
+// Provider.mu held.
 func (r *Recording) connected(c *Conn) (state adminapi.RecordedConnection, isOwn bool) {
 	p, rc := c.provider, r.connection(c)
 	rc.provider, rc.state = p.name, recordedForeign
@@ -174,8 +178,6 @@ func (r *Recording) connected(c *Conn) (state adminapi.RecordedConnection, isOwn
 		}
 	}
 	state.Conn, state.Provider, state.Trust = rc.number, p.name, string(p.trust)
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	calls := slices.Collect(maps.Values(p.pending))
 	sortCalls(calls)
 	for _, call := range calls {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -262,6 +263,40 @@ func TestRecordingsAreBounded(t *testing.T) {
 	if g.recordings.Load() != nil {
 		t.Error("after all stopped: got a list of recordings, want none, so that messages cost nothing")
 	}
+}
+
+// TestRecordingsComeAndGo shows that recordings begin and end while calls are made, and that
+// neither waits for the other for ever.
+func TestRecordingsComeAndGo(t *testing.T) {
+	g, s, _ := joined(t)
+	connect(t, g, protocol.AllSessions)
+	done := make(chan struct{})
+	var caller sync.WaitGroup
+	caller.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)})
+			}
+		}
+	})
+	for range 200 {
+		r, start, err := s.Record()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(start.Connections) != 2 {
+			t.Errorf("connections: got %d, want 2", len(start.Connections))
+		}
+		if _, err := r.Next(t.Context()); err != nil {
+			t.Errorf("reading: %v", err)
+		}
+		r.Stop()
+	}
+	close(done)
+	caller.Wait()
 }
 
 // TestNoRecordingCostsNothing shows that messages cost no allocation while nobody records.
