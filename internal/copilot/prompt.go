@@ -10,6 +10,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/lazyregexp"
 )
 
 // sentPrompt is a prompt from the moment it is given to the runtime until the runtime reports that it began. While
@@ -95,7 +96,7 @@ func (s *session) prepareSteering(ctx context.Context, sent *sentPrompt, msg *sd
 		return
 	}
 	sent.contextAsked = true
-	if add := s.calls.UserPrompt(ctx, sent.text, sent.source); add != "" {
+	if add := s.added(ctx, sent.text, sent.source); add != "" {
 		msg.DisplayPrompt = sent.shown
 		msg.Prompt += "\n\n<system_reminder>\n" + add + "\n</system_reminder>"
 		sent.text = msg.Prompt
@@ -121,7 +122,16 @@ func (s *session) promptHook(text string) string {
 		break
 	}
 	s.mu.Unlock()
-	return s.calls.UserPrompt(s.ctx, text, source)
+	return s.added(s.ctx, text, source)
+}
+
+// reminderTag finds the tags in which the model gets what providers add.
+var reminderTag = lazyregexp.New(`(?i)<(\s*/?\s*system[_-]reminder)`)
+
+// added returns what providers add to a prompt. Providers pass foreign texts on, so no text in it can end the tags
+// around it, and go on as the user's own words.
+func (s *session) added(ctx context.Context, prompt, source string) string {
+	return reminderTag.ReplaceAllString(s.calls.UserPrompt(ctx, prompt, source), "‹$1")
 }
 
 // removeBegun removes the prompt that the runtime reports as begun, and returns it. The event may come before the
