@@ -59,7 +59,8 @@ type SessionError struct {
 	Message string `json:"message"`
 }
 
-// Pushed is an event of a provider that the session's timeline shows, also one of this provider.
+// Pushed is an event of a provider that the session's timeline shows, also one of this provider. It takes an internal
+// token or the grant questions.
 type Pushed struct {
 	Session  string `json:"-"`
 	Provider string `json:"provider"`

@@ -173,7 +173,7 @@ var eventTable = append([]eventRow{
 			t.s.hideImages(t.conn(), d)
 		}
 	}).inTimeline(adminapi.LogError, "its message; that the session can't be saved once, while it lasts").
-		callbacks("sessionError"),
+		callbacks("sessionError").forwarded(protocol.EventSessionError),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionWarningData) {
 		if d.WarningType != logType {
 			t.s.calls.Note(adminapi.LogWarning, d.Message)

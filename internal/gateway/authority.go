@@ -126,6 +126,10 @@ func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
 			if !id.may(mayAnswer) {
 				return id.needsQuestions(field, "hear of questions")
 			}
+		case protocol.EventPushed:
+			if !id.may(mayReadOthers) && !id.may(mayAnswer) {
+				return id.unauthorized(field, "hear of the events of other providers without the grant questions")
+			}
 		default:
 			if !id.may(mayHearMessages) {
 				return id.unauthorized(field, "subscribe to other than tool events")

@@ -258,7 +258,10 @@ class SessionError:
 
 @dataclass(frozen=True)
 class Pushed:
-    """An event of a provider that the session's timeline shows, also one of this provider."""
+    """An event of a provider that the session's timeline shows, also one of this provider.
+
+    It takes an internal token or the grant "questions".
+    """
 
     session: str
     provider: str
