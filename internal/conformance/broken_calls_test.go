@@ -69,9 +69,8 @@ func (l *brokenLink) call(m object) {
 		defer func() {
 			l.mu.Lock()
 			l.running--
-			delete(l.calls, id)
-			l.ended[id] = true
 			l.mu.Unlock()
+			l.finish(id)
 		}()
 		if l.is("one call at once") {
 			<-before
@@ -81,6 +80,14 @@ func (l *brokenLink) call(m object) {
 		}
 		l.work(ctx, id, tool, args)
 	})
+}
+
+// finish notes that a call has ended: its result goes out.
+func (l *brokenLink) finish(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.calls, id)
+	l.ended[id] = true
 }
 
 // work runs a tool and sends what it returns.
@@ -98,6 +105,7 @@ func (l *brokenLink) work(ctx context.Context, id, tool string, args object) {
 	progress := object{"type": "tool.progress", "id": id, "message": "at work"}
 	if tool == "slow" {
 		<-ctx.Done()
+		l.finish(id)
 		cancelled := object{"type": "tool.result", "id": id, "error": "cancelled", "errorCode": "CANCELLED"}
 		switch {
 		case l.ctx.Err() != nil && l.is("answers on the next connection"):
@@ -118,6 +126,7 @@ func (l *brokenLink) work(ctx context.Context, id, tool string, args object) {
 	if !l.is("progress of what has ended") {
 		l.send(progress)
 	}
+	l.finish(id)
 	l.send(answer)
 	switch l.fault {
 	case "answers twice":

@@ -18,7 +18,7 @@ func callAnswered(k *kit) error {
 		k.noTool = skipf("its tool %s does not answer", k.tool.name)
 		return err
 	}
-	return nil
+	return k.settle(l)
 }
 
 // got returns what was seen when a check failed.
@@ -159,7 +159,7 @@ func cancelOthers(k *kit) error {
 	if _, err := k.result(l, first); err != nil {
 		return skipf("the cancelled call was not answered")
 	}
-	if err := k.reached(l); err != nil {
+	if err := k.settle(l); err != nil {
 		return err
 	}
 	if k.ledger.results(second) > 0 {
@@ -182,6 +182,9 @@ func cancelEnded(k *kit) error {
 		return skipf("the call was not answered")
 	}
 	k.cancel(l, id)
+	if err := k.settle(l); err != nil {
+		return err
+	}
 	return k.alive(l)
 }
 
@@ -193,5 +196,8 @@ func cancelUnknown(k *kit) error {
 	id := randomID()
 	k.ledger.called(l, id, true)
 	k.cancel(l, id)
+	if err := k.settle(l); err != nil {
+		return err
+	}
 	return k.alive(l)
 }

@@ -19,7 +19,7 @@ func connectBind(k *kit) error {
 		return err
 	}
 	// Tools that come right after hello count too.
-	if err := k.ping(k.link); err != nil {
+	if err := k.settle(k.link); err != nil {
 		return err
 	}
 	return k.choose()
@@ -96,7 +96,7 @@ func connectHelloAfter(k *kit) error {
 	if err != nil {
 		return err
 	}
-	if err := k.ping(l); err != nil {
+	if err := k.settle(l); err != nil {
 		return skipf("the connection ended before: %v", err)
 	}
 	if early(l) {
@@ -115,14 +115,14 @@ func connectEmptyList(k *kit) error {
 	if err != nil {
 		return err
 	}
-	if err := k.ping(l); err != nil {
+	if err := k.settle(l); err != nil {
 		return skipf("the connection ended before: %v", err)
 	}
 	if early(l) { // it does not wait for any list, which another rule says
 		return skipf("hello came before the list")
 	}
 	k.sessions(l, protocol.TypeSessions)
-	if err := k.ping(l); err != nil {
+	if err := k.settle(l); err != nil {
 		return fail("the provider waits for sessions", "the connection ended")
 	}
 	if early(l) {
@@ -163,7 +163,7 @@ func connectBoundFirst(k *kit) error {
 	if k.hello, err = k.next(l, protocol.TypeHello); err != nil {
 		return skipf("no hello came: %v", err)
 	}
-	if err := k.ping(l); err != nil {
+	if err := k.settle(l); err != nil {
 		return skipf("the connection ended before: %v", err)
 	}
 	k.ack(l)

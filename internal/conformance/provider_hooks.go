@@ -48,7 +48,7 @@ func gateAnswered(k *kit) error {
 			return fail("gate.result with the check's callId", "%s of the gate %q", got(err), g.GateID)
 		}
 	}
-	return nil
+	return k.settle(l)
 }
 
 // gateUnknown asks a gate that the provider does not have. It may be silent, since the gateway then denies.
@@ -67,7 +67,7 @@ func gateUnknown(k *kit) error {
 	}
 	// A gate that works on its answer has answered the unknown one by then.
 	_, _ = k.checkAnswer(l, protocol.TypeGateResult, k.check(l, gates[0].GateID, "bash", false))
-	return nil
+	return k.settle(l)
 }
 
 func transformAnswered(k *kit) error {
@@ -88,5 +88,5 @@ func transformAnswered(k *kit) error {
 			return fail("transform.result with the request's callId", "%s of the section %q", got(err), section)
 		}
 	}
-	return nil
+	return k.settle(l)
 }

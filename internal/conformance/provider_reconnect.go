@@ -164,7 +164,7 @@ func reconnectCalls(k *kit) error {
 	if l, err = k.comeBack(); err != nil {
 		return skipf("it did not come back: %v", err)
 	}
-	return k.reached(l)
+	return k.settle(l)
 }
 
 // stoppable returns a bound connection of a provider that the kit can stop.
@@ -185,7 +185,7 @@ func stopGoodbye(k *kit) error {
 	if _, err := k.next(l, protocol.TypeGoodbye); err != nil {
 		return fail("goodbye", "%s", got(err))
 	}
-	_ = k.ping(l) // what comes after goodbye
+	_ = k.settle(l) // what comes after goodbye
 	return nil
 }
 

@@ -258,6 +258,23 @@ func (k *kit) alive(l *link) error {
 	return k.ping(l)
 }
 
+// moment is how long a provider has for what it may do wrong by itself, after all that it was sent.
+const moment = 100 * time.Millisecond
+
+// settle shows that the provider has read what it was sent, and gives it a moment. A provider that needs longer for
+// what it does wrong may not be found out; none is blamed for being slow.
+func (k *kit) settle(l *link) error {
+	if err := k.ping(l); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(moment):
+		return nil
+	case <-k.ctx.Done():
+		return context.Cause(k.ctx)
+	}
+}
+
 // ping waits for pongs. What the provider had begun to send has come by then.
 func (k *kit) ping(l *link) error {
 	for range 3 {
