@@ -10,10 +10,19 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/dlclark/regexp2"
 
 	"tapgw/internal/gateway"
 	"tapgw/internal/server"
 )
+
+// The engine of patterns has a clock, which begins where the first pattern is tried. In a bubble it would outlive the
+// test, so it begins here and runs for good.
+func init() {
+	re := regexp2.MustCompile("x", regexp2.None)
+	re.MatchTimeout = 24 * time.Hour
+	_, _ = re.MatchString("x")
+}
 
 // gatewayRig is a real gateway in this process. Its connections are pipes, so that a synctest bubble
 // can wait for them.

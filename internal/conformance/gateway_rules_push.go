@@ -376,7 +376,8 @@ func query(s *scene) {
 	if len(entries) != 1 {
 		s.fail("one event in other@"+s.name, "%s", shortText(m.String()))
 	}
-	entry := message(entries[0].(map[string]any))
+	object, _ := entries[0].(map[string]any)
+	entry := message(object)
 	if entry.text("ts") == "" || entry.text("event") != "e" || entry.text("level") != "keep" {
 		s.fail("an entry with ts, event and level", "%s", entry)
 	}

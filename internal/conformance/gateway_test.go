@@ -1,7 +1,10 @@
 package conformance
 
 import (
+	"maps"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 )
@@ -32,4 +35,50 @@ func TestGateway(t *testing.T) {
 			t.Errorf("directories after the run: %v, %v, want none", left, err)
 		}
 	})
+}
+
+// A gateway whose messages have a wrong value here and there fails rules, and nothing else happens.
+func TestGatewayNonsense(t *testing.T) {
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			nonsense := func(_ *proxied, m message) []message {
+				if rand.IntN(8) == 0 {
+					spoil(m)
+				}
+				return []message{m}
+			}
+			g := newFaultyGateway(t, &gatewayFault{fromGateway: nonsense})
+			defer g.stop(t)
+			report, err := Gateway(t.Context(), g.rig.options(g.pipes), func(Result) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.Failed == 0 {
+				t.Errorf("%d rules passed and none failed, want some that fail", report.Passed)
+			}
+		})
+	}
+}
+
+// spoil puts a wrong value in place of one value of an object, at any depth.
+func spoil(object map[string]any) {
+	wrong := []any{7, nil, "\x1b[2J", []any{}, []any{[]any{}}, map[string]any{}, map[string]any{"": 1}, false}
+	keys := slices.Collect(maps.Keys(object))
+	if len(keys) == 0 {
+		return
+	}
+	key := keys[rand.IntN(len(keys))]
+	switch v := object[key].(type) {
+	case map[string]any:
+		if rand.IntN(2) == 0 {
+			spoil(v)
+			return
+		}
+	case []any:
+		if rand.IntN(2) == 0 && len(v) > 0 {
+			v[rand.IntN(len(v))] = wrong[rand.IntN(len(wrong))]
+			return
+		}
+	}
+	object[key] = wrong[rand.IntN(len(wrong))]
 }
