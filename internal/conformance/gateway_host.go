@@ -39,9 +39,7 @@ func (s *scene) connectHost() *host {
 		s.fail("a WebSocket at /host", "%v", err)
 	}
 	h := &host{peer: newPeer(s, ws, answerHost)}
-	s.mu.Lock()
 	s.hosts = append(s.hosts, h)
-	s.mu.Unlock()
 	return h
 }
 

@@ -188,8 +188,8 @@ func helloConflict(s *scene) {
 	owner := s.provider(h, tools("t"))
 	p := s.login()
 	hello := `{"type":"hello","protocolVersion":2,"name":%s,"session":%s,%s}`
-	p.refused("TOOL_CONFLICT", []string{`"t"`}, hello, s.name+"-2", h.id, rawJSON(tools("u", "t")))
-	s.note(p.accepted("hello.ack", hello, s.name+"-2", h.id, rawJSON(tools("v"))))
+	p.refused("TOOL_CONFLICT", []string{`"t"`}, hello, s.name+".2", h.id, rawJSON(tools("u", "t")))
+	s.note(p.accepted("hello.ack", hello, s.name+".2", h.id, rawJSON(tools("v"))))
 	p.refused("TOOL_CONFLICT", []string{`"t"`}, `{"type":"tools.update","tools":[%s]}`, rawJSON(tool("t", "")))
 	for tool, peer := range map[string]*peer{"t": owner, "v": p} {
 		call := h.call(tool, `{}`)

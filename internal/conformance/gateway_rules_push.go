@@ -118,7 +118,7 @@ func instancesConflict(s *scene) {
 		)
 	}
 	p.refused("TOOL_CONFLICT", nil, `{"type":"hello","protocolVersion":2,"name":%s,"session":%s,"tools":[%s]}`,
-		s.name+"-2", h.id, rawJSON(tool("list_"+s.name+"_instances", "")))
+		s.name+".2", h.id, rawJSON(tool("list_"+s.name+"_instances", "")))
 }
 
 var pushRules = []gatewayRule{

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -27,19 +26,22 @@ type scene struct {
 	ctx     context.Context // ends after the rule has been cleaned up
 	stop    <-chan struct{} // closed when the user stops the run; nil while the rule is cleaned up
 	reading sync.WaitGroup
-	counter atomic.Int64
+	counter int
 
-	mu    sync.Mutex
 	peers []*peer
 	hosts []*host
 	dirs  []string // persistDirs
 }
 
 // fail ends the rule, which is broken: what it wants, and what was seen. A rule is a list of steps of which
-// each needs the one before, so a step that fails ends the rule with a panic, which [judgeGateway] recovers.
+// each needs the one before, so a step that fails ends the rule with a panic, which [scene.try] recovers.
 func (s *scene) fail(want, got string, args ...any) { panic(fail(want, got, args...)) }
 
-func (s *scene) next() int64 { return s.counter.Add(1) }
+// next returns a number that the rule has not used yet.
+func (s *scene) next() int {
+	s.counter++
+	return s.counter
+}
 
 // equal fails if a value of the gateway's is another than the protocol says.
 func (s *scene) equal(what string, got, want any) {
@@ -75,9 +77,7 @@ func (s *scene) connectFrom(origin string) *peer {
 		s.fail("a WebSocket at /", "%v", err)
 	}
 	p := newPeer(s, ws, nil)
-	s.mu.Lock()
 	s.peers = append(s.peers, p)
-	s.mu.Unlock()
 	return p
 }
 
@@ -101,8 +101,6 @@ func (s *scene) hello(p *peer, session, more string) message {
 
 // note remembers the directory that the gateway made for a provider, to remove it.
 func (s *scene) note(ack message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.dirs = append(s.dirs, ack.text("persistDir"))
 }
 
@@ -120,9 +118,7 @@ func (s *scene) provider(h *host, more string) *peer {
 
 // close ends everything that the rule began: its sessions, then its connections.
 func (s *scene) close() {
-	s.mu.Lock()
 	peers, hosts, dirs := s.peers, s.hosts, s.dirs
-	s.mu.Unlock()
 	for _, p := range peers {
 		_ = p.write(`{"type":"goodbye"}`)
 		_ = p.ws.Close(websocket.StatusNormalClosure, "")
@@ -148,12 +144,9 @@ func (s *scene) ownDir(dir string) (string, bool) {
 
 // removeDirs removes a persistDir of this rule if it is empty, and those of hellos that the gateway refused.
 func (s *scene) removeDirs(dir string) {
-	dir, ok := s.ownDir(dir)
-	if !ok {
-		return
-	}
-	all, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), s.name+"*")) // a bad pattern finds none
-	for _, dir := range all {
+	beside := filepath.Join(filepath.Dir(filepath.Clean(dir)), s.name)
+	refused, _ := filepath.Glob(beside + ".*") // a bad pattern finds none
+	for _, dir := range append(refused, dir) {
 		if dir, ok := s.ownDir(dir); ok {
 			_ = os.Remove(dir) // of a directory: an empty one
 		}
@@ -165,11 +158,8 @@ func tool(name, more string) string {
 	if more != "" {
 		more = "," + more
 	}
-	return fmt.Sprintf(
-		`{"name":%q,"description":"For the conformance kit","parameters":{"type":"object"}%s}`,
-		name,
-		more,
-	)
+	return fmt.Sprintf(`{"name":%q,"description":"For the conformance kit","parameters":{"type":"object"}%s}`,
+		name, more)
 }
 
 // tools is the member "tools" with tools of these names.
