@@ -131,6 +131,10 @@ func TestImpostorHearsNothing(t *testing.T) {
 			if exit := cli.AsError(err).Exit; exit != cli.ExitUnreachable {
 				t.Errorf("a session host: got exit %d: %v, want %d", exit, err, cli.ExitUnreachable)
 			}
+			_, _, err = c.Dial(t.Context(), "/", nil)
+			if exit := cli.AsError(err).Exit; exit != cli.ExitUnreachable {
+				t.Errorf("a WebSocket: got exit %d: %v, want %d", exit, err, cli.ExitUnreachable)
+			}
 			if text := h.String(); strings.Contains(text, secret) || strings.Contains(text, prompt) ||
 				!strings.Contains(text, "GET /healthz") {
 				t.Errorf("it was sent %q, want the question alone", text)
