@@ -14,13 +14,16 @@ import (
 func (v *view) openRecording(text string, drop bool) {
 	v.t.Helper()
 	how := `input.files = given.files, input.dispatchEvent(new Event("change"))`
-	if drop {
+	if !drop {
+		v.until(`document.querySelector("#recording-file")`) // the view's module is loaded late
+	} else {
 		how = `document.body.dispatchEvent(new DragEvent("drop", {dataTransfer: given, bubbles: true, cancelable: true}))`
 	}
 	eval[any](v.tab, `(() => {
 		const given = new DataTransfer(), input = document.querySelector("#recording-file");
 		given.items.add(new File([%s], "bug.jsonl"));
-		document.querySelector(".recording .timeline").dataset.entries = "";
+		const scroller = document.querySelector(".recording .timeline");
+		if (scroller) scroller.dataset.entries = "";
 		`+how+`;
 		return 0;
 	})()`, text)
@@ -30,8 +33,8 @@ func (v *view) openRecording(text string, drop bool) {
 // waitRecording waits until the page shows the file: its lines come into the document a moment later.
 func (v *view) waitRecording() {
 	v.t.Helper()
-	v.until(`(({ entries }, shown) => entries && shown.length >= Math.min(Number(entries), 10))(
-		document.querySelector(".recording .timeline").dataset, document.querySelectorAll(".wire"))`)
+	v.until(`((list, shown) => list?.dataset.entries && shown.length >= Math.min(Number(list.dataset.entries), 10))(
+		document.querySelector(".recording .timeline"), document.querySelectorAll(".wire"))`)
 }
 
 // recordSession records a session in which a tool is called, and returns the recording.
@@ -64,6 +67,7 @@ func TestPageRecording(t *testing.T) {
 	v.waitText("nav", "Recordings")
 	v.press("5")
 	v.until(`location.hash === "#/recordings"`)
+	v.waitText(".recording", "Open a file")
 	v.checkAccessibility("recordings-empty")
 
 	v.openRecording(recordingStart+recordedLine(`{"type":"push","event":"<b>built</b>","level":"keep"}`)+

@@ -121,6 +121,7 @@ func TestPageKeys(t *testing.T) {
 	v.until(`document.activeElement.textContent.includes("second")`)
 	v.press(kb.Enter)
 	v.until(`location.hash.endsWith(%s)`, second)
+	v.waitText(".session h2", "second") // a moment later than the address
 
 	// While something is typed, keys are letters; Escape leaves the field.
 	v.press("/")

@@ -7,7 +7,6 @@ import { follow } from "./follow.js";
 import { count } from "./format.js";
 import { help, key, listen } from "./keys.js";
 import { ProvidersView } from "./providers.js";
-import { RecordingsView } from "./recordings.js";
 import { SessionsView, startDialog } from "./sessions.js";
 import { signIn } from "./signin.js";
 import { StreamsView } from "./streams.js";
@@ -63,11 +62,36 @@ const decoded = (part) => {
 const titles = { sessions: "Sessions", providers: "Providers", streams: "Streams", activity: "Activity",
   recordings: "Recordings" };
 
+// recordings is a view whose module is loaded when somebody looks at it, since few people ever do.
+const recordings = {
+  element: h("section", { class: "view recording", "aria-label": "Recordings" }),
+  load() {
+    this.loading ??= import("./recordings.js").then(({ RecordingsView }) => new RecordingsView(this.element));
+    return this.loading;
+  },
+  update() {
+    this.load();
+  },
+};
+
+// acceptFiles opens a recording that is dropped anywhere on the page.
+function acceptFiles() {
+  const hasFile = (e) => e.dataTransfer?.types.includes("Files");
+  document.addEventListener("dragover", (e) => hasFile(e) && e.preventDefault());
+  document.addEventListener("drop", (e) => {
+    if (!hasFile(e)) return;
+    e.preventDefault();
+    const [file] = e.dataTransfer.files;
+    location.hash = "#/recordings";
+    if (file) recordings.load().then((view) => view.open(file));
+  });
+}
+
 function run() {
   const app = new App();
   const views = {
     sessions: new SessionsView(app), providers: new ProvidersView(app), streams: new StreamsView(app),
-    activity: new ActivityView(app), recordings: new RecordingsView(app),
+    activity: new ActivityView(app), recordings,
   };
   const links = Object.fromEntries(
     Object.entries(titles).map(([name, title]) => [name, h("a", { href: `#/${name}` }, title)]),
@@ -205,13 +229,14 @@ function run() {
   key("j", "the next session", () => views.sessions.step(1));
   key("k", "the session before", () => views.sessions.step(-1));
   key("/", "write a prompt", () => views.sessions.session.prompt.focus());
-  key("f", "find in the timeline", () =>
-    (shown === "recordings" ? views.recordings : views.sessions.session).find.focus());
+  key("f", "find in the timeline", async () =>
+    (shown === "recordings" ? await recordings.load() : views.sessions.session).find.focus());
   key("i", "interrupt the turn", () => views.sessions.session.interrupt.click());
   key("e", "follow the end of the timeline", () => views.sessions.session.list.follow(true));
   key("n", "start a session", () => startDialog(app));
   key("?", "this list", help);
   listen();
+  acceptFiles();
   addEventListener("hashchange", route);
   route();
 }

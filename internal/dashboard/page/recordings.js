@@ -120,10 +120,9 @@ export async function readRecording(file, progress = () => true) {
   return { start, entries, left };
 }
 
-// RecordingsView shows a recording from a file of the person's.
+// RecordingsView shows a recording from a file of the person's, in the view's element.
 export class RecordingsView {
-  constructor(app) {
-    this.app = app;
+  constructor(element) {
     this.entries = [];
     this.file = h("input", {
       type: "file",
@@ -151,7 +150,7 @@ export class RecordingsView {
     this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Messages" });
     this.list = new WindowedList(this.scroller, (e) => this.row(e), () => {});
     arrows(this.scroller, "summary");
-    this.element = h("section", { class: "view recording", "aria-label": "Recordings" },
+    element.append(
       h("header", null,
         h("div", { class: "headline" }, h("h2", null, "Recordings"),
           h("label", { for: "recording-file" }, "Open a file, or drop it here"), this.file),
@@ -159,22 +158,7 @@ export class RecordingsView {
           h("code", null, "tapctl record > bug.jsonl"), ". It is read here, in your browser, and sent nowhere."),
         this.fault, this.meta, this.controls),
       h("div", { class: "stage" }, this.scroller));
-    this.acceptDrops();
   }
-
-  // acceptDrops opens a file that is dropped anywhere on the page.
-  acceptDrops() {
-    const hasFile = (e) => e.dataTransfer?.types.includes("Files");
-    document.addEventListener("dragover", (e) => hasFile(e) && e.preventDefault());
-    document.addEventListener("drop", (e) => {
-      if (!hasFile(e)) return;
-      e.preventDefault();
-      location.hash = "#/recordings";
-      if (e.dataTransfer.files[0]) this.open(e.dataTransfer.files[0]);
-    });
-  }
-
-  update() {}
 
   async open(file) {
     const run = (this.run = {});
