@@ -87,7 +87,9 @@ export class Slack {
    * @returns {Promise<void>}
    */
   #socket(url, take, signal) {
-    if (!this.#isTrusted(url)) throw new ApiError("apps.connections.open: its answer names no secure address");
+    if (!this.#isTrusted(url)) {
+      throw new ApiError("apps.connections.open: its answer names no secure address", { status: 200 });
+    }
     return new Promise((done, failed) => {
       const ws = new WebSocket(url, { maxPayload: 4 << 20, followRedirects: false });
       /** @type {NodeJS.Timeout | undefined} */
@@ -133,7 +135,8 @@ export class Slack {
   #isTrusted(url) {
     if (!URL.canParse(url)) return false;
     const { protocol, hostname } = new URL(url);
-    return protocol === "wss:" || (protocol === "ws:" && hostname === new URL(this.config.api).hostname);
+    const api = new URL(this.config.api);
+    return protocol === "wss:" || (protocol === "ws:" && api.protocol === "http:" && hostname === api.hostname);
   }
 
   /**
@@ -146,10 +149,10 @@ export class Slack {
     const { type, payload } = envelope;
     if (type === "interactive") acknowledge(); // it does not come again, and the person waits
     const id = String(payload?.event_id ?? envelope.envelope_id);
-    const event = this.#read(id, type, payload);
-    if (event && !state.seen.includes(id)) {
+    if (!state.seen.includes(id)) {
       try {
-        await handle(event);
+        const event = this.#read(id, type, payload);
+        if (event) await handle(event);
       } catch (e) {
         this.signal.throwIfAborted(); // it comes again
         this.log(`event ${id} is ignored: ${e instanceof Error ? e.message : e}`);

@@ -68,14 +68,19 @@ export async function startBot(t, options = {}) {
   const bot = new Bot(config, service, new Store(join(dir, "state.json")), gateway, log, stopping.signal);
   await service.start();
   await begin(bot);
-  const listening = bot.listen(stopping.signal);
+  /** @type {unknown} */
+  let failure;
+  const listening = bot.listen(stopping.signal).catch((e) => {
+    if (!stopping.signal.aborted) failure = e;
+  });
   let isStopped = false;
   const stop = async () => {
     if (isStopped) return;
     isStopped = true;
     stopping.abort();
-    await listening.catch((e) => stopping.signal.aborted || Promise.reject(e));
+    await listening;
     await bot.store.save();
+    if (failure) throw failure;
   };
   t.after(stop);
   return { bot, server: /** @type {any} */ (server), gateway, dir, logged, stop };

@@ -42,6 +42,7 @@ test("strangers, other bots, and events that come twice start nothing", async (t
   server.raw("{no JSON");
   server.raw({ type: "something new" });
   server.envelope("events_api", null);
+  server.write("U1", { toString: 1 });
   server.envelope("interactive", { type: "view_submission" });
   server.write("U1", "once", { event_id: "Ev1" });
   server.write("U1", "once", { event_id: "Ev1" });
@@ -52,6 +53,7 @@ test("strangers, other bots, and events that come twice start nothing", async (t
   assert.deepEqual(gateway.prompts_.map((p) => p.text), ["once", "go"]);
   assert.deepEqual(logged.filter((l) => l.startsWith("refused")),
     ["refused: user U9 in chat DU9", "refused: user U1 in chat C2"]);
+  assert.equal(logged.filter((l) => /^event \w+ is ignored/.test(l)).length, 1, `wrong events: ${logged}`);
 });
 
 test("a permission is answered by a button", async (t) => {
@@ -117,6 +119,15 @@ test("commands come as slash commands, too", async (t) => {
   await said(server, "This chat uses tea (s1)");
 });
 
+test("a socket without TLS is not opened", async (t) => {
+  const { bot, server } = await connected(t);
+  const url = "ws://socket.example/link/?ticket=secret";
+  server.fail("apps.connections.open", { status: 200, body: { ok: true, url } });
+  const { signal } = new AbortController();
+  await assert.rejects(bot.service.listen({}, async () => {}, async () => {}, signal), (/** @type {Error} */ e) =>
+    e.message === "apps.connections.open: its answer names no secure address");
+});
+
 test("text is escaped and read as Slack wants it", () => {
   assert.equal(escape("a < b && <!channel>"), "a &lt; b &amp;&amp; &lt;!channel&gt;");
   assert.equal(unescape("&amp;lt; <mailto:a@b.example|a@b.example> <@U1>"), "&lt; mailto:a@b.example <@U1>");
@@ -125,10 +136,8 @@ test("text is escaped and read as Slack wants it", () => {
 test("a refused token ends the bot", async (t) => {
   const refused = startBot(t, { service, env: { SLACK_BOT_TOKEN: "xoxb-wrong" } });
   await assert.rejects(refused, /^ApiError: auth.test: invalid_auth$/);
-  const { bot, server } = await startBot(t, { service, env: { CHAT_EVENTS: "errors" } });
+  const { bot } = await connected(t);
   bot.config.appToken = "xapp-wrong";
   const { signal } = new AbortController();
-  const ended = assert.rejects(bot.listen(signal), /^ApiError: apps.connections.open: invalid_auth$/);
-  for (const socket of server.sockets) socket.terminate();
-  await ended;
+  await assert.rejects(bot.listen(signal), /^ApiError: apps.connections.open: invalid_auth$/);
 });
