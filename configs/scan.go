@@ -19,6 +19,8 @@ type scanner struct {
 	keys map[string]int
 	// arrays counts the elements so far of arrays of tables, by their path.
 	arrays map[string]int
+	// sections are the text's beginning and the tables with a header, with their keys.
+	sections []Section
 }
 
 // element is what stands for the nth element of an array in a path.
@@ -26,8 +28,10 @@ func element(n int) string { return fmt.Sprintf("[%d]", n) }
 
 // scanKeys returns the offset of the first letter of every key, by its path. Of
 // a table that is continued elsewhere it is the first place.
-func scanKeys(text string) map[string]int {
-	s := &scanner{text: text, keys: map[string]int{}, arrays: map[string]int{}}
+func scanKeys(text string) map[string]int { return scan(text).keys }
+
+func scan(text string) *scanner {
+	s := &scanner{text: text, keys: map[string]int{}, arrays: map[string]int{}, sections: []Section{{}}}
 	var header toml.Key
 	for s.skipBlank("\n"); s.pos < len(s.text); s.skipBlank("\n") {
 		begin := s.pos
@@ -41,12 +45,17 @@ func scanKeys(text string) map[string]int {
 				s.record(header, begin)
 			}
 			s.skipByte(']')
-			s.skipByte(']')
+			if array {
+				s.skipByte(']')
+			}
+			s.sections = append(s.sections, Section{Path: header, Start: begin, End: s.pos})
 			continue
 		}
-		s.readPair(header)
+		key := s.readPair(header)
+		in := &s.sections[len(s.sections)-1]
+		in.Pairs, in.End = append(in.Pairs, Pair{key[len(header):], begin, s.pos}), s.pos
 	}
-	return s.keys
+	return s
 }
 
 // skipBlank skips white space and comments, and line ends where they may stand.
@@ -80,8 +89,8 @@ func (s *scanner) skipByte(c byte) bool {
 	return false
 }
 
-// readPair reads key = value.
-func (s *scanner) readPair(table toml.Key) {
+// readPair reads key = value and returns the key's whole path.
+func (s *scanner) readPair(table toml.Key) toml.Key {
 	before := s.pos
 	path := s.readKey(table)
 	if s.skipByte('=') {
@@ -91,6 +100,7 @@ func (s *scanner) readPair(table toml.Key) {
 	if s.pos == before {
 		s.pos++
 	}
+	return path
 }
 
 // readKey reads a key, dotted or not, notes its parts and returns the whole path.

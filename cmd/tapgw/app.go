@@ -44,6 +44,7 @@ Examples:
 			configCommand(),
 			trustCommand(),
 			untrustCommand(),
+			mcpCommand(),
 		},
 	}
 }

@@ -33,7 +33,8 @@ var layers = [][]string{
 	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations",
 		"internal/checkpoint", "internal/orchestrate", "internal/conformance"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",
-		"internal/supervisor", "internal/server", "internal/service", "internal/dashboard", "tools/provide"},
+		"internal/mcpclients", "internal/supervisor", "internal/server", "internal/service", "internal/dashboard",
+		"tools/provide"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
 }
 

@@ -1,0 +1,341 @@
+package mcpclients
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/renameio/v2"
+	"github.com/tailscale/hujson"
+
+	"tapgw/configs"
+	"tapgw/internal/diff"
+	"tapgw/internal/lazyregexp"
+)
+
+// maxFile is the size in bytes of the largest file that is read. Claude Code keeps much besides servers in its file.
+const maxFile = 32 << 20
+
+// Kinds of a [Change].
+const (
+	None    = "none" // the file says the same already
+	Added   = "added"
+	Updated = "updated"
+	Removed = "removed"
+)
+
+// Change is what the gateway's entry in a client's file becomes. Nothing is written before Write.
+type Change struct {
+	File string // as the client names it
+	Kind string
+
+	target   string   // File without symbolic links
+	was, now []byte   // nil: no file
+	shown    []string // the strings of the entry
+}
+
+// bom is the byte order mark of UTF-8.
+var bom = []byte("\ufeff")
+
+// Install returns the change that makes the client use the gateway: in a project's directory, or for the user if that
+// is "". An entry that tapgw did not write is an error, as is a file that can't be parsed; it names file and line.
+func (c Client) Install(s Server, project string) (*Change, error) {
+	e := c.entryOf(s, project)
+	return c.change(project, func(text []byte) ([]byte, string, error) {
+		now, err := c.format.put(text, c.container, e)
+		if len(now) == len(text) && bytes.Equal(now, text) {
+			return now, None, err
+		}
+		kind := Added
+		if c.entryIn(text) != nil {
+			kind = Updated
+		}
+		return now, kind, err
+	})
+}
+
+// Uninstall returns the change that takes the gateway's entry out of the client's file. The file then has the bytes
+// that it had before [Client.Install], or is gone if there was none.
+func (c Client) Uninstall(project string) (*Change, error) {
+	return c.change(project, func(text []byte) ([]byte, string, error) {
+		if text == nil {
+			return nil, None, nil
+		}
+		now, err := c.format.remove(text, c.container)
+		if now != nil && bytes.Equal(now, text) {
+			return now, None, err
+		}
+		return now, Removed, err
+	})
+}
+
+// entryIn returns the entry of the gateway's name in a text, nil if there is none or the text can't be parsed.
+func (c Client) entryIn(text []byte) any {
+	all, err := c.format.values(text)
+	if err != nil {
+		return nil
+	}
+	servers, _ := all[c.container].(map[string]any)
+	return servers[entryName]
+}
+
+// change reads the client's file and edits its text.
+func (c Client) change(project string, edit func(text []byte) ([]byte, string, error)) (*Change, error) {
+	ch, err := c.choose(project)
+	if err != nil {
+		return nil, err
+	}
+	text, hasMark := bytes.CutPrefix(ch.was, bom)
+	if !utf8.Valid(text) {
+		return nil, fmt.Errorf("%s: is not UTF-8 text, and is not changed", ch.File)
+	}
+	now, kind, err := edit(text)
+	if err == nil && kind != None {
+		err = c.checkRest(text, now)
+	}
+	if err != nil {
+		if f, ok := errors.AsType[configs.Fault](err); ok {
+			f.File = ch.File
+			return nil, f
+		}
+		return nil, fmt.Errorf("%s: %w", ch.File, err)
+	}
+	ch.Kind, ch.now = kind, now
+	ch.shown = slices.Concat(stringsIn(c.entryIn(text)), stringsIn(c.entryIn(now)))
+	if hasMark {
+		ch.now = append(bytes.Clone(bom), now...)
+	}
+	return ch, nil
+}
+
+// choose reads the first of the client's files that has the entry, or else the first that is there.
+func (c Client) choose(project string) (*Change, error) {
+	files, err := c.files(project)
+	if err != nil {
+		return nil, err
+	}
+	var chosen *Change
+	for _, file := range files {
+		ch, err := read(file, project)
+		if err != nil {
+			return nil, err
+		}
+		if chosen == nil || chosen.was == nil && ch.was != nil {
+			chosen = ch
+		}
+		if c.entryIn(bytes.TrimPrefix(ch.was, bom)) != nil {
+			return ch, nil
+		}
+	}
+	return chosen, nil
+}
+
+// checkRest makes sure that an edit has changed the entry and nothing else.
+func (c Client) checkRest(was, now []byte) error {
+	rest := func(text []byte) (string, error) {
+		if text == nil {
+			return "map[string]interface {}{}", nil
+		}
+		all, err := c.format.values(text)
+		if servers, ok := all[c.container].(map[string]any); ok {
+			servers = maps.Clone(servers)
+			delete(servers, entryName)
+			if all[c.container] = servers; len(servers) == 0 {
+				delete(all, c.container)
+			}
+		}
+		return fmt.Sprintf("%#v", all), err
+	}
+	before, err := rest(was)
+	if err != nil {
+		return err
+	}
+	if after, err := rest(now); err != nil || before != after {
+		return errors.New("can't be edited without changing more than the gateway's entry, and is left as it is")
+	}
+	return nil
+}
+
+// read reads a client's file. Symbolic links are followed, in a project only to files of the project.
+func read(file, project string) (*Change, error) {
+	ch := &Change{File: file, Kind: None}
+	var err error
+	if ch.target, err = follow(file); err == nil && project != "" {
+		err = checkInside(ch.target, project)
+	}
+	if err == nil {
+		ch.was, err = readFile(ch.target)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return ch, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a file")
+	}
+	f, err := os.Open(path) //nolint:gosec // the client's own file
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("it has more than %d bytes", maxFile)
+	}
+	return data, err
+}
+
+// follow returns where a file is that may be a symbolic link, or where it would be.
+func follow(file string) (string, error) {
+	const maxLinks = 40
+	for range maxLinks {
+		target, err := os.Readlink(file)
+		if err != nil {
+			return file, nil //nolint:nilerr // no link; reading it tells the rest
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(file), target)
+		}
+		file = target
+	}
+	return "", errors.New("too many symbolic links")
+}
+
+// checkInside returns an error if a file, or the directory in which it will be made, is not in a project.
+func checkInside(file, project string) error {
+	root, err := filepath.EvalSymlinks(project)
+	if err != nil {
+		return err
+	}
+	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		real, err := filepath.EvalSymlinks(dir)
+		if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
+			return errors.New("a symbolic link leads out of the project")
+		}
+		return nil
+	}
+}
+
+// Write makes the change: the whole file or nothing. A file that was changed since it was read is an error. It keeps
+// its mode; a new one is for the user alone.
+func (ch *Change) Write() error {
+	if ch.Kind == None {
+		return nil
+	}
+	if err := ch.write(); err != nil {
+		return fmt.Errorf("writing %s: %w", ch.File, err)
+	}
+	return nil
+}
+
+func (ch *Change) write() error {
+	if ch.was == nil {
+		if err := os.MkdirAll(filepath.Dir(ch.target), 0o700); err != nil {
+			return err
+		}
+	} else if f, err := os.OpenFile(ch.target, os.O_WRONLY, 0); err != nil { // a rename would not ask for the right
+		return err
+	} else if err := f.Close(); err != nil {
+		return err
+	}
+	pending, err := renameio.NewPendingFile(ch.target, renameio.WithPermissions(0o600),
+		renameio.IgnoreUmask(), renameio.WithExistingPermissions())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pending.Cleanup() }()
+	if _, err := pending.Write(ch.now); err != nil {
+		return err
+	}
+	// The client may write it, too.
+	now, err := readFile(ch.target)
+	if err != nil {
+		return err
+	}
+	if (now == nil) != (ch.was == nil) || !bytes.Equal(now, ch.was) {
+		return errors.New("it was changed meanwhile: run the command again")
+	}
+	if ch.now == nil {
+		return os.Remove(ch.target)
+	}
+	return pending.CloseAtomicallyReplace()
+}
+
+// faultAt is a mistake at an offset in a text.
+func faultAt(text []byte, at int, format string, args ...any) error {
+	line := bytes.LastIndexByte(text[:at], '\n') + 1
+	return configs.Fault{
+		Line:    1 + bytes.Count(text[:at], []byte("\n")),
+		Column:  1 + utf8.RuneCount(text[line:at]),
+		Message: fmt.Sprintf(format, args...),
+	}
+}
+
+// quoted matches a string, and the colon that makes it a key.
+var quoted = lazyregexp.New(`"(?:[^"\\\n]|\\.)*"(\s*[:=])?|'[^'\n]*'`)
+
+// Diff returns the change as a person may see it: strings of other entries, which may be secrets, are left out.
+func (ch *Change) Diff() diff.Diff {
+	text := func(data []byte) *string {
+		if data == nil {
+			return nil
+		}
+		s := string(data)
+		return &s
+	}
+	d := diff.New(strings.TrimPrefix(ch.File, "/"), text(ch.was), text(ch.now))
+	for _, h := range d.Hunks {
+		for i, l := range h.Lines {
+			h.Lines[i].Text = quoted.ReplaceAllStringFunc(l.Text, ch.mask)
+		}
+	}
+	return d
+}
+
+// mask hides a quoted string unless it is a key or the entry has it.
+func (ch *Change) mask(s string) string {
+	isKey := s[len(s)-1] == ':' || s[len(s)-1] == '='
+	if text := hujson.Literal(s).String(); isKey || slices.Contains(ch.shown, text) {
+		return s
+	}
+	return s[:1] + "…" + s[:1]
+}
+
+// stringsIn returns all strings of a value.
+func stringsIn(v any) (all []string) {
+	switch v := v.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		for _, v := range v {
+			all = append(all, stringsIn(v)...)
+		}
+	case map[string]any:
+		for _, v := range v {
+			all = append(all, stringsIn(v)...)
+		}
+	}
+	return all
+}
