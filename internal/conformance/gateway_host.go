@@ -1,9 +1,13 @@
 package conformance
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
+
+	"github.com/coder/websocket"
 
 	"tapgw/internal/protocol"
 )
@@ -11,8 +15,9 @@ import (
 // host is a session host of the kit, with one session.
 type host struct {
 	*peer
-	id    string // of the session
-	ended bool
+	id          string // of the session
+	registering string // the request that begins the session, until it is answered
+	ended       bool
 }
 
 // hostCapabilities are what a session host of the kit can do.
@@ -25,7 +30,7 @@ func (s *scene) session() *host { return s.sessionWith(hostCapabilities) }
 func (s *scene) sessionWith(capabilities string) *host {
 	h := s.connectHost()
 	h.initialize(capabilities)
-	h.register(`{"label":%s,"cwd":"/"}`, s.name)
+	h.register(s.name + "-" + strings.ToLower(rand.Text()[:8]))
 	return h
 }
 
@@ -49,12 +54,14 @@ func (h *host) initialize(capabilities string) {
 		protocol.HostVersion, h.s.run.Token, rawJSON(capabilities))
 }
 
-// register begins the host's session, or goes on with it.
-func (h *host) register(params string, values ...any) {
-	m := h.mustCall("session/register", params, values...)
-	if h.id = m.text("result", "id"); h.id == "" {
-		h.s.fail("an id in the answer to session/register", "%s", m)
-	}
+// register begins the host's session, or goes on with it. The kit chooses the id, so that it can end the session also
+// if the run is stopped before the answer.
+func (h *host) register(id string) {
+	h.id = id
+	h.registering = h.start("session/register", `{"id":%s,"label":%s,"cwd":"/"}`, id, h.s.name)
+	m := h.answer(h.registering)
+	h.registering = ""
+	h.s.equal("the id in the answer to session/register", m.at("result", "id"), id)
 }
 
 // answerHost says yes to each request of the gateway.
@@ -216,9 +223,23 @@ func (h *host) end() {
 	if h.id == "" || h.ended {
 		return
 	}
-	h.ended = true
-	id := h.start("session/end", `{"id":%s,"reason":"the conformance kit is done"}`, h.id)
-	_ = h.s.try(func() { h.answer(id) }) // if the connection is gone, the session ends by itself
+	err := h.s.try(func() {
+		if h.registering != "" { // requests run side by side: the end must not come first
+			h.answer(h.registering)
+		}
+		h.answer(h.start("session/end", `{"id":%s,"reason":"the conformance kit is done"}`, h.id))
+	})
+	if h.ended = err == nil; h.ended {
+		return
+	}
+	// The gateway keeps the session of a connection that is gone for a while: come back to end it.
+	_ = h.s.try(func() {
+		again := h.s.connectHost()
+		defer func() { _ = again.ws.Close(websocket.StatusNormalClosure, "") }()
+		again.initialize(hostCapabilities)
+		again.register(h.id)
+		again.answer(again.start("session/end", `{"id":%s}`, h.id))
+	})
 }
 
 // event reports an event of the session.

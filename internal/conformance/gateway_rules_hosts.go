@@ -114,7 +114,7 @@ func hostReturns(s *scene) {
 	p.send(`{"type":"tool.result","id":%s,"errorCode":"CANCELLED"}`, id)
 	again := s.connectHost()
 	again.initialize(hostCapabilities)
-	again.register(`{"id":%s,"label":%s,"cwd":"/"}`, h.id, s.name)
+	again.register(h.id)
 	h.ended = true // the new connection ends it
 	s.answered(again, p, "t", `"the same provider"`, "the same provider")
 }

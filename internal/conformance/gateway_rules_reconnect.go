@@ -150,7 +150,6 @@ var endRules = []gatewayRule{
 
 // beginEnd starts to end a session. It returns the request once p has been told.
 func (h *host) beginEnd(p *peer) (request string, pending message) {
-	h.ended = true
 	request = h.start("session/end", `{"id":%s,"reason":"a rule of the conformance kit"}`, h.id)
 	return request, p.awaitState("shutdown.pending")
 }

@@ -1,8 +1,11 @@
 package conformance
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -33,6 +36,58 @@ func TestGateway(t *testing.T) {
 		left, err := filepath.Glob(filepath.Join(rig.persist, "*"))
 		if err != nil || len(left) != 0 {
 			t.Errorf("directories after the run: %v, %v, want none", left, err)
+		}
+	})
+}
+
+// A run that is stopped leaves nothing behind.
+func TestGatewayStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rig := newGatewayRig(t)
+		defer rig.stop(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		results := 0
+		report, err := Gateway(ctx, rig.options(rig.pipes), func(Result) {
+			if results++; results == 3 {
+				cancel()
+			}
+		})
+		if !errors.Is(err, context.Canceled) || report != nil {
+			t.Errorf("got %v, %v, want no report and %v", report, err, context.Canceled)
+		}
+		synctest.Wait()
+		if n, all := len(rig.gateway.Sessions()), rig.gateway.Providers(); n != 0 || len(all) != 0 {
+			t.Errorf("%d sessions and the providers %v after the run, want none", n, all)
+		}
+	})
+}
+
+// Without session hosts, only the rules that need no session are judged.
+func TestGatewayWithoutHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newFaultyGateway(t, &gatewayFault{request: func(r *http.Request) {
+			if r.URL.Path == "/host" {
+				r.URL.Path = "/no/such"
+			}
+		}})
+		defer g.stop(t)
+		report, err := Gateway(t.Context(), g.rig.options(g.pipes), func(Result) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcomes := map[string]Outcome{}
+		for _, r := range report.Results {
+			outcomes[r.ID] = r.Outcome
+			if r.Outcome == Failed {
+				t.Errorf("rule %s: %s, want passed or skipped", r.ID, r.Explanation())
+			}
+		}
+		if outcomes["auth.first"] != Passed || outcomes["call.once"] != Skipped {
+			t.Errorf(
+				"auth.first %s, call.once %s, want passed and skipped",
+				outcomes["auth.first"],
+				outcomes["call.once"],
+			)
 		}
 	})
 }
