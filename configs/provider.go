@@ -24,10 +24,11 @@ const (
 	KindConnect = "connect" // a process that starts itself
 	KindTools   = "tools"   // a directory of tools
 	KindHTTP    = "http"    // an HTTP API
+	KindMCP     = "mcp"     // an MCP server, which the gateway starts or reaches by URL
 )
 
-// Values of sessions besides a filter, which [Sessions] describes. The default is all for the kinds tools and http,
-// which run in the gateway, and each for the others.
+// Values of sessions besides a filter, which [Sessions] describes. The default is all for the kinds tools, http and
+// mcp, whose connection to the gateway is in the gateway, and each for the others.
 const (
 	SessionsEach = "each" // one process for each session
 	SessionsAll  = "all"  // one process for all sessions
@@ -46,6 +47,7 @@ type Provider struct {
 	Dir      string     // of drop-in tools, relative as CWD is
 	Permit   Permit     // of drop-in tools
 	HTTP     []HTTPTool // by name
+	MCP      MCPUpstream
 	Sessions Sessions
 	Grants   []string // transforms, gates, context, questions; never of a project's file
 	Rules    ToolRules
@@ -193,8 +195,11 @@ func (p *Provider) read(t *table) {
 	permit.strs("outside", &p.Permit.Outside, isOutside)
 	permit.rejectUnknown()
 	p.HTTP = t.httpTools("tools")
-	if p.Kind == KindTools || p.Kind == KindHTTP {
-		p.Sessions.Mode = SessionsAll // they run in the gateway: one of them does for all
+	if p.MCP.read(t); p.Kind != KindMCP {
+		p.MCP = MCPUpstream{} // without the defaults of that kind
+	}
+	if p.Kind == KindTools || p.Kind == KindHTTP || p.Kind == KindMCP {
+		p.Sessions.Mode = SessionsAll // the gateway speaks for them: one of them does for all
 	}
 	t.sessions(&p.Sessions)
 	t.strs("grants", &p.Grants, oneOf(grants...))
@@ -215,23 +220,21 @@ func (p *Provider) read(t *table) {
 	t.rejectUnknown()
 }
 
-func isProviderKind(s string) error {
-	err := oneOf(KindCommand, KindConnect, KindTools, KindHTTP)(s)
-	if s == "mcp" {
-		return fmt.Errorf("this version runs no MCP servers: %w", err)
-	}
-	return err
-}
+var isProviderKind = oneOf(KindCommand, KindConnect, KindTools, KindHTTP, KindMCP)
 
 // keyKinds has the kinds of providers that a key is for. Other keys are for all kinds.
 var keyKinds = map[string][]string{
-	"name":    {KindCommand, KindConnect},
-	"command": {KindCommand},
-	"cwd":     {KindCommand},
-	"env":     {KindCommand},
-	"dir":     {KindTools},
-	"permit":  {KindTools},
-	"tools":   {KindHTTP},
+	"name":      {KindCommand, KindConnect},
+	"command":   {KindCommand, KindMCP},
+	"cwd":       {KindCommand, KindMCP},
+	"env":       {KindCommand, KindMCP},
+	"dir":       {KindTools},
+	"permit":    {KindTools},
+	"tools":     {KindHTTP},
+	"url":       {KindMCP},
+	"headers":   {KindMCP},
+	"resources": {KindMCP},
+	"prompts":   {KindMCP},
 }
 
 // checkTogether adds faults for keys that exclude or need each other.
@@ -255,6 +258,8 @@ func (p *Provider) checkTogether(t *table) {
 		if t.isGood("command") && t.isGood("kind") && len(p.Command) == 0 {
 			t.fault("kind", `"command" needs command = ["program", "argument"]`)
 		}
+	case KindMCP:
+		p.checkMCP(t)
 	case KindTools:
 		needs("dir", `dir = "directory"`)
 	case KindHTTP:

@@ -18,13 +18,10 @@ func checkProviderFaults(t *testing.T, tests []faultTest) {
 func TestProviderKindFaults(t *testing.T) {
 	checkProviderFaults(t, []faultTest{
 		{"empty", "", []string{"1:1: kind: is missing"}},
-		{"kind", `kind = "cmd"`, []string{`1:1: kind: "cmd" is not one of "command", "connect", "tools", "http"`}},
 		{
-			"kind of another version",
-			"kind = \"mcp\"\ncommand = [\"x\"]",
-			[]string{
-				`1:1: kind: this version runs no MCP servers: "mcp" is not one of "command", "connect", "tools", "http"`,
-			},
+			"kind",
+			`kind = "cmd"`,
+			[]string{`1:1: kind: "cmd" is not one of "command", "connect", "tools", "http", "mcp"`},
 		},
 		{
 			"command missing",
@@ -44,7 +41,7 @@ func TestProviderKindFaults(t *testing.T) {
 		{
 			"command of a connecting one",
 			"kind = \"connect\"\ncommand = [\"x\"]",
-			[]string{`2:1: command: belongs to a provider of kind "command"; this one is of kind "connect"`},
+			[]string{`2:1: command: belongs to a provider of kind "command", "mcp"; this one is of kind "connect"`},
 		},
 		{
 			"http tool of a command",
@@ -53,6 +50,48 @@ func TestProviderKindFaults(t *testing.T) {
 		},
 		{"tools without a directory", `kind = "tools"`, []string{`1:1: kind: "tools" needs dir = "directory"`}},
 		{"http without tools", `kind = "http"`, []string{`1:1: kind: "http" needs a table [tools.NAME]`}},
+	})
+}
+
+func TestProviderMCPFaults(t *testing.T) {
+	checkProviderFaults(t, []faultTest{
+		{"neither", `kind = "mcp"`, []string{`1:1: kind: "mcp" needs command = ["program", "argument"], or url = `}},
+		{"no words", "kind = \"mcp\"\ncommand = []", []string{`1:1: kind: "mcp" needs command = `}},
+		{
+			"both", "kind = \"mcp\"\ncommand = [\"x\"]\nurl = \"http://h/mcp\"",
+			[]string{"3:1: url: excludes command"},
+		},
+		{
+			"keys of the other", "kind = \"mcp\"\nurl = \"http://h/mcp\"\ncwd = \"d\"\nenv = { A = \"b\" }",
+			[]string{"3:1: cwd: goes with command", "4:1: env: goes with command"},
+		},
+		{
+			"headers of a program", "kind = \"mcp\"\ncommand = [\"x\"]\nheaders = { A = \"b\" }",
+			[]string{"3:1: headers: goes with url"},
+		},
+		{
+			"no URL", "kind = \"mcp\"\nurl = \"ftp://h\"\nname = \"x\"",
+			[]string{
+				"2:1: url: is not an http or https URL",
+				`3:1: name: belongs to a provider of kind "command", "connect"`,
+			},
+		},
+		{
+			"secret in the URL",
+			"kind = \"mcp\"\nurl = \"https://u:p@h/\"",
+			[]string{"2:1: url: must not hold a user name"},
+		},
+		{
+			"secret that is no variable", "kind = \"mcp\"\nurl = \"https://h/\"\nheaders = { A = \"${a b}\" }",
+			[]string{"3:13: headers.A: ${a b} is not the name of an environment variable"},
+		},
+		{
+			"url of a command", "kind = \"command\"\ncommand = [\"x\"]\nurl = \"http://h\"\nprompts = false",
+			[]string{
+				`3:1: url: belongs to a provider of kind "mcp"`,
+				`4:1: prompts: belongs to a provider of kind "mcp"`,
+			},
+		},
 	})
 }
 
@@ -121,7 +160,7 @@ func TestProviderFaults(t *testing.T) {
 			"kind = \"connect\"\ngrants = [\"gates\", \"all\"]",
 			[]string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context", "questions"`},
 		},
-		{"unknown key", "kind = \"connect\"\nurl = 1", []string{"2:1: unknown key url: there are kind, command,"}},
+		{"unknown key", "kind = \"connect\"\nuri = 1", []string{"2:1: unknown key uri: there are kind, command,"}},
 		{"enabled", "kind = \"connect\"\nenabled = 1", []string{"2:1: enabled: must be true or false"}},
 		{"cwd", "kind = \"command\"\ncwd = \"\"\ncommand = [\"x\"]", []string{"2:1: cwd: must be a directory"}},
 	})

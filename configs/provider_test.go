@@ -36,6 +36,19 @@ func TestProviderSamples(t *testing.T) {
 				},
 			}},
 		},
+		"mcp-files": {
+			Kind: KindMCP, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
+			Command: []string{"npx", "-y", "@modelcontextprotocol/server-filesystem"},
+			MCP:     MCPUpstream{Resources: true, Prompts: true}, Rules: ToolRules{Prefix: "fs_"},
+		},
+		"mcp-remote": {
+			Kind: KindMCP, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
+			MCP: MCPUpstream{
+				URL: "https://tools.example/mcp", Headers: map[string]string{"Authorization": "Bearer ${TOOLS_TOKEN}"},
+				Resources: true, Prompts: true,
+			},
+			Rules: ToolRules{Allow: []string{"search_*", "get_*"}},
+		},
 		"mytools": {Kind: KindTools, CWD: ".", Dir: "mytools", Sessions: Sessions{Mode: SessionsAll}, Enabled: true},
 		"ci-review": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,

@@ -83,6 +83,11 @@ func whatCounts(file, rel string, text []byte) string {
 		case p.Kind == KindCommand:
 			return fmt.Sprintf("sessions here have the provider %s, which starts %s",
 				p.Name, strings.Join(p.Command, " "))
+		case p.Kind == KindMCP && p.MCP.URL != "":
+			return fmt.Sprintf("sessions here have the provider %s, the MCP server at %s", p.Name, p.MCP.URL)
+		case p.Kind == KindMCP:
+			return fmt.Sprintf("sessions here have the provider %s, an MCP server that %s starts",
+				p.Name, strings.Join(p.Command, " "))
 		case p.Kind == KindTools:
 			return fmt.Sprintf("sessions here have the provider %s, which runs the tools in %s", p.Name, p.Dir)
 		}

@@ -167,10 +167,12 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	p.gateway.SetHooks(hooks.New(o.config.Hooks))
 	p.gateway.SetInjectQuiet(o.config.InjectQuiet)
 	p.supervisor = supervisor.New(supervisor.Options{
-		Gateway:    p.gateway,
-		Files:      o.files,
-		TokenDir:   p.state.Tokens(),
-		Launch:     map[string]supervisor.Launcher{configs.KindTools: launchTools},
+		Gateway:  p.gateway,
+		Files:    o.files,
+		TokenDir: p.state.Tokens(),
+		Launch: map[string]supervisor.Launcher{
+			configs.KindTools: launchTools, configs.KindMCP: launchMCP(p.gateway, p.info.Version),
+		},
 		HTTPClient: ownTLSClient(cert),
 		Log:        p.log,
 	})

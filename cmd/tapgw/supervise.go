@@ -11,6 +11,9 @@ import (
 	"sync"
 
 	"tapgw/configs"
+	"tapgw/internal/gateway"
+	"tapgw/internal/mcpbridge"
+	"tapgw/internal/proc"
 	"tapgw/internal/supervisor"
 	"tapgw/tools"
 	"tapgw/tools/provide"
@@ -45,6 +48,38 @@ func launchTools(ctx context.Context, r supervisor.Run) error {
 		})
 	}
 	return p.RunWith(ctx, watch, func(_ []*tools.Tool, err error) { faults.setRefusal(err) })
+}
+
+// launchMCP returns a launcher that offers the tools of an MCP server until ctx ends.
+func launchMCP(g *gateway.Gateway, version string) supervisor.Launcher {
+	return func(ctx context.Context, r supervisor.Run) error {
+		env, err := r.Variables()
+		if err != nil {
+			return err
+		}
+		o := mcpbridge.Options{
+			Provider: r.Provider, Gateway: *r.Options(), Dir: r.Path(r.Provider.CWD), Env: proc.Environ(env),
+			Version: version, Line: r.Line, Trouble: r.Trouble,
+			Ask: func(ctx context.Context, session string, q gateway.Question) (gateway.Answer, error) {
+				s, ok := g.Session(session)
+				if !ok {
+					return gateway.Answer{}, gateway.ErrSessionEnded
+				}
+				return s.Ask(ctx, q)
+			},
+			Faults: func(lines []string) {
+				faults := make([]configs.Fault, len(lines))
+				for i, line := range lines {
+					faults[i] = configs.Fault{File: r.Provider.File, Line: 1, Column: 1, Message: line}
+				}
+				r.Faults(faults)
+			},
+		}
+		if s, ok := g.Session(r.Session); ok {
+			o.Root = s.View().CWD
+		}
+		return mcpbridge.Run(ctx, o)
+	}
 }
 
 // toolFaults reports the faults of a directory of tools to the supervisor, and each new

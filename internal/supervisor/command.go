@@ -19,7 +19,7 @@ const stopGrace = 2 * time.Second
 
 // runCommand runs a program that speaks the protocol.
 func runCommand(ctx context.Context, r Run) error {
-	env, err := variables(r.Provider.Env)
+	env, err := r.Variables()
 	if err != nil {
 		return err
 	}
@@ -50,9 +50,10 @@ func runCommand(ctx context.Context, r Run) error {
 	return fmt.Errorf("process %d ended by itself", p.PID())
 }
 
-// variables are a program's variables, with the values of those of the gateway that they name: a secret need not stand
-// in a file.
-func variables(env map[string]string) (map[string]string, error) {
+// Variables returns the variables that the provider file gives to a program, with the values of the gateway's variables
+// that they name, so that no secret has to stand in a file. The error names a variable that is not set.
+func (r Run) Variables() (map[string]string, error) {
+	env := r.Provider.Env
 	expanded := make(map[string]string, len(env)+2)
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value, missing := configs.ExpandVariables(env[name])

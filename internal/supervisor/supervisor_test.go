@@ -362,11 +362,12 @@ func TestVariables(t *testing.T) {
 	t.Setenv("SECRET", "s3cret")
 	env := map[string]string{"TOKEN": "Bot ${SECRET}", "PLAIN": "$SECRET"}
 	want := map[string]string{"TOKEN": "Bot s3cret", "PLAIN": "$SECRET"}
-	if got, err := variables(env); err != nil || !maps.Equal(got, want) {
+	if got, err := (Run{Provider: configs.Provider{Env: env}}).Variables(); err != nil || !maps.Equal(got, want) {
 		t.Errorf("the variables %v become %v (%v), want %v and no error", env, got, err, want)
 	}
 	const missing = "env.TOKEN needs the variable NOT_SET, which the gateway's environment does not have"
-	if _, err := variables(map[string]string{"TOKEN": "${NOT_SET}"}); err == nil || err.Error() != missing {
+	bad := Run{Provider: configs.Provider{Env: map[string]string{"TOKEN": "${NOT_SET}"}}}
+	if _, err := bad.Variables(); err == nil || err.Error() != missing {
 		t.Errorf("a variable that is not set: %v, want %q", err, missing)
 	}
 }

@@ -1,0 +1,93 @@
+package mcpbridge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
+
+	"tapgw/internal/visible"
+	"tapgw/providers"
+)
+
+// progressRate is how many lines a second a call shows of what the server says about it.
+const progressRate = 5
+
+// call is a call that the server runs.
+type call struct {
+	token   string
+	ctx     context.Context
+	session string
+	limit   *rate.Limiter // of progress
+}
+
+// calls are the calls that a server runs, by progress token.
+type calls struct {
+	mu    sync.Mutex // guards the fields that follow
+	count uint64
+	byKey map[string]*call
+}
+
+// begin adds a call. Call done when it has ended.
+func (c *calls) begin(ctx context.Context) (started *call, done func()) {
+	info, _ := providers.CallFrom(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+	started = &call{
+		token: fmt.Sprintf("t%d", c.count), ctx: ctx, session: info.Session,
+		limit: rate.NewLimiter(progressRate, progressRate),
+	}
+	if c.byKey == nil {
+		c.byKey = map[string]*call{}
+	}
+	c.byKey[started.token] = started
+	return started, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.byKey, started.token)
+	}
+}
+
+// find returns the call with a progress token, or nil.
+func (c *calls) find(token any) *call {
+	text, _ := token.(string)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byKey[text]
+}
+
+// only returns a call of the only session that has some, the latest, or nil.
+func (c *calls) only() (found *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, call := range c.byKey {
+		if found != nil && found.session != call.session {
+			return nil
+		}
+		if found == nil || len(call.token) > len(found.token) ||
+			len(call.token) == len(found.token) && call.token > found.token {
+			found = call
+		}
+	}
+	return found
+}
+
+// progress shows what the server says of a call in its session.
+func (u *upstream) progress(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+	p := req.Params
+	call := u.calls.find(p.ProgressToken)
+	if call == nil || !call.limit.Allow() {
+		return
+	}
+	message := visible.Line(shorten(p.Message, maxReason))
+	switch {
+	case p.Total > 0:
+		message = fmt.Sprintf("%g of %g %s", p.Progress, p.Total, message)
+	case message == "":
+		message = fmt.Sprintf("%g", p.Progress)
+	}
+	providers.Progress(call.ctx, message)
+}

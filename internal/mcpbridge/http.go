@@ -1,0 +1,209 @@
+package mcpbridge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"tapgw/configs"
+)
+
+const maxRedirects = 5
+
+// overHTTP connects to the server at a URL. Its headers go to no other host.
+func (u *upstream) overHTTP() (mcp.Transport, error) {
+	server := u.b.o.Provider.MCP
+	headers := http.Header{}
+	for _, name := range slices.Sorted(maps.Keys(server.Headers)) {
+		value, missing := configs.ExpandVariables(server.Headers[name])
+		if missing != "" {
+			return nil, fatalError{fmt.Errorf(
+				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing)}
+		}
+		headers.Set(name, value)
+	}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	ctx, cancel := context.WithCancel(context.Background())
+	u.reason = func() error { return nil }
+	u.stop = func() {
+		cancel()
+		base.CloseIdleConnections()
+	}
+	return &mcp.StreamableClientTransport{
+		Endpoint:     server.URL,
+		HTTPClient:   &http.Client{Transport: &guard{ctx, u, base, headers}, CheckRedirect: stayOnHost},
+		MaxEventSize: maxMessage,
+	}, nil
+}
+
+// stayOnHost refuses redirects to another host than the provider file names.
+func stayOnHost(req *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("the MCP server redirects more than %d times", maxRedirects)
+	case req.URL.Scheme != first.Scheme || req.URL.Host != first.Host:
+		return fmt.Errorf("the MCP server redirects to %s://%s, which the provider's file does not name",
+			req.URL.Scheme, req.URL.Host)
+	}
+	return nil
+}
+
+// guard adds the headers of the provider file to requests, and bounds what comes back. The SDK reads an answer whole,
+// and takes one that it can't read for the end of the connection.
+type guard struct {
+	ctx     context.Context // ends every request
+	u       *upstream
+	base    http.RoundTripper
+	headers http.Header
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	release := context.AfterFunc(g.ctx, cancel)
+	end := func() {
+		release()
+		cancel()
+	}
+	req = req.Clone(ctx)
+	maps.Copy(req.Header, g.headers)
+	resp, err := g.base.RoundTrip(req)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case kind == "text/event-stream":
+		stream := &events{Reader: resp.Body}
+		if req.Header.Get("Mcp-Method") == "subscriptions/listen" {
+			stream.ended = g.u.listenEnded
+		}
+		resp.Body = body{stream, resp.Body, end}
+	case kind == "application/json" && resp.StatusCode == http.StatusOK && req.Method == http.MethodPost:
+		err = wholeAnswer(req, resp)
+		end()
+	default:
+		resp.Body = body{&limited{resp.Body, maxMessage}, resp.Body, end}
+	}
+	return resp, err
+}
+
+// body is the body of an answer, read through a bound.
+type body struct {
+	io.Reader
+	whole io.Closer
+	end   func() // of the request
+}
+
+func (b body) Close() error {
+	defer b.end()
+	return b.whole.Close()
+}
+
+// listenEnded ends the connection when the server no longer tells of changes: the SDK does not ask it again.
+func (u *upstream) listenEnded() {
+	u.lose(errors.New("the MCP server ended the stream of its changes"))
+}
+
+// wholeAnswer reads an answer. In place of one that is too long or no JSON it puts an error, so that its call fails and
+// no other.
+func wholeAnswer(req *http.Request, resp *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxMessage+1))
+	_ = resp.Body.Close()
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the answer: %w", err)
+	case len(data) > maxMessage:
+		data, err = errorAnswer(req, fmt.Sprintf("the MCP server's answer has more than %d MiB", maxMessage>>20))
+	case len(bytes.TrimSpace(data)) > 0 && !json.Valid(data):
+		data, err = errorAnswer(req, "the MCP server's answer is not JSON")
+	}
+	if err != nil {
+		return err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(data))
+	resp.ContentLength = int64(len(data))
+	return nil
+}
+
+// errorAnswer is the answer to a request that says that it failed.
+func errorAnswer(req *http.Request, message string) ([]byte, error) {
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, errors.New(message)
+	}
+	defer func() { _ = body.Close() }()
+	var asked struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if err := json.NewDecoder(body).Decode(&asked); err != nil || asked.ID == nil {
+		return nil, errors.New(message)
+	}
+	return json.Marshal(map[string]any{
+		"jsonrpc": "2.0", "id": asked.ID, "error": map[string]any{"code": -32603, "message": message},
+	})
+}
+
+// limited is a body that fails after so many bytes.
+type limited struct {
+	io.Reader
+	left int
+}
+
+var errTooLong = fmt.Errorf("the MCP server's answer has more than %d MiB", maxMessage>>20)
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := l.Reader.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	return n, err
+}
+
+// events is a body of server-sent events that fails at an event that is too long. The SDK would read such a body to its
+// end, which need not come.
+type events struct {
+	io.Reader
+	ended func() // nil: nobody wants to know
+
+	size   int // of the event
+	isLine bool
+	failed bool
+}
+
+func (e *events) Read(p []byte) (int, error) {
+	if e.failed {
+		return 0, errTooLong
+	}
+	n, err := e.Reader.Read(p)
+	for _, c := range p[:n] {
+		switch {
+		case c == '\n' && !e.isLine: // an empty line ends an event
+			e.size = 0
+		case c == '\n':
+			e.isLine = false
+		case c != '\r':
+			e.isLine = true
+		}
+		e.size++
+	}
+	if e.failed = e.size > maxMessage+1<<10; e.failed {
+		n, err = 0, errTooLong
+	}
+	if err != nil && e.ended != nil {
+		e.ended()
+	}
+	return n, err
+}

@@ -1,0 +1,17 @@
+package mcpbridge
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// This program is its own MCP server: what MCP_CHILD says is what it does.
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("MCP_CHILD"); mode != "" {
+		child(mode)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}

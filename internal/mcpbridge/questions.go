@@ -1,0 +1,79 @@
+package mcpbridge
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
+	"tapgw/providers"
+)
+
+// Answers to a server's question, as MCP names them.
+const (
+	actionAccept  = "accept"
+	actionDecline = "decline"
+	actionCancel  = "cancel"
+)
+
+// maxAsked bounds a question's text, in bytes.
+const maxAsked = 4 << 10
+
+// elicit puts a question of the server to the person of the session whose call it is about. A question that can't be
+// put is declined, with a line in the provider's log that says why.
+func (u *upstream) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	decline := func(format string, args ...any) (*mcp.ElicitResult, error) {
+		u.b.o.Line(fromGateway, "declined a question of the server: "+fmt.Sprintf(format, args...))
+		return &mcp.ElicitResult{Action: actionDecline}, nil
+	}
+	if req.Params.Mode == "url" {
+		return decline("it wants a page opened, which the gateway does not do")
+	}
+	session := ""
+	if info, ok := providers.CallFrom(ctx); ok {
+		session = info.Session
+	} else if call := u.calls.only(); call != nil {
+		// Older servers ask beside their calls. The question ends with the call.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(call.ctx, cancel)()
+		session = call.session
+	} else {
+		return decline("none or several sessions call its tools now, and it does not say which it asks; " +
+			`sessions = "each" gives each session a server of its own`)
+	}
+	q := gateway.Question{
+		Kind:    adminapi.QuestionForm,
+		Message: fmt.Sprintf("%s: %s", u.b.o.Provider.Name, cmp.Or(shorten(req.Params.Message, maxAsked), "asks")),
+		Schema:  protocol.Raw(`{"type":"object"}`),
+	}
+	if req.Params.RequestedSchema != nil {
+		schema, err := json.Marshal(req.Params.RequestedSchema)
+		if err != nil || len(schema) > maxTool {
+			return decline("its form can't be shown")
+		}
+		q.Schema = schema
+	}
+	answer, err := u.b.o.Ask(ctx, session, q)
+	switch {
+	case errors.Is(err, gateway.ErrUnanswered):
+		return &mcp.ElicitResult{Action: actionCancel}, nil
+	case err != nil:
+		return decline("%s", visible.Text(err.Error()))
+	case answer.Denied():
+		return &mcp.ElicitResult{Action: actionDecline}, nil
+	}
+	result := &mcp.ElicitResult{Action: actionAccept}
+	if err := json.Unmarshal(answer.Content, &result.Content); err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	return result, nil
+}

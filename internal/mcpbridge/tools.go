@@ -1,0 +1,278 @@
+package mcpbridge
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"tapgw/configs"
+	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
+	"tapgw/providers"
+)
+
+const (
+	maxName   = 64        // characters of a tool's name
+	maxListed = 20_000    // entries of a list; a server that lists more is not read to its end
+	maxTool   = 128 << 10 // bytes of a tool, in JSON
+	maxTools  = 1500 << 10
+	// maxResultSchema bounds the schema of a result that the description shows, in bytes.
+	maxResultSchema = 2 << 10
+	maxFaults       = 10 // tools that are named as left out
+)
+
+// offering is what the bridge offers of a server, and what it leaves out, a line for each.
+type offering struct {
+	tools  []providers.Tool
+	origin []string // the server's names of the tools, as long as tools
+	faults []string
+}
+
+// equal reports whether two offerings are the same for sessions and in their faults.
+func (o offering) equal(other offering) bool {
+	return slices.Equal(o.faults, other.faults) && slices.Equal(o.origin, other.origin) &&
+		slices.EqualFunc(o.tools, other.tools, func(a, b providers.Tool) bool {
+			return a.Name == b.Name && a.Description == b.Description && string(a.Parameters) == string(b.Parameters)
+		})
+}
+
+// list asks the server for what it has.
+func (u *upstream) list(ctx context.Context) (offering, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	o := newOfferer(&u.b.o.Provider)
+	has := u.session.InitializeResult().Capabilities
+	if has == nil {
+		has = &mcp.ServerCapabilities{}
+	}
+	// What can be read comes first, so that a long list of tools does not push it out.
+	if has.Resources != nil && u.b.o.Provider.MCP.Resources {
+		u.offerResources(o)
+	}
+	if has.Prompts != nil && u.b.o.Provider.MCP.Prompts {
+		u.offerPrompts(o)
+	}
+	if has.Tools != nil {
+		tools, isCut, err := collect(u.session.Tools(ctx, nil))
+		if err != nil {
+			return offering{}, err
+		}
+		for _, t := range tools {
+			o.add(t.Name, describeTool(t), t.InputSchema, u.toolHandler(t.Name))
+		}
+		if isCut {
+			o.fault("it lists more than %d tools; the others are left out", maxListed)
+		}
+	}
+	return o.finish(), nil
+}
+
+// collect reads a list up to maxListed entries.
+func collect[T any](list iter.Seq2[*T, error]) (all []*T, isCut bool, err error) {
+	for entry, err := range list {
+		if err != nil {
+			return nil, false, err
+		}
+		if len(all) == maxListed {
+			return all, true, nil
+		}
+		if entry != nil {
+			all = append(all, entry)
+		}
+	}
+	return all, false, nil
+}
+
+// offerer makes tools of a server into tools of a provider.
+type offerer struct {
+	file    *configs.Provider
+	allowed func(name string) bool
+	result  offering
+	taken   map[string]string // the server's name of each tool, by the name in sessions
+	size    int
+	leftOut []string // reasons
+	tooMany []string // names
+}
+
+func newOfferer(file *configs.Provider) *offerer {
+	matches := func(globs []string, name string) bool {
+		return slices.ContainsFunc(globs, func(glob string) bool {
+			ok, err := path.Match(glob, name)
+			return ok && err == nil
+		})
+	}
+	rules := file.Rules
+	return &offerer{file: file, taken: map[string]string{}, allowed: func(name string) bool {
+		return (len(rules.Allow) == 0 || matches(rules.Allow, name)) && !matches(rules.Deny, name)
+	}}
+}
+
+func (o *offerer) fault(format string, args ...any) {
+	o.result.faults = append(o.result.faults, fmt.Sprintf(format, args...))
+}
+
+// add offers a tool, or notes why it can't be one. What the file's allow and deny exclude is no fault, and does not
+// count among the tools that a provider may have.
+func (o *offerer) add(origin, description string, schema any, handler handler) {
+	leaveOut := func(format string, args ...any) {
+		o.leftOut = append(o.leftOut,
+			fmt.Sprintf("tool %s left out: %s", visible.Line(shorten(origin, 100)), fmt.Sprintf(format, args...)))
+	}
+	name := validName(origin, maxName-len(o.file.Rules.Prefix))
+	if other, isTaken := o.taken[name]; isTaken {
+		if other == origin {
+			leaveOut("the server lists it twice")
+			return
+		}
+		clash := name
+		name = withHash(name, origin, maxName-len(o.file.Rules.Prefix))
+		if _, isTaken := o.taken[name]; isTaken {
+			leaveOut("its name clashes with that of %s", visible.Line(shorten(other, 100)))
+			return
+		}
+		o.fault("tool %s is %s here: %s is the name of the tool %s", visible.Line(shorten(origin, 100)), name, clash,
+			visible.Line(shorten(other, 100)))
+	}
+	if !o.allowed(name) {
+		return
+	}
+	parameters, err := json.Marshal(schema)
+	if err == nil {
+		_, err = protocol.CompileSchema(parameters)
+	}
+	size := len(parameters) + len(description) + len(name)
+	switch {
+	case size > maxTool:
+		leaveOut("its description and schema have %d bytes, more than %d", size, maxTool)
+	case err != nil:
+		leaveOut("its schema: %v", err)
+	case len(o.result.tools) == protocol.MaxTools, o.size+size > maxTools:
+		o.tooMany = append(o.tooMany, name)
+	default:
+		o.taken[name] = origin
+		o.size += size
+		o.result.origin = append(o.result.origin, origin)
+		o.result.tools = append(o.result.tools, providers.Tool{
+			Name: name, Description: cmp.Or(description, fmt.Sprintf("The tool %s of %s.", name, o.file.Name)),
+			Parameters: parameters, Timeout: o.file.Rules.Timeout, Handler: handler,
+		})
+	}
+}
+
+func (o *offerer) finish() offering {
+	if n := len(o.leftOut); n > maxFaults {
+		o.leftOut = append(o.leftOut[:maxFaults], fmt.Sprintf("%d more tools are left out", n-maxFaults))
+	}
+	o.result.faults = append(o.result.faults, o.leftOut...)
+	if n := len(o.tooMany); n > 0 {
+		o.fault("%d tools left out, %s and others: a provider has at most %d tools, of %d KiB together: "+
+			"choose with allow and deny", n, o.tooMany[0], protocol.MaxTools, maxTools>>10)
+	}
+	return o.result
+}
+
+// validName makes a name of a server's a tool's name: other characters than those that it may have become "_".
+func validName(name string, maxLength int) string {
+	valid := strings.Map(func(r rune) rune {
+		if r < 0x80 && (r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z') {
+			return r
+		}
+		return '_'
+	}, name)
+	if valid == "" || len(valid) > maxLength {
+		return withHash(valid, name, maxLength)
+	}
+	return valid
+}
+
+// withHash ends a name by a hash of the server's name, so that it is always the same.
+func withHash(valid, name string, maxLength int) string {
+	sum := sha256.Sum256([]byte(name))
+	end := "_" + hex.EncodeToString(sum[:4])
+	return valid[:min(len(valid), maxLength-len(end))] + end
+}
+
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// describeTool returns a tool's description, with what the model should know and the gateway's tools have no field for.
+func describeTool(t *mcp.Tool) string {
+	var parts []string
+	title := t.Title
+	if a := t.Annotations; title == "" && a != nil {
+		title = a.Title
+	}
+	if title != "" && !strings.Contains(strings.ToLower(t.Description), strings.ToLower(title)) {
+		parts = append(parts, title+".")
+	}
+	if t.Description != "" {
+		parts = append(parts, t.Description)
+	}
+	if a := t.Annotations; a != nil {
+		var hints []string
+		if a.ReadOnlyHint {
+			hints = append(hints, "changes nothing")
+		} else if a.DestructiveHint != nil && *a.DestructiveHint {
+			hints = append(hints, "may destroy data")
+		}
+		if a.IdempotentHint && !a.ReadOnlyHint {
+			hints = append(hints, "a second call with the same arguments changes nothing more")
+		}
+		if len(hints) > 0 {
+			parts = append(parts, "(The server says: "+strings.Join(hints, "; ")+".)")
+		}
+	}
+	if t.OutputSchema != nil {
+		if schema, err := json.Marshal(t.OutputSchema); err == nil && len(schema) <= maxResultSchema {
+			parts = append(parts, "The result is JSON by this schema: "+string(schema))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// handler runs a call of a tool.
+type handler = func(ctx context.Context, args json.RawMessage) (any, error)
+
+// toolHandler calls a tool of the server.
+func (u *upstream) toolHandler(name string) handler {
+	return func(ctx context.Context, args json.RawMessage) (any, error) {
+		call, done := u.calls.begin(ctx)
+		defer done()
+		params := &mcp.CallToolParams{Name: name}
+		if len(args) > 0 {
+			params.Arguments = args
+		}
+		params.SetProgressToken(call.token)
+		result, err := u.session.CallTool(ctx, params)
+		if err != nil {
+			return nil, u.callError(ctx, err)
+		}
+		return convert(result)
+	}
+}
+
+// callError words the error of a call. If the server is gone, it first waits until the gateway has ended the call with
+// DISCONNECTED.
+func (u *upstream) callError(ctx context.Context, err error) error {
+	if errors.Is(err, mcp.ErrConnectionClosed) || u.isLost() {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("the MCP server: %s", visible.Text(shorten(err.Error(), maxReason)))
+}

@@ -1,0 +1,218 @@
+package mcpbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"tapgw/providers"
+)
+
+const (
+	// handshakeVersion is the newest revision that begins with initialize.
+	handshakeVersion = "2025-11-25"
+	listTime         = 30 * time.Second
+	// aliveEvery is how often a server at a URL is asked for its tools, which shows whether it is there, and finds a
+	// change that nothing told of.
+	aliveEvery = 30 * time.Second
+	// changeGap is the shortest time between two listings because of changes.
+	changeGap = 500 * time.Millisecond
+)
+
+// upstream is a connection to a server.
+type upstream struct {
+	b       *bridge
+	session *mcp.ClientSession
+	stop    func()         // ends what carries the connection
+	reason  func() error   // says why that ended, nil if it does not know
+	wg      sync.WaitGroup // every goroutine of the connection
+	changed chan struct{}  // holds one item; the server's list has changed
+	calls   calls
+
+	lostOnce sync.Once
+	lost     chan struct{} // closed when the server is gone; why is set before
+	why      error
+}
+
+// connect connects to the server, in the newest revision of MCP that it speaks. Some servers do not survive the
+// question that newer ones answer. They get another connection, which begins as the older revisions do.
+func (b *bridge) connect(ctx context.Context) (*upstream, error) {
+	u, err := b.tryConnect(ctx, "")
+	if _, fatal := errors.AsType[fatalError](err); err == nil || fatal || ctx.Err() != nil {
+		return u, err
+	}
+	if u, again := b.tryConnect(ctx, handshakeVersion); again == nil {
+		return u, nil
+	}
+	return nil, err
+}
+
+func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, error) {
+	u := &upstream{b: b, changed: make(chan struct{}, 1), lost: make(chan struct{})}
+	var transport mcp.Transport
+	var err error
+	if b.o.Provider.MCP.URL != "" {
+		transport, err = u.overHTTP()
+	} else {
+		transport, err = u.overPipes()
+	}
+	if err != nil {
+		return nil, err
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "tapgw", Version: b.o.Version}, u.clientOptions())
+	if b.o.Root != "" {
+		//nolint:staticcheck // servers of the older revisions know no other way
+		client.AddRoots(&mcp.Root{
+			URI: (&url.URL{Scheme: "file", Path: b.o.Root}).String(), Name: filepath.Base(b.o.Root),
+		})
+	}
+	connectCtx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	defer context.AfterFunc(connectCtx, u.stop)() // Connect may leave its connection open
+	u.session, err = client.Connect(connectCtx, transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		switch why := u.reason(); {
+		case why != nil:
+			err = why
+		case connectCtx.Err() != nil && ctx.Err() == nil:
+			err = fmt.Errorf("no answer within %s", connectTime)
+		}
+		u.stop()
+		u.wg.Wait()
+		return nil, fmt.Errorf("connecting to the MCP server: %w", err)
+	}
+	u.wg.Go(func() {
+		err := u.session.Wait()
+		if why := u.reason(); why != nil {
+			err = why
+		} else if err != nil {
+			err = fmt.Errorf("the MCP server ended the connection: %w", err)
+		}
+		u.lose(err)
+	})
+	b.o.Line(fromGateway, "connected by MCP "+u.session.InitializeResult().ProtocolVersion)
+	return u, nil
+}
+
+// clientOptions announce only what the bridge handles.
+func (u *upstream) clientOptions() *mcp.ClientOptions {
+	capabilities := &mcp.ClientCapabilities{}
+	if u.b.o.Root != "" {
+		capabilities.RootsV2 = &mcp.RootCapabilities{} //nolint:staticcheck // as AddRoots
+	}
+	change := func() {
+		select {
+		case u.changed <- struct{}{}:
+		default: // one that waits is enough
+		}
+	}
+	return &mcp.ClientOptions{
+		Capabilities: capabilities,
+		Logger: slog.New(
+			slog.NewTextHandler(lines(u.b.o.Line), &slog.HandlerOptions{Level: slog.LevelWarn}),
+		),
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { change() },
+		ElicitationHandler:          u.elicit,
+		ProgressNotificationHandler: u.progress,
+	}
+}
+
+// lines writes the SDK's messages to a provider's log.
+type lines func(from, line string)
+
+func (l lines) Write(data []byte) (int, error) {
+	l(fromGateway, strings.TrimSpace(string(data)))
+	return len(data), nil
+}
+
+// lose records that the server is gone, and why. Further calls do nothing.
+func (u *upstream) lose(why error) {
+	u.lostOnce.Do(func() {
+		u.why = why
+		close(u.lost)
+	})
+}
+
+// cause returns why the server is gone, where that is known, else err.
+func (u *upstream) cause(err error) error {
+	select {
+	case <-u.lost:
+		if u.why != nil {
+			return u.why
+		}
+	default:
+	}
+	return err
+}
+
+func (u *upstream) isLost() bool {
+	select {
+	case <-u.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+func (u *upstream) close() {
+	// A server that does not answer must not hold this up.
+	timer := time.AfterFunc(time.Second, u.stop)
+	_ = u.session.Close()
+	timer.Stop()
+	u.stop()
+	u.wg.Wait()
+}
+
+// follow keeps the provider's tools what the server lists, until ctx ends or the server is lost.
+func (u *upstream) follow(ctx context.Context, p *providers.Provider, last offering) {
+	var tick <-chan time.Time
+	if u.b.o.Provider.MCP.URL != "" {
+		ticker := time.NewTicker(aliveEvery)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.lost:
+			return
+		case <-u.changed:
+		case <-tick:
+		}
+		now, err := u.list(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			u.lose(fmt.Errorf("listing what the MCP server has: %w", err))
+			return
+		}
+		if !now.equal(last) {
+			_, err := p.SetTools(ctx, now.tools)
+			var refusal []string
+			if err != nil && ctx.Err() == nil {
+				refusal = []string{"the old tools stay: " + err.Error()}
+				u.b.o.Line(fromGateway, refusal[0])
+			}
+			u.b.setFaults(&u.b.refusal, refusal...)
+			u.b.setFaults(&u.b.tools, now.faults...)
+			last = now
+		}
+		select { // changes without end cost a few updates a second
+		case <-time.After(changeGap):
+		case <-ctx.Done():
+			return
+		case <-u.lost:
+			return
+		}
+	}
+}
