@@ -56,6 +56,9 @@ type Config struct {
 	LogLevel string   // debug, info, warn or error
 	// MaxConnections is how many providers may be connected at once, from 1 to 10,000.
 	MaxConnections int
+	// MCPToolThreshold is how many tools of providers a session may have until MCP clients search
+	// them instead of getting them all, from 0 to 10,000; 0: they always search.
+	MCPToolThreshold int
 	// InjectQuiet is the time without injects after which a provider may inject again
 	// without a prompt of the user.
 	InjectQuiet time.Duration
@@ -102,8 +105,10 @@ func Default() Config {
 		Listen:         "127.0.0.1:9400",
 		LogLevel:       "info",
 		MaxConnections: 50,
-		InjectQuiet:    10 * time.Minute,
-		API:            API{Auth: AuthToken},
+
+		MCPToolThreshold: 60,
+		InjectQuiet:      10 * time.Minute,
+		API:              API{Auth: AuthToken},
 		Copilot: Copilot{
 			ProviderKeyEnv: "TAP_MODEL_KEY",
 			MaxRounds:      200,
@@ -212,6 +217,7 @@ func (c *Config) read(root *table) {
 	root.strs("hosts", &c.Hosts, isHost)
 	root.str("log_level", &c.LogLevel, oneOf("debug", "info", "warn", "error"))
 	root.integer("max_connections", &c.MaxConnections, 1, 10_000)
+	root.integer("mcp_tool_threshold", &c.MCPToolThreshold, 0, 10_000)
 	root.duration("inject_quiet", &c.InjectQuiet, time.Second, 7*24*time.Hour)
 	api := root.table("api")
 	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
@@ -226,7 +232,7 @@ func (c *Config) copyUserKeys(from Config) {
 	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey = from.Listen, from.Insecure, from.TLSCert, from.TLSKey
 	c.Hosts, c.API = from.Hosts, from.API
-	c.MaxConnections = from.MaxConnections
+	c.MaxConnections, c.MCPToolThreshold = from.MaxConnections, from.MCPToolThreshold
 	c.Copilot.CLI = from.Copilot.CLI
 	c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
 	c.Copilot.GitHubHost, c.Hooks = from.Copilot.GitHubHost, from.Hooks
@@ -246,6 +252,7 @@ func (c *Config) rejectUserKeys(root *table) {
 		{"tls_key", c.TLSKey != d.TLSKey},
 		{"hosts", len(c.Hosts) > 0},
 		{"max_connections", c.MaxConnections != d.MaxConnections},
+		{"mcp_tool_threshold", c.MCPToolThreshold != d.MCPToolThreshold},
 		{"log_level", c.LogLevel != d.LogLevel},
 		{"inject_quiet", c.InjectQuiet != d.InjectQuiet},
 		{"api.auth", c.API != d.API},

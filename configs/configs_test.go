@@ -74,6 +74,7 @@ tls_key = "k.pem"
 hosts = ["gateway.example", "10.0.0.1"]
 log_level = "debug"
 max_connections = 7
+mcp_tool_threshold = 8
 inject_quiet = "1h"
 api.auth = "token"
 copilot.cli = "./copilot"
@@ -112,7 +113,8 @@ hook = "allow"
 		Hosts: []string{
 			"gateway.example",
 			"10.0.0.1",
-		}, LogLevel: "debug", MaxConnections: 7, InjectQuiet: time.Hour, API: API{Auth: "token"},
+		}, LogLevel: "debug", MaxConnections: 7, MCPToolThreshold: 8,
+		InjectQuiet: time.Hour, API: API{Auth: "token"},
 		Copilot: Copilot{
 			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
 			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,

@@ -25,6 +25,7 @@ import (
 	"tapgw/internal/dashboard"
 	"tapgw/internal/gateway"
 	"tapgw/internal/hooks"
+	"tapgw/internal/mcpserver"
 	"tapgw/internal/proc"
 	"tapgw/internal/server"
 	"tapgw/internal/statedir"
@@ -48,6 +49,7 @@ type gatewayProcess struct {
 	server     *server.Server
 	runtime    *copilot.Runtime
 	supervisor *supervisor.Supervisor
+	mcp        *mcpserver.Handler
 	traces     traces
 	settings   *configs.Follower[configs.Config]
 	info       statedir.Info
@@ -177,6 +179,8 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Log:        p.log,
 	})
 	p.settings = p.newFollower(o)
+	p.mcp = mcpserver.New(mcpserver.Options{Gateway: p.gateway, Log: p.log, Version: p.info.Version,
+		ToolThreshold: o.config.MCPToolThreshold})
 	p.server = server.New(server.Options{
 		Gateway:        p.gateway,
 		Log:            p.log,
@@ -187,6 +191,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 
 		Supervisor: reloader{p.supervisor, p.settings},
 		Page:       dashboard.Handler(),
+		MCP:        p.mcp,
 		SigninDir:  string(p.state),
 		OpenREST:   o.config.API.Auth == configs.AuthNone,
 		Status:     func() adminapi.Status { return p.status(o.files) },
@@ -203,6 +208,9 @@ func (p *gatewayProcess) status(files configs.Files) adminapi.Status {
 	}
 	if full := p.server.ConnectionFault(); full != "" {
 		i.Faults = append(i.Faults, adminapi.Fault(files.Where("max_connections", full)))
+	}
+	for _, renamed := range p.mcp.Faults() {
+		i.Faults = append(i.Faults, adminapi.Fault{Message: renamed})
 	}
 	return i
 }
@@ -268,6 +276,7 @@ func (p *gatewayProcess) stop() {
 		if err := p.server.Shutdown(ctx); err != nil {
 			p.log.Warn("not everything ended in time", "error", err)
 		}
+		p.mcp.Close()
 		var providers sync.WaitGroup
 		defer providers.Wait()
 		providers.Go(p.supervisor.Close)

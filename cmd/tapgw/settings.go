@@ -23,7 +23,7 @@ import (
 // [copilot] for new sessions. The other keys take effect at the gateway's next start.
 func appliesAtOnce(key string) bool {
 	switch key {
-	case "log_level", "hosts", "max_connections", "inject_quiet", "api.auth", "hooks":
+	case "log_level", "hosts", "max_connections", "mcp_tool_threshold", "inject_quiet", "api.auth", "hooks":
 		return true
 	case "copilot.cli", "copilot.github_host", "copilot.github_token_env":
 		return false // the runtime's process has read them
@@ -161,6 +161,7 @@ func (p *gatewayProcess) apply(o gatewayOptions, old, c configs.Config) {
 		warnOpenAPI(c, p.log)
 	}
 	p.server.Configure(o.hosts(), c.API.Auth == configs.AuthNone, c.MaxConnections)
+	p.mcp.Configure(c.MCPToolThreshold)
 	p.runtime.Configure(p.sessions(o))
 	if !reflect.DeepEqual(c.Hooks, old.Hooks) {
 		p.gateway.SetHooks(hooks.New(c.Hooks))

@@ -33,8 +33,8 @@ var layers = [][]string{
 	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations",
 		"internal/checkpoint", "internal/orchestrate", "internal/conformance"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",
-		"internal/mcpclients", "internal/supervisor", "internal/server", "internal/service", "internal/dashboard",
-		"tools/provide"},
+		"internal/mcpclients", "internal/mcpserver", "internal/supervisor", "internal/server", "internal/service",
+		"internal/dashboard", "tools/provide"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
 }
 
@@ -137,7 +137,12 @@ func check(pkgs []pkg) (faults []string) {
 				fault("%s imports %s: not in this room", path, imp)
 			}
 			if allowed, strict := only[room]; strict && !ours && !standard(imp) && !withinAny(imp, allowed) {
-				fault("%s imports %s: this room takes the standard library and %s alone", path, imp, strings.Join(allowed, ", "))
+				fault(
+					"%s imports %s: this room takes the standard library and %s alone",
+					path,
+					imp,
+					strings.Join(allowed, ", "),
+				)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -34,6 +35,7 @@ type call struct {
 	begun         time.Time
 	checksRules   bool // false when the session's host asks rules and gates itself
 	done          func(Outcome)
+	progress      func(string) // of Call, or nil
 
 	// Written by the goroutine that runs the call, before the call is pending.
 	id         uuid.UUID
@@ -76,6 +78,7 @@ func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 	tc := &call{
 		pending: &Pending{}, session: s, name: c.Name, callerArgs: c.Args, callerTimeout: c.Timeout,
 		trace: c.Traceparent, begun: time.Now(), checksRules: !s.info.Hooks || c.AskGates, done: done,
+		progress: c.Progress,
 	}
 	if len(tc.callerArgs) == 0 {
 		tc.callerArgs = protocol.Raw("{}")
@@ -106,6 +109,9 @@ func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
 // call as if its model had made it.
 func (s *Session) Execute(ctx context.Context, c Call) Outcome {
 	c.AskGates = true
+	if c.Source != "" {
+		s.note(adminapi.LogInfo, c.Source, "calls "+c.Name)
+	}
 	run := func() Outcome { return s.CallTool(ctx, c) }
 	return reportExecution(s, "call-"+newCallID().String(), c.Name, string(c.Args), run)
 }

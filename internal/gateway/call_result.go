@@ -83,6 +83,9 @@ func (c *Conn) toolProgress(m *protocol.ToolProgress) {
 		return
 	}
 	pending.session.show(adminapi.LogInfo, c.provider.name, pending.tool.Name+": "+m.Message)
+	if pending.progress != nil {
+		pending.progress(m.Message)
+	}
 }
 
 // pendingCall finds the provider's pending call with an id; nil when there is none.

@@ -94,6 +94,17 @@ func (g *Gateway) WaitChange(ctx context.Context, n uint64) error {
 	return g.changes.count.wait(ctx, n, nil)
 }
 
+// ToolChanges is the number of times so far that the tools of a session, the list of sessions or
+// the foreground session changed, for [Gateway.WaitToolChange]. Tool calls don't count. A caller
+// reads it before it reads the tools, so that no change gets lost between the two.
+func (g *Gateway) ToolChanges() uint64 { return g.toolChanges.value() }
+
+// WaitToolChange waits until there were more than n changes, n being the result of
+// [Gateway.ToolChanges]. The only error is that of ctx. Any number of goroutines may wait.
+func (g *Gateway) WaitToolChange(ctx context.Context, n uint64) error {
+	return g.toolChanges.wait(ctx, n, nil)
+}
+
 // Touch counts a change outside the gateway's own state that the page shows too, such
 // as a new fault of a provider file.
 func (g *Gateway) Touch() { g.touch() }

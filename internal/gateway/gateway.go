@@ -69,6 +69,7 @@ type Gateway struct {
 	foreground    string              // the id of the chosen session; "" for the newest
 	conns         map[*Conn]struct{}
 	tokens        map[tokenKey]*identity
+	mcpTokens     map[tokenKey]*Session
 	reservedNames []ReservedName
 	memories      map[tokenKey]*memory
 	limits        limits
@@ -77,6 +78,7 @@ type Gateway struct {
 
 	sessionsChanged chan struct{} // holds one
 	changes         changes
+	toolChanges     counter
 	diag            diag
 }
 
@@ -94,6 +96,7 @@ func New(o Options) *Gateway {
 		sessions:        map[string]*Session{},
 		conns:           map[*Conn]struct{}{},
 		tokens:          map[tokenKey]*identity{},
+		mcpTokens:       map[tokenKey]*Session{},
 		memories:        map[tokenKey]*memory{},
 		limits:          limits{},
 		sessionsChanged: make(chan struct{}, 1),

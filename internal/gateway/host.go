@@ -188,6 +188,11 @@ type Call struct {
 	// AskGates makes the gateway ask rules and gates also when the host has hooks: for a call
 	// that does not come from the host.
 	AskGates bool
+	// Source is who calls, for a line in the session's timeline; "" for none. [Session.Execute] reads it.
+	Source string
+	// Progress gets the messages of the call's tool.progress, one at a time, also after the call has
+	// ended; nil: nobody wants them. It must not block.
+	Progress func(message string)
 }
 
 // Outcome is how a call ended: with Data, with a File, or with Error and ErrorCode, one of

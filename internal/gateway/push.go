@@ -65,28 +65,34 @@ func (c *Conn) push(m *protocol.Push) {
 // far. The error is RATE_LIMITED, PAYLOAD_TOO_LARGE, INVALID_SESSION, or INVALID_JSON
 // with the field's name.
 func (s *Session) Push(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
-	return s.pushAs(ctx, from, m, false)
+	return s.pushAs(ctx, from, m, false, true)
+}
+
+// PushForAgent is [Session.Push] for an agent that is no session host, such as an MCP client. What
+// it injects is not the user's word, so that a loop of such injects is paused.
+func (s *Session) PushForAgent(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
+	return s.pushAs(ctx, from, m, false, false)
 }
 
 // PushAndWait is [Session.Push], but waits for a queued event to be delivered and for the
 // turn that it starts to end. An event that becomes no prompt is not waited for. The error
 // may also be [ErrSessionEnded] or that of ctx.
 func (s *Session) PushAndWait(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
-	return s.pushAs(ctx, from, m, true)
+	return s.pushAs(ctx, from, m, true, true)
 }
 
 // injectGrace is how long [Session.Push] waits for an idle session to get an inject,
 // before it reports the inject as queued.
 const injectGrace = time.Second
 
-func (s *Session) pushAs(ctx context.Context, from string, m *protocol.Push, wait bool) (Receipt, error) {
+func (s *Session) pushAs(ctx context.Context, from string, m *protocol.Push, wait, isPerson bool) (Receipt, error) {
 	from, err := checkAdminPush(from, m)
 	if err != nil {
 		return Receipt{}, err
 	}
 	last := make(chan Receipt, 1)
 	wasIdle := s.isIdle() // before this push makes it busy
-	source := pushSource{id: from, name: from, isPerson: true}
+	source := pushSource{id: from, name: from, isPerson: isPerson}
 	r, fault := s.receivePush(source, m, func(r Receipt) { last <- r })
 	if fault != nil {
 		return r, fault

@@ -57,6 +57,7 @@ type Session struct {
 	// Guarded by Gateway.mu.
 	bindings   []*binding
 	nameOwners map[string]nameOwner
+	mcpToken   string        // "" until somebody asks for it
 	unanswered int           // bindings whose provider has not answered the session's end
 	allReady   chan struct{} // closed when unanswered comes to 0; nil before the end
 
@@ -294,6 +295,7 @@ func (s *Session) rebuildRoutes() {
 	s.newestChange = now
 	s.mu.Unlock()
 	s.g.touch()
+	s.g.toolChanges.increment()
 	s.wake()
 }
 

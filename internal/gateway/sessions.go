@@ -102,6 +102,15 @@ func (g *Gateway) Session(id string) (*Session, bool) {
 	return s, s != nil
 }
 
+// Foreground returns the foreground session: the chosen one until it ends, then the newest. It
+// is false while there is none.
+func (g *Gateway) Foreground() (*Session, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.foregroundSession()
+	return s, s != nil
+}
+
 // Sessions lists all sessions, oldest first, as GET /sessions of docs/admin-api.md shows
 // them. Sessions that are ending are listed too.
 func (g *Gateway) Sessions() []adminapi.Session {
@@ -177,6 +186,7 @@ func (g *Gateway) sessionsFor(id *identity) []protocol.SessionInfo {
 // these, for the caller to flush without g.mu. Call with g.mu held.
 func (g *Gateway) announce() []*Conn {
 	g.touch()
+	g.toolChanges.increment()
 	select {
 	case g.sessionsChanged <- struct{}{}:
 	default:

@@ -74,6 +74,7 @@ const (
 	prefixAdmin     = "adm-"
 	prefixReconnect = "tok-"
 	prefixPaired    = "ext-tok-"
+	prefixMCP       = "mcp-"
 )
 
 // memory is a reconnect memory: what a reconnect token restores. It is kept while its
@@ -100,6 +101,32 @@ func (g *Gateway) AdminToken() string { return g.adminToken }
 // so its time tells nothing about the token.
 func (g *Gateway) IsAdmin(token string) bool {
 	return keyOf(token) == keyOf(g.adminToken)
+}
+
+// MCPToken is the token with which an MCP client may use the session at /mcp, and nothing else: it
+// is no provider's token and does not open the admin API. A session has one, made when it is first
+// asked for, and void when the session ends. The error is INVALID_SESSION if it is ending.
+func (s *Session) MCPToken() (string, error) {
+	g := s.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sessions[s.id] != s || s.isEnding() {
+		return "", noSession(s.id)
+	}
+	if s.mcpToken == "" {
+		s.mcpToken = newSecret(prefixMCP)
+		g.mcpTokens[keyOf(s.mcpToken)] = s
+	}
+	return s.mcpToken, nil
+}
+
+// MCPSession returns the session that a token of [Session.MCPToken] is for. It compares hashes, so
+// its time tells nothing about the token.
+func (g *Gateway) MCPSession(token string) (*Session, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.mcpTokens[keyOf(token)]
+	return s, s != nil
 }
 
 // Prove makes the proof that this gateway knows the token with the id: the value of
@@ -186,6 +213,11 @@ func (g *Gateway) expireMemory(m *memory) {
 // endSessionTokens voids the tokens of a session that ended, also for connections that have
 // authenticated with them: a later session may have the same id. Call with g.mu held.
 func (g *Gateway) endSessionTokens(session string) {
+	for key, s := range g.mcpTokens {
+		if s.id == session {
+			delete(g.mcpTokens, key)
+		}
+	}
 	for key, id := range g.tokens {
 		if id.session == session {
 			id.ended = true
@@ -213,6 +245,9 @@ func refusedToken(token string, foreignOrigin bool) string {
 			"pair instead: auth with \"mode\": \"pair\""
 	case kind == prefixAdmin:
 		return "the admin token is not this gateway's; read the .admin-token file again, each gateway has a new one"
+	case kind == prefixMCP:
+		return "that token is for MCP clients of one session, at /mcp; providers take theirs from TAP_PROVIDER_TOKEN " +
+			"or the .provider-token file"
 	case kind == prefixProvider:
 		return "the provider token is not this gateway's, or has ended; read its file again (.provider-token, " +
 			"or providers/NAME.token for kind = \"connect\"); one from TAP_PROVIDER_TOKEN ends with its session"

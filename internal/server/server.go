@@ -47,6 +47,9 @@ type Options struct {
 	Supervisor Supervisor
 	// Page serves a plain GET of / and all paths below /page/; nil: / is a line of text.
 	Page http.Handler
+	// MCP serves /mcp and /mcp/s/ID for MCP clients whose token was checked; nil: there is no such path.
+	// The path value id is the session's, empty for the foreground session.
+	MCP http.Handler
 	// SigninDir is a directory that only the user can read, for files that lead a browser to
 	// a sign-in link; "": such files are refused.
 	SigninDir string
@@ -76,11 +79,13 @@ type Server struct {
 
 	draining        atomic.Bool
 	lastActive      atomic.Int64    // the last admin request, in Unix nanoseconds; 0: none
+	mcpRequests     atomic.Int64    // that run
 	ctx             context.Context // ends when Shutdown has waited for the connections
 	cancel          context.CancelFunc
 	serving         context.Context // ends when Shutdown begins
 	endServing      context.CancelFunc
-	upgraded        sync.WaitGroup // handlers of WebSockets, for which http.Server does not wait
+	mcpContext      context.Context // ends when the sessions have ended at Shutdown
+	upgraded        sync.WaitGroup  // handlers of WebSockets, for which http.Server does not wait
 	closeHandshakes sync.WaitGroup
 
 	listeners []net.Listener // added before Serve
@@ -118,8 +123,10 @@ func New(o Options) *Server {
 	s.serving, s.endServing = context.WithCancel(s.ctx)
 	s.rest = newREST(o.Gateway, s.log)
 	s.api = newAPI(s, o)
+	var endMCP context.CancelFunc
+	s.mcpContext, endMCP = context.WithCancel(s.ctx)
 	s.http = &http.Server{
-		Handler:           s.guard(s.routes(o.Page)),
+		Handler:           s.guard(s.routes(o.Page, o.MCP)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -127,18 +134,20 @@ func New(o Options) *Server {
 		BaseContext:       func(net.Listener) context.Context { return s.ctx },
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	s.http.RegisterOnShutdown(endMCP)
 	return s
 }
 
-// routes maps paths to handlers; page may be nil. An unknown path is 404 for everybody, except
+// routes maps paths to handlers; page and mcp may be nil. An unknown path is 404 for everybody, except
 // below /api/, where that needs what the session API needs.
-func (s *Server) routes(page http.Handler) *http.ServeMux {
+func (s *Server) routes(page, mcp http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", serveHealthz)
 	mux.Handle("GET /metrics", s.requireAdmin(s.metricsHandler()))
 	mux.Handle(apiPrefix+"/", s.requireAdmin(s.api))
-	// Reserved for MCP clients: without the token they learn nothing of it.
-	mux.Handle("/mcp", s.requireAdmin(http.HandlerFunc(notFound)))
+	mcp = s.requireMCP(mcp)
+	mux.Handle("/mcp", mcp)
+	mux.Handle("/mcp/s/{id}", mcp)
 	open, closed := s.withActivity(s.rest), s.requireAdmin(s.rest)
 	mux.HandleFunc(restPrefix, func(w http.ResponseWriter, r *http.Request) {
 		if s.settings.Load().openREST {
@@ -237,9 +246,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// LastActivity returns the time of the last request of the admin or the session API; zero if none came. Providers and
-// session hosts don't count.
+// LastActivity returns the time of the last request of the admin or the session API, or of an MCP client; zero if none
+// came. It is now while an MCP client is connected. Providers and session hosts don't count.
 func (s *Server) LastActivity() time.Time {
+	if s.mcpRequests.Load() > 0 {
+		return time.Now()
+	}
 	if n := s.lastActive.Load(); n != 0 {
 		return time.Unix(0, n)
 	}

@@ -1,0 +1,184 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// source is who calls and pushes, in the session's timeline and streams.
+const source = "mcp"
+
+// errNoSession is the text of calls while there is no session.
+const errNoSession = "there is no session; start one with: tapctl sessions start"
+
+// tools are the tools that the server should offer: the providers', or those to search them, and the
+// endpoint's own. Without a session there are none.
+func (e *endpoint) tools(s *gateway.Session) (offers map[string]offer, renamed []string) {
+	offers = map[string]offer{}
+	if s == nil {
+		return offers, nil
+	}
+	list := s.Tools()
+	if int64(len(list)) <= e.threshold {
+		for _, t := range list {
+			offers[t.Name] = e.offer(t)
+		}
+	}
+	return offers, e.own(offers, e.threshold, len(list))
+}
+
+// offer is a provider's tool as MCP clients get it.
+func (e *endpoint) offer(t adminapi.Tool) offer {
+	key := strings.Join([]string{t.Provider, t.Description, string(t.Parameters)}, "\x00")
+	return offer{key: key, add: func() {
+		e.server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: objectSchema(t.Parameters)},
+			func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return e.call(ctx, r, r.Params.Name, r.Params.Arguments), nil
+			})
+	}}
+}
+
+// objectSchema is a tool's schema as MCP wants it: with the type object, which a call's arguments have
+// anyway. A schema that says so is passed on byte for byte.
+func objectSchema(schema json.RawMessage) any {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(schema, &members) != nil || members == nil {
+		return json.RawMessage(`{"type":"object"}`) // true: any arguments
+	}
+	if string(bytes.TrimSpace(members["type"])) == `"object"` {
+		return schema
+	}
+	members["type"] = json.RawMessage(`"object"`)
+	return members
+}
+
+// call calls a tool of a provider, by the session's rules, and waits for its result. When ctx ends, the call
+// is cancelled.
+func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string, args json.RawMessage,
+) *mcp.CallToolResult {
+	s := e.session()
+	if s == nil {
+		return failed(protocol.CodeInvalidSession, errNoSession)
+	}
+	if string(args) == "null" {
+		args = nil // as some clients write no arguments
+	}
+	c := gateway.Call{Name: name, Args: protocol.Raw(args), Source: source, Traceparent: traceparent(r)}
+	if r.Params.GetProgressToken() == nil {
+		return result(s.Execute(ctx, c))
+	}
+	messages := make(chan string, 64)
+	c.Progress = func(message string) {
+		select {
+		case messages <- message:
+		default: // the client reads more slowly than the provider reports
+		}
+	}
+	outcome := make(chan gateway.Outcome, 1)
+	go func() { outcome <- s.Execute(ctx, c) }()
+	for n := 1; ; {
+		select {
+		case message := <-messages:
+			progress(ctx, r, n, message)
+			n++
+		case o := <-outcome:
+			return result(o)
+		}
+	}
+}
+
+// progress tells the client that its request goes on, if it asked to be told.
+func progress(ctx context.Context, r *mcp.CallToolRequest, n int, message string) {
+	if token := r.Params.GetProgressToken(); token != nil {
+		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: token, Progress: float64(n), Message: message})
+	}
+}
+
+// traceparent is the W3C trace context of a request, "" for none.
+func traceparent(r *mcp.CallToolRequest) string {
+	const length = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	if text, ok := r.Params.Meta["traceparent"].(string); ok && len(text) == length {
+		return text
+	}
+	return ""
+}
+
+// result is an outcome as an MCP result. It always has a text, and the structure of a JSON object beside it.
+func result(o gateway.Outcome) *mcp.CallToolResult {
+	switch {
+	case o.Failed():
+		return failed(o.ErrorCode, o.Error)
+	case o.File != nil:
+		return &mcp.CallToolResult{Content: fileContent(o.File)}
+	case o.Data.Kind() != '{':
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: o.Text()}}}
+	}
+	if content := imageContent(o.Data); content != nil {
+		return &mcp.CallToolResult{Content: content}
+	}
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: o.Text()}},
+		StructuredContent: json.RawMessage(o.Data),
+	}
+}
+
+// failed is the result of a call that failed.
+func failed(code protocol.Code, text string) *mcp.CallToolResult {
+	o := gateway.Outcome{ErrorCode: code, Error: text}
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: o.Text()}}}
+}
+
+// fileContent is a provider's file: text as a text, images and sounds as such, and the rest as a resource.
+func fileContent(f *gateway.File) []mcp.Content {
+	kind, _, _ := strings.Cut(f.MimeType, "/")
+	if text, ok := f.Text(); ok {
+		return []mcp.Content{&mcp.TextContent{Text: text}}
+	}
+	switch kind {
+	case "image":
+		return []mcp.Content{&mcp.ImageContent{Data: f.Content, MIMEType: f.MimeType}}
+	case "audio":
+		return []mcp.Content{&mcp.AudioContent{Data: f.Content, MIMEType: f.MimeType}}
+	}
+	return []mcp.Content{&mcp.TextContent{Text: f.String()}, &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
+		URI: "tapgw://file/" + url.PathEscape(f.Name), MIMEType: f.MimeType, Blob: f.Content}}}
+}
+
+// imageContent is the content of an object whose member image is a data: URL, with the other members as
+// text, as Copilot sessions get it. It is nil for other objects.
+func imageContent(data protocol.Raw) []mcp.Content {
+	if !bytes.Contains(data, []byte(`"data:image/`)) { // most objects
+		return nil
+	}
+	var members map[string]json.RawMessage
+	var image string
+	if json.Unmarshal(data, &members) != nil || json.Unmarshal(members["image"], &image) != nil {
+		return nil
+	}
+	head, body, _ := strings.Cut(image, ",")
+	mimeType, isBase64 := strings.CutSuffix(strings.TrimPrefix(head, "data:"), ";base64")
+	bits, err := base64.StdEncoding.DecodeString(body)
+	if !isBase64 || err != nil || !strings.HasPrefix(mimeType, "image/") {
+		return nil
+	}
+	delete(members, "image")
+	text := fmt.Sprintf("An image (%s, %d bytes).", mimeType, len(bits))
+	if len(members) > 0 {
+		if rest, err := json.Marshal(members); err == nil {
+			text = string(rest)
+		}
+	}
+	return []mcp.Content{&mcp.TextContent{Text: text}, &mcp.ImageContent{Data: bits, MIMEType: mimeType}}
+}

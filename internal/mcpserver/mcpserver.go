@@ -1,0 +1,228 @@
+// Package mcpserver makes each session of a gateway an MCP server: its providers' tools, its streams as
+// resources, and tools to push, to read streams and to wait for events. One URL answers all revisions of
+// the protocol that the SDK knows. The server in front of [Handler] has checked the caller's token, Host,
+// Origin and body; docs/mcp.md is for users.
+//
+// A session costs nothing here before its first request. From then on it has an [endpoint]: one
+// [mcp.Server] and its watchers, until the session ends or nobody has used it for a while.
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// DefaultToolThreshold is how many tools of providers a session may have until it offers search_tools,
+// describe_tool and call_tool instead of the tools themselves.
+const DefaultToolThreshold = 60
+
+// idleTime is how long an endpoint stays without a request and without a client.
+const idleTime = 5 * time.Minute
+
+// Options configure a [Handler].
+type Options struct {
+	Gateway       *gateway.Gateway
+	Log           *slog.Logger // nil: nothing is logged
+	Version       string       // of the program, for clients
+	ToolThreshold int          // see [DefaultToolThreshold]; 0: the tools are always searched
+}
+
+// Handler serves the sessions of a gateway as MCP servers. The path value "id" of a request names the
+// session; without one it is the foreground session of each moment. Make it with [New], end it with
+// [Handler.Close].
+type Handler struct {
+	gateway   *gateway.Gateway
+	log       *slog.Logger
+	version   string
+	threshold atomic.Int64
+	running   sync.WaitGroup // goroutines of endpoints
+
+	mu        sync.Mutex
+	endpoints map[string]*endpoint // by session id, "" for the foreground session
+	isClosed  bool
+}
+
+// New makes a handler. It starts nothing before the first request.
+func New(o Options) *Handler {
+	h := &Handler{gateway: o.Gateway, log: o.Log, version: o.Version, endpoints: map[string]*endpoint{}}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	h.threshold.Store(int64(o.ToolThreshold))
+	return h
+}
+
+// Configure changes the threshold of [Options] for sessions that run already, too.
+func (h *Handler) Configure(toolThreshold int) {
+	h.threshold.Store(int64(toolThreshold))
+	for _, e := range h.list() {
+		e.sync()
+	}
+}
+
+// ServeHTTP answers a request of the streamable HTTP transport, or a WebSocket of tapgw mcp. A session
+// that does not exist is 404.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e, err := h.acquire(r.PathValue("id"))
+	if err != nil {
+		writeError(w, http.StatusNotFound, err)
+		return
+	}
+	defer h.release(e)
+	e.sync()
+	e.serve(w, r)
+}
+
+// acquire returns the endpoint of a session, and keeps it until release. It makes it if it is the first
+// request.
+func (h *Handler) acquire(id string) (*endpoint, error) {
+	var session *gateway.Session
+	if id != "" {
+		s, ok := h.gateway.Session(id)
+		if !ok {
+			return nil, &protocol.Error{Code: protocol.CodeInvalidSession,
+				Message: fmt.Sprintf("session %q does not exist", id)}
+		}
+		session = s
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isClosed {
+		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
+	}
+	e := h.endpoints[id]
+	if e != nil && e.fixed != session { // an earlier session had the same id, and is about to be removed
+		h.remove(e)
+		e = nil
+	}
+	if e == nil {
+		e = newEndpoint(h, id, session)
+		h.endpoints[id] = e
+	}
+	e.users++
+	return e, nil
+}
+
+// release ends the use of an endpoint. One that nobody uses for idleTime is removed.
+func (h *Handler) release(e *endpoint) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e.users--; e.users > 0 || h.endpoints[e.id] != e {
+		return
+	}
+	if e.idle == nil {
+		e.idle = time.AfterFunc(idleTime, func() { h.removeIdle(e) })
+		return
+	}
+	e.idle.Reset(idleTime)
+}
+
+// removeIdle removes an endpoint that nobody uses: no request runs, and no client of a handshake revision
+// is connected.
+func (h *Handler) removeIdle(e *endpoint) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case e.users > 0 || h.endpoints[e.id] != e:
+	case e.clients() > 0:
+		e.idle.Reset(idleTime)
+	default:
+		h.remove(e)
+	}
+}
+
+// remove ends an endpoint: its watchers and its clients' connections. Calls under way are answered first.
+// Call with mu held.
+func (h *Handler) remove(e *endpoint) {
+	if h.endpoints[e.id] != e {
+		return
+	}
+	delete(h.endpoints, e.id)
+	if e.idle != nil {
+		e.idle.Stop()
+	}
+	e.cancel()
+	if !h.isClosed {
+		h.running.Go(e.closeClients)
+	}
+}
+
+func (h *Handler) list() []*endpoint {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]*endpoint, 0, len(h.endpoints))
+	for _, e := range h.endpoints {
+		list = append(list, e)
+	}
+	return list
+}
+
+// Faults say which of the server's own tools have another name in a session, or are missing, because a
+// provider has a tool of that name.
+func (h *Handler) Faults() (faults []string) {
+	for _, e := range h.list() {
+		faults = append(faults, e.conflicts()...)
+	}
+	return faults
+}
+
+// Close ends all endpoints and waits for what they started. Requests that come later get 404. The
+// sessions have ended before, so that no call is under way.
+func (h *Handler) Close() {
+	h.mu.Lock()
+	var ended []*endpoint
+	for _, e := range h.endpoints {
+		ended = append(ended, e)
+	}
+	h.isClosed = true
+	for _, e := range ended {
+		h.remove(e)
+	}
+	h.mu.Unlock()
+	for _, e := range ended {
+		e.mu.Lock() // a sync that began before the end has started what it starts
+		e.mu.Unlock()
+		e.closeClients()
+	}
+	h.running.Wait()
+}
+
+// writeError answers as the server's other paths do.
+func writeError(w http.ResponseWriter, status int, err error) {
+	failure := adminapi.Failure{Code: string(protocol.CodeInternal), Message: err.Error()}
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		failure.Code, failure.Message = string(e.Code), e.Message
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(adminapi.Error{Error: failure})
+}
+
+// isWebSocket reports whether a request asks for a WebSocket.
+func isWebSocket(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+// pause waits, and reports whether ctx still goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,203 @@
+package mcpserver
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// localSession starts a session in a bubble.
+func localSession(t *testing.T) *gateway.Session {
+	t.Helper()
+	g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}})
+	s, err := g.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Drain(context.Background()) })
+	return s
+}
+
+func push(t *testing.T, s *gateway.Session, stream, text string) {
+	t.Helper()
+	if _, err := s.Push(t.Context(), "ci", &protocol.Push{Stream: stream, Event: text, Level: "keep"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func texts(list eventList) (texts []string) {
+	for _, e := range list.Events {
+		texts = append(texts, e.Event)
+	}
+	return texts
+}
+
+// Events that come while nobody waits are in the next answer, exactly once.
+func TestNothingIsLostBetweenTwoPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := localSession(t)
+		stream := []string{"builds@ci"}
+		var got []string
+		cursor := cursorText(s, s.HistoryCursor())
+		ask := func() eventList {
+			t.Helper()
+			after, err := readCursor(s, cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := poll(t.Context(), s, after, stream, time.Minute, func(int) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cursor = list.Cursor
+			got = append(got, texts(list)...)
+			return list
+		}
+		push(t, s, "builds", "1")
+		push(t, s, "other", "no")
+		push(t, s, "builds", "2")
+		ask()
+		go func() {
+			time.Sleep(10 * time.Second)
+			push(t, s, "other", "no")
+			push(t, s, "builds", "3")
+		}()
+		ask()
+		push(t, s, "builds", "4")
+		ask()
+		push(t, s, "other", "no")
+		if list := ask(); !strings.Contains(list.Note, "no event came within 1m0s") {
+			t.Errorf("note: got %q, want one that no event came", list.Note)
+		}
+		if want := []string{"1", "2", "3", "4"}; !slices.Equal(got, want) {
+			t.Errorf("events: got %v, want %v", got, want)
+		}
+	})
+}
+
+// A client hears something before it gives up, and a session's end ends the wait.
+func TestLongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := localSession(t)
+		begun, reports := time.Now(), 0
+		last := begun
+		report := func(int) {
+			if quiet := time.Since(last); quiet > 25*time.Second {
+				t.Errorf("silence: got %s, want 25s at most", quiet)
+			}
+			last = time.Now()
+			reports++
+		}
+		list, err := poll(t.Context(), s, 0, nil, 90*time.Second, report)
+		if err != nil || len(list.Events) != 0 || reports != 4 || time.Since(begun) != 90*time.Second {
+			t.Errorf(
+				"got %v, %v, %d reports in %s; want nothing, 4 reports in 90s",
+				list,
+				err,
+				reports,
+				time.Since(begun),
+			)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			_ = s.Stop(context.Background(), "over")
+		}()
+		list, err = poll(t.Context(), s, 0, nil, time.Hour, func(int) {})
+		if err != nil || !strings.Contains(list.Note, "session has ended") {
+			t.Errorf("the session's end: got %v, %v, want a note that it has ended", list, err)
+		}
+	})
+}
+
+func TestCursors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := localSession(t)
+		for range 3 {
+			push(t, s, "builds", "x")
+		}
+		for text, want := range map[string]uint64{
+			cursorText(s, 2): 2,
+			cursorText(s, 9): 0, // of an earlier session with this id
+			"2@other":        0,
+		} {
+			if got, err := readCursor(s, text); err != nil || got != want {
+				t.Errorf("%s: got %d, %v, want %d", text, got, err, want)
+			}
+		}
+		if got, err := readCursor(s, "soon"); err == nil {
+			t.Errorf("soon: got %d, want an error", got)
+		}
+	})
+}
+
+func TestEventsThatAreGoneAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := localSession(t)
+		for range 1100 {
+			push(t, s, "builds", "x")
+			time.Sleep(time.Second) // the budget of pushes
+		}
+		events, cursor, lost := eventsAfter(s, 0, nil, 5)
+		if len(events) != 5 || lost != 100 || cursor != 105 {
+			t.Errorf("got %d events to %d, %d lost; want 5 to 105, 100 lost", len(events), cursor, lost)
+		}
+	})
+}
+
+func TestRank(t *testing.T) {
+	tools := []adminapi.Tool{
+		{Name: "read_file", Description: "Read a file of the workspace"},
+		{Name: "createIssue", Description: "Make a ticket"},
+		{Name: "list_issues", Description: "Tickets that are open"},
+		{Name: "weather", Description: "The weather of a city. It reads no file."},
+	}
+	for query, want := range map[string][]int{
+		"issue":           {1, 2},
+		"read files":      {0, 3},
+		"WEATHER in city": {3},
+		"nothing such":    {},
+		"":                {},
+	} {
+		if got := rank(query, tools, 8); !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, want %v", query, got, want)
+		}
+	}
+	if got := rank("issue", tools, 1); len(got) != 1 {
+		t.Errorf("limit 1: got %v, want one", got)
+	}
+}
+
+func TestResultContent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		outcome gateway.Outcome
+		want    string
+	}{
+		"image in an object": {gateway.Outcome{Data: protocol.Raw(`{"image":"data:image/png;base64,AAEC","w":1}`)},
+			`{"content":[{"type":"text","text":"{\"w\":1}"},{"type":"image","mimeType":"image/png","data":"AAEC"}]}`},
+		"a bad image is an object": {gateway.Outcome{Data: protocol.Raw(`{"image":"data:image/png;base64,!"}`)},
+			`{"content":[{"type":"text","text":"{\"image\":\"data:image/png;base64,!\"}"}],` +
+				`"structuredContent":{"image":"data:image/png;base64,!"}}`},
+		"list": {gateway.Outcome{Data: protocol.Raw(`[1, 2]`)}, `{"content":[{"type":"text","text":"[1,2]"}]}`},
+		"image file": {gateway.Outcome{File: &gateway.File{Name: "a.png", MimeType: "image/png", Content: []byte{0}}},
+			`{"content":[{"type":"image","mimeType":"image/png","data":"AA=="}]}`},
+		"text file": {gateway.Outcome{File: &gateway.File{Name: "a", MimeType: "text/plain", Content: []byte("x")}},
+			`{"content":[{"type":"text","text":"x"}]}`},
+		"other file": {gateway.Outcome{File: &gateway.File{Name: "a b", MimeType: "model/stl", Content: []byte{1}}},
+			`{"content":[{"type":"text","text":"The file a b (model/stl, 1 bytes)."},{"type":"resource",` +
+				`"resource":{"uri":"tapgw://file/a%20b","mimeType":"model/stl","blob":"AQ=="}}]}`},
+		"error": {gateway.Outcome{ErrorCode: "DENIED", Error: "no"},
+			`{"content":[{"type":"text","text":"DENIED: no"}],"isError":true}`},
+	} {
+		got := mustJSON(t, result(tc.outcome))
+		if !sameJSON(t, got, tc.want) {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// maxMCPBody bounds the body of an MCP client's request: a call with the longest arguments.
+const maxMCPBody = protocol.MaxMessage + 64<<10
+
+// requireMCP lets requests with the admin token through to next, and those with a session's MCP token, for that session
+// alone. A cookie opens nothing here. Without next there is nothing for anybody.
+func (s *Server) requireMCP(next http.Handler) http.Handler {
+	if next == nil {
+		return s.requireAdmin(http.HandlerFunc(notFound)) // without the token nobody learns of it
+	}
+	return s.trackHandler(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if ok && s.gateway.IsAdmin(token) {
+			s.serveMCP(w, r, next)
+			return
+		}
+		session, known := s.gateway.MCPSession(token)
+		switch {
+		case known && ok:
+		case ok && s.countAuthFailure(r):
+			failTooMany(w)
+			return
+		default:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
+			fail(
+				w,
+				http.StatusUnauthorized,
+				"AUTH_FAILED",
+				"this needs Authorization: Bearer with the admin token, or with "+
+					"what tapctl mcp token prints for a session that has not ended",
+			)
+			return
+		}
+		if id := r.PathValue("id"); id != "" && id != session.ID() {
+			fail(w, http.StatusForbidden, "UNAUTHORIZED", "the token is for another session")
+			return
+		}
+		r.SetPathValue("id", session.ID())
+		s.serveMCP(w, r, next)
+	})
+}
+
+// serveMCP reads a request's body and serves it. The request ends with the server, and its answer's parts with a reader
+// that takes nothing for writeDeadline.
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	s.recordActivity()
+	s.mcpRequests.Add(1)
+	defer func() {
+		s.mcpRequests.Add(-1)
+		s.recordActivity()
+	}()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.mcpContext, cancel)()
+	r = r.WithContext(ctx)
+	if isUpgrade(r) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	if r.Body != http.NoBody {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMCPBody))
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			fail(w, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body is too long")
+			return
+		}
+		if err != nil {
+			fail(w, http.StatusBadRequest, "INVALID_JSON", "reading the body: "+err.Error())
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	// The deadline of the guard is for the body: the answer may take as long as a call does.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	next.ServeHTTP(deadlineWriter{w, http.NewResponseController(w)}, r)
+}
+
+// deadlineWriter gives each write and flush writeDeadline.
+type deadlineWriter struct {
+	http.ResponseWriter
+	controller *http.ResponseController
+}
+
+func (w deadlineWriter) Write(p []byte) (int, error) {
+	_ = w.controller.SetWriteDeadline(time.Now().Add(writeDeadline))
+	n, err := w.ResponseWriter.Write(p)
+	_ = w.controller.SetWriteDeadline(time.Time{})
+	return n, err
+}
+
+// FlushError sends what was written.
+func (w deadlineWriter) FlushError() error {
+	_ = w.controller.SetWriteDeadline(time.Now().Add(writeDeadline))
+	err := w.controller.Flush()
+	_ = w.controller.SetWriteDeadline(time.Time{})
+	return err
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (w deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
