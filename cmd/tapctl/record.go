@@ -19,9 +19,9 @@ func recordCommand() *ucli.Command {
 		Description: `Prints JSON: a line for the session and its providers, then one for each message, until the
 session ends or Ctrl-C. tapctl replay plays the file again, and the gateway's page shows it.
 
-Tokens, pairing codes, the directories that providers store files in, your home directory,
-and the names of other sessions are replaced: the same text by the same placeholder, such
-as <token-1>. No program knows what else is a secret in the arguments and results of tools:
+Tokens, pairing codes, providers' answers to questions, the directories that providers store
+files in, your home directory, and the names of other sessions are replaced: the same text by
+the same placeholder, such as <token-1>. No program knows what else is a secret in the arguments and results of tools:
 read the file before you give it away, and use --redact.
 
 Examples:

@@ -161,6 +161,22 @@ func TestReplayCompares(t *testing.T) {
 	}
 }
 
+// TestReplayTakesAnyAnswer shows that an answer to a question, which a recording does not have, may be anything.
+func TestReplayTakesAnyAnswer(t *testing.T) {
+	const call = `1 gateway>provider {"type":"tool.call","id":"c1","sessionId":"session-1","tool":"t","args":{}}`
+	const answer = `1 provider>gateway {"type":"question.answer","question":"q","content":"<answer-1>","person":"Ada"}`
+	synctest.Test(t, func(t *testing.T) {
+		peer := newScriptedPeer(func(string) []string {
+			return []string{`{"type":"question.answer","question":"q","content":{"pin":1},"person":"Bob"}`}
+		})
+		report := replayScript(t, ReplayOptions{Recording: readLines(t, "", call, answer)}, peer)
+		want := []string{`differs 3 question.answer /person:"Ada"/"Bob"`}
+		if diff := cmp.Diff(want, brief(report.Findings)); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestReplayMapsIDs shows that ids which the provider makes up are known by their place, and that the gateway's
 // answers have the ids of this run.
 func TestReplayMapsIDs(t *testing.T) {

@@ -33,8 +33,13 @@ const minSecret = 12
 // tokenPattern finds the tokens of gateways, also in texts that are no JSON.
 var tokenPattern = lazyregexp.New(`\b(?:ext-tok|ptk|adm|tok)-[0-9a-f]{32}\b`)
 
-// secretField finds members with secrets in a text that is no JSON object.
-var secretField = lazyregexp.New(`(?i)("(?:token|reconnectToken|code)"\s*:\s*")((?:[^"\\]|\\.)+)`)
+// secretField finds members with secrets in a text that is no JSON object, such as one that was cut off or a
+// dictionary as Python prints it.
+var secretField = lazyregexp.New(`(?i)(\b(?:token|reconnectToken|code)["']?\s*[:=]\s*)` +
+	`("(?:[^"\\]|\\.)+|'(?:[^'\\]|\\.)+|[^\s"',}\]]+)`)
+
+// answerText finds texts that are no JSON object and were meant as the answer to a question.
+var answerText = lazyregexp.New(`(?i)question\.answer`)
 
 // Rule replaces each match of a pattern, in all strings, by a placeholder: KIND-1 and so on in
 // angle brackets, the same one for the same text. With IsSingle there is no number.
@@ -88,16 +93,25 @@ func (r *Redactor) Line(l adminapi.RecordingLine) adminapi.RecordingLine {
 		l.Message = r.Message(l.Message)
 	}
 	if l.Text != "" {
-		text := secretField.ReplaceAllStringFunc(l.Text, func(field string) string {
-			parts := secretField.FindStringSubmatch(field)
-			return parts[1] + r.secret("token", parts[2])
-		})
-		l.Text = r.text(text)
+		l.Text = r.noMessage(l.Text)
 	}
 	if l.Closed != nil {
 		l.Closed = &adminapi.RecordedClose{Code: l.Closed.Code, Reason: r.text(l.Closed.Reason)}
 	}
 	return l
+}
+
+// noMessage removes the secrets of a text that is no JSON object.
+func (r *Redactor) noMessage(text string) string {
+	if r.session != "" && answerText.MatchString(text) {
+		return r.secret(answerKind, text) // where the answer begins and ends can't be known
+	}
+	text = secretField.ReplaceAllStringFunc(text, func(field string) string {
+		parts := secretField.FindStringSubmatch(field)
+		secret := strings.TrimLeft(parts[2], `"'`)
+		return strings.TrimSuffix(field, secret) + r.secret("token", secret)
+	})
+	return r.text(text)
 }
 
 // Message removes the secrets of a message, and the white space around its values. A text that
@@ -108,28 +122,45 @@ func (r *Redactor) Message(message []byte) []byte {
 		jsontext.AllowDuplicateNames(true))
 	enc := jsontext.NewEncoder(&out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
 		jsontext.PreserveRawStrings(true))
-	w := walk{r: r, dec: dec, enc: enc}
-	w.kind, w.foreign = r.lookAt(message)
+	w := walk{r: r, dec: dec, enc: enc, kind: kindOf(message)}
+	if r.session != "" && (w.kind == protocol.TypeSessions || w.kind == protocol.TypeSessionsUpdated) {
+		w.foreign = map[string]bool{"label": true, "cwd": true}
+	}
 	if !isObject(message) || w.copy() != nil {
 		return protocol.AppendText(nil, r.text(string(message)))
 	}
 	return bytes.TrimSpace(out.Bytes())
 }
 
-// lookAt reads the type of a message, and for lists of sessions which of them are other ones.
-func (r *Redactor) lookAt(message []byte) (kind protocol.Type, foreign map[string]bool) {
+// kindOf reads the type of a message. Providers with a fault may write the member in another case.
+func kindOf(message []byte) (kind protocol.Type) {
 	_ = protocol.Object(message, func(name string, value protocol.Raw) error {
-		if name == "type" {
-			text, _ := protocol.Text(value)
+		if text, isText := protocol.Text(value); isText && strings.EqualFold(name, "type") {
 			kind = protocol.Type(text)
 		}
 		return nil
 	})
-	if r.session == "" || kind != protocol.TypeSessions && kind != protocol.TypeSessionsUpdated {
-		return kind, nil
-	}
-	return kind, map[string]bool{"label": true, "cwd": true}
+	return kind
 }
+
+// hiddenKind is the kind of the placeholder that stands for a member of a message, whatever its value is. It is "" for
+// a member that stays.
+func hiddenKind(message protocol.Type, member string) string {
+	switch member = strings.ToLower(member); {
+	case member == "token" || member == "reconnecttoken":
+		return "token"
+	case member == "code" && message == protocol.TypeAuthConfirm:
+		return "code"
+	case member == "persistdir":
+		return "persistDir"
+	case (member == "text" || member == "content") && message == protocol.TypeQuestionAnswer:
+		return answerKind
+	}
+	return ""
+}
+
+// answerKind is the kind of the placeholders for the answers to questions, which may be passwords.
+const answerKind = "answer"
 
 // walk copies JSON, and replaces strings on the way.
 type walk struct {
@@ -137,13 +168,21 @@ type walk struct {
 	dec     *jsontext.Decoder
 	enc     *jsontext.Encoder
 	kind    protocol.Type
+	member  string          // of the message itself: the name that was read last
 	foreign map[string]bool // members of sessions that are hidden, unless it is the recorded one
 	own     bool            // the object of a list is the recorded session
 }
 
 func (w *walk) copy() error {
 	for {
-		switch kind := w.dec.PeekKind(); kind {
+		kind := w.dec.PeekKind()
+		if hidden := w.hidden(); hidden != "" {
+			if err := w.copyHidden(hidden); err != nil {
+				return err
+			}
+			continue
+		}
+		switch kind {
 		case '"':
 			if err := w.copyString(); err != nil {
 				return err
@@ -171,6 +210,31 @@ func (w *walk) copy() error {
 			}
 		}
 	}
+}
+
+// hidden is the kind of the placeholder that stands for the value that follows, or "" for none.
+func (w *walk) hidden() string {
+	if w.r.session == "" || w.dec.StackDepth() != 1 {
+		return ""
+	}
+	if kind, length := w.dec.StackIndex(1); kind != '{' || length%2 == 0 {
+		return "" // a name follows
+	}
+	return hiddenKind(w.kind, w.member)
+}
+
+// copyHidden replaces a value, whatever it is.
+func (w *walk) copyHidden(kind string) error {
+	value, err := w.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	text, isText := protocol.Text(protocol.Raw(value))
+	if !isText {
+		text = string(value)
+		w.r.learn(kind, value)
+	}
+	return w.enc.WriteValue(protocol.AppendText(nil, w.r.secret(kind, text)))
 }
 
 func delimiter(kind jsontext.Kind) jsontext.Token {
@@ -205,22 +269,13 @@ func (w *walk) copyString() error {
 func (w *walk) replaced(text string) string {
 	depth := w.dec.StackDepth()
 	kind, length := w.dec.StackIndex(depth)
+	if kind == '{' && length%2 == 1 && depth == 1 {
+		w.member = text
+	}
 	if kind != '{' || length%2 == 1 || depth > maxFieldDepth {
 		return w.r.text(text) // an element, a name, or deep in a tool's data
 	}
 	name := w.dec.StackPointer().LastToken()
-	if depth == 1 {
-		switch strings.ToLower(name) {
-		case "token", "reconnecttoken":
-			return w.r.secret("token", text)
-		case "code":
-			if w.kind == protocol.TypeAuthConfirm {
-				return w.r.secret("code", text)
-			}
-		case "persistdir":
-			return w.r.secret("persistDir", text)
-		}
-	}
 	if w.foreign != nil {
 		if name == "id" {
 			w.own = text == w.r.session
@@ -230,6 +285,21 @@ func (w *walk) replaced(text string) string {
 		}
 	}
 	return w.r.text(text)
+}
+
+// learn replaces the texts in a value from now on.
+func (r *Redactor) learn(kind string, value jsontext.Value) {
+	dec := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowInvalidUTF8(true),
+		jsontext.AllowDuplicateNames(true))
+	for {
+		token, err := dec.ReadToken()
+		if err != nil {
+			return
+		}
+		if token.Kind() == '"' && len(token.String()) >= minSecret {
+			r.secret(kind, token.String())
+		}
+	}
 }
 
 // secret replaces a whole value, and from now on all its occurrences.

@@ -22,6 +22,18 @@ func TestMessageWithoutSecrets(t *testing.T) {
 		{"a field in another case", `{"type":"auth","Token":"secret"}`, `{"type":"auth","Token":"<token-1>"}`},
 		{"an escaped token", `{"type":"auth","token":"\u0070tk-0"}`, `{"type":"auth","token":"<token-1>"}`},
 		{"a pairing code", `{"type":"auth.confirm","code":"123456"}`, `{"type":"auth.confirm","code":"<code-1>"}`},
+		{"a pairing code that is a number", `{"type":"auth.confirm","code": 123456}`,
+			`{"type":"auth.confirm","code":"<code-1>"}`},
+		{"a token in a list", `{"type":"auth","token":["secret",{"a":1}],"x":1}`,
+			`{"type":"auth","token":"<token-1>","x":1}`},
+		{"an answer's text", `{"type":"question.answer","question":"q-1","text":"hunter2","person":"Ada"}`,
+			`{"type":"question.answer","question":"q-1","text":"<answer-1>","person":"Ada"}`},
+		{"an answer's content", `{"type":"question.answer","question":"q-1","content":{"pin":1234,"ok":true,"a":["x"]}}`,
+			`{"type":"question.answer","question":"q-1","content":"<answer-1>"}`},
+		{"an answer with a wrong field", `{"Type":"question.answer","Text":1234,"content":null}`,
+			`{"Type":"question.answer","Text":"<answer-1>","content":"<answer-2>"}`},
+		{"an event's text", `{"type":"push","text":"a","content":{"b":1}}`,
+			`{"type":"push","text":"a","content":{"b":1}}`},
 		{"an error's code", `{"type":"error","code":"DENIED"}`, `{"type":"error","code":"DENIED"}`},
 		{"a persist directory", `{"type":"hello.ack","persistDir":"/home/ada/x"}`,
 			`{"type":"hello.ack","persistDir":"<persistDir-1>"}`},
@@ -58,11 +70,34 @@ func TestSameSecretSamePlaceholder(t *testing.T) {
 	}
 }
 
+// TestAnswerIsRemovedElsewhere shows that the model's own tool does not tell what a person answered.
+func TestAnswerIsRemovedElsewhere(t *testing.T) {
+	r := recording.NewRedactor("s1")
+	r.Message([]byte(`{"type":"question.answer","content":{"key":["correct horse"],"n":1}}`))
+	got := r.Line(adminapi.RecordingLine{
+		Message: []byte(`{"type":"session.event","data":{"output":"the user said: correct horse"}}`)})
+	want := `{"type":"session.event","data":{"output":"the user said: <answer-1>"}}`
+	if string(got.Message) != want {
+		t.Errorf("message: got %s, want %s", got.Message, want)
+	}
+}
+
 func TestTextWithoutSecrets(t *testing.T) {
 	r := recording.NewRedactor("s1")
 	got := r.Line(adminapi.RecordingLine{Text: `{"type":"auth","token": "hush", "x":"` + token + `"`})
 	if want := `{"type":"auth","token": "<token-1>", "x":"<token-2>"`; got.Text != want {
 		t.Errorf("text: got %s, want %s", got.Text, want)
+	}
+	for text, want := range map[string]string{
+		`{'type': 'auth', 'token': 'it\'s', 'n': 1}`:                  `{'type': 'auth', 'token': '<token-1>', 'n': 1}`,
+		`{type: auth.confirm, code: 123456}`:                          `{type: auth.confirm, code: <token-1>}`,
+		`{"type":"auth","token":"cut o`:                               `{"type":"auth","token":"<token-1>`,
+		`{'type': 'question.answer', 'text': 'hunter2', 'pin': 1234}`: `<answer-1>`,
+		`{"type":"question.answer","content":{"pin":12`:               `<answer-1>`,
+	} {
+		if got := recording.NewRedactor("s1").Line(adminapi.RecordingLine{Text: text}); got.Text != want {
+			t.Errorf("text %s: got %s, want %s", text, got.Text, want)
+		}
 	}
 	closed := r.Line(adminapi.RecordingLine{Closed: &adminapi.RecordedClose{Code: 1008, Reason: token}})
 	if closed.Closed.Reason != "<token-2>" {
