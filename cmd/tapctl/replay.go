@@ -211,19 +211,15 @@ func printFindings(out *cli.Output, r *conformance.ReplayReport) error {
 		if f.Line > 0 {
 			where = fmt.Sprintf("line %d: ", f.Line)
 		}
-		text := out.Paint(findingInk[f.Kind], f.Kind) + "  " + where + cli.OneLine(f.Type)
+		lines := []string{out.Paint(findingInk[f.Kind], f.Kind) + "  " + where + cli.OneLine(f.Type)}
 		if f.Kind == conformance.FindingUnexpected {
-			text += "  " + shortJSON(f.Replayed)
+			lines[0] += "  " + shortJSON(f.Replayed)
 		}
 		for _, d := range f.Differences {
-			text += fmt.Sprintf(
-				"\n  %s: recorded %s, now %s",
-				cli.OneLine(d.Path),
-				shortJSON(d.Recorded),
-				shortJSON(d.Replayed),
-			)
+			lines = append(lines, fmt.Sprintf("  %s: recorded %s, now %s", cli.OneLine(d.Path),
+				shortJSON(d.Recorded), shortJSON(d.Replayed)))
 		}
-		if err := out.Printf("%s\n", text); err != nil {
+		if err := out.Printf("%s\n", strings.Join(lines, "\n")); err != nil {
 			return err
 		}
 	}

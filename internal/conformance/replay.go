@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 	"tapgw/internal/recording"
 )
@@ -397,12 +396,4 @@ func (r *replayer) cutAll() {
 			c.peer.cut()
 		}
 	}
-}
-
-// theirs is the other party.
-func (d direction) theirs() string {
-	if d.ours == adminapi.PartyGateway {
-		return adminapi.PartyProvider
-	}
-	return adminapi.PartyGateway
 }

@@ -4,6 +4,7 @@ package recording
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -199,7 +200,7 @@ func (w *walk) copy() error {
 			}
 		default:
 			value, err := w.dec.ReadValue()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			if err == nil {

@@ -50,7 +50,7 @@ func TestCloseSendsWhatIsQueued(t *testing.T) {
 		})}
 		served := make(chan error)
 		go func() { served <- srv.Serve(l) }()
-		defer func() { _ = srv.Close(); <-served }()
+		defer func() { _ = srv.Close(); _ = <-served }()
 
 		client := &http.Client{Transport: &http.Transport{
 			DialContext: func(context.Context, string, string) (net.Conn, error) { return theirs, nil },
