@@ -56,6 +56,7 @@ Examples:
 			providersCommand(),
 			pairCommand(),
 			toolsCommand(),
+			mcpCommand(),
 			modelsCommand(),
 			statusCommand(),
 			reloadCommand(),

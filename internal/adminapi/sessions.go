@@ -44,6 +44,12 @@ type ModelSettings struct {
 	GitHubToken string `json:"githubToken,omitempty"` // of another account; never logged nor stored
 }
 
+// MCPToken answers POST /sessions/{id}/mcp-token: a bearer token that opens /mcp for the session, and is void when
+// the session ends.
+type MCPToken struct {
+	Token string `json:"token"`
+}
+
 // Started answers a request that started or resumed a session. ID is the session's id,
 // which stands in the paths of later requests.
 type Started struct {

@@ -187,6 +187,8 @@ func TestRequests(t *testing.T) {
 			func() (any, error) { return c.Interrupt(ctx, "a", "why") }, []string{"b"}},
 		{`{}`, `POST /api/v1/sessions/a/foreground {}`, func() (any, error) { return nil, c.Foreground(ctx, "a") },
 			nil},
+		{`{"token":"mcp-1"}`, `POST /api/v1/sessions/a/mcp-token {}`,
+			func() (any, error) { return c.MCPToken(ctx, "a") }, "mcp-1"},
 		{`{"seq":1,"fate":"stored"}`, `POST /api/v1/sessions/a/push {"level":"keep","event":"x"}`,
 			func() (any, error) { return c.Push(ctx, "a", adminapi.Push{Event: "x", Level: "keep"}) },
 			adminapi.Receipt{Seq: 1, Fate: adminapi.FateStored}},

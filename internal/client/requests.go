@@ -157,6 +157,13 @@ func (c *Client) Foreground(ctx context.Context, id string) error {
 	return err
 }
 
+// MCPToken returns the token with which MCP clients use a session at /mcp. It ends with the session, and opens nothing
+// else (docs/admin-api.md, POST /api/v1/sessions/{id}/mcp-token).
+func (c *Client) MCPToken(ctx context.Context, id string) (string, error) {
+	answer, err := post[adminapi.MCPToken](ctx, c, sessionPath(id, "mcp-token"), adminapi.Nothing{})
+	return answer.Token, err
+}
+
 // Rename gives a session another label, one line of at most 200 characters. Provider files that name labels follow the
 // change (docs/admin-api.md, POST /api/v1/sessions/{id}/rename).
 func (c *Client) Rename(ctx context.Context, id, label string) error {

@@ -32,7 +32,7 @@ const maxKnown = 500
 const minSecret = 12
 
 // tokenPattern finds the tokens of gateways, also in texts that are no JSON.
-var tokenPattern = lazyregexp.New(`\b(?:ext-tok|ptk|adm|tok)-[0-9a-f]{32}\b`)
+var tokenPattern = lazyregexp.New(`\b(?:ext-tok|ptk|adm|tok|mcp)-[0-9a-f]{32}\b`)
 
 // secretField finds members with secrets in a text that is no JSON object, such as one that was cut off or a
 // dictionary as Python prints it.

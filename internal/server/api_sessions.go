@@ -99,6 +99,18 @@ func (a *api) foreground(w http.ResponseWriter, r *http.Request, s *gateway.Sess
 	return done(w, a.gateway.SetForeground(s.ID()))
 }
 
+// mcpToken answers with the session's token for MCP clients.
+func (a *api) mcpToken(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+	if err := readBody(w, r, &adminapi.Nothing{}); err != nil {
+		return err
+	}
+	token, err := s.MCPToken()
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, adminapi.MCPToken{Token: token})
+}
+
 func (a *api) rename(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
 	var body adminapi.RenameRequest
 	if err := readBody(w, r, &body); err != nil {

@@ -1,0 +1,12 @@
+package main
+
+import ucli "github.com/urfave/cli/v2"
+
+func mcpCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:        "mcp",
+		Usage:       "MCP servers and clients",
+		Description: "Examples:\n  tapctl mcp token --session review",
+		Subcommands: []*ucli.Command{mcpTokenCommand()},
+	}
+}
