@@ -4,9 +4,10 @@ import ucli "github.com/urfave/cli/v2"
 
 func mcpCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:        "mcp",
-		Usage:       "MCP servers and clients",
-		Description: "Examples:\n  tapctl mcp token --session review",
-		Subcommands: []*ucli.Command{mcpTokenCommand()},
+		Name:  "mcp",
+		Usage: "MCP servers and clients",
+		Description: "Examples:\n  tapctl mcp token --session review\n" +
+			"  tapctl mcp import .vscode/mcp.json --dry-run",
+		Subcommands: []*ucli.Command{mcpTokenCommand(), mcpImportCommand()},
 	}
 }

@@ -349,16 +349,7 @@ func (p *project) writeProviderFile() (err error) {
 	if err := os.MkdirAll(filepath.Dir(p.file), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(p.file), ".new-*") // 0600; the gateway ignores it
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.Write(text.Bytes())
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Link(f.Name(), p.file) // unlike a rename, it replaces nothing
+	return proc.WriteNew(p.file, text.Bytes())
 }
 
 // remove removes the directory again, after a fault that came later.

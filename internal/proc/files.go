@@ -50,6 +50,21 @@ func WritePrivate(path string, data []byte) (err error) {
 	return nil
 }
 
+// WriteNew makes a file with mode 0600 in one step, so that no reader sees half of it. If the file exists, it stays as
+// it is, and the error is [fs.ErrExist].
+func WriteNew(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return os.Link(f.Name(), path) // unlike a rename, it replaces nothing
+}
+
 // RemoveOwn removes a file if it still has the content data, which this process wrote. Another process may have
 // replaced the file; then it stays. Errors are ignored.
 func RemoveOwn(path string, data []byte) {
