@@ -3,9 +3,11 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/internal/visible"
@@ -79,7 +81,7 @@ func (u *upstream) listResources(ctx context.Context, _ json.RawMessage) (any, e
 		for _, t := range templates {
 			lines = append(lines, "pattern: "+entry(t.URITemplate, t.Name, t.Title, t.Description, t.MIMEType))
 		}
-	} else if ctx.Err() != nil || u.isLost() {
+	} else if _, isAnswer := errors.AsType[*jsonrpc.Error](err); !isAnswer {
 		return nil, u.callError(ctx, err)
 	}
 	return join(lines, isCut, "There are no resources."), nil

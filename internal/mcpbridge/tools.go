@@ -12,7 +12,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/configs"
@@ -265,11 +267,21 @@ func (u *upstream) toolHandler(name string) handler {
 	}
 }
 
+// lossTime is how long a failed call waits to learn whether the server is gone.
+const lossTime = 500 * time.Millisecond
+
 // callError words the error of a call. If the server is gone, it first waits until the gateway has ended the call with
 // DISCONNECTED.
 func (u *upstream) callError(ctx context.Context, err error) error {
-	if errors.Is(err, mcp.ErrConnectionClosed) || u.isLost() {
-		<-ctx.Done()
+	if _, isAnswer := errors.AsType[*jsonrpc.Error](err); !isAnswer {
+		timer := time.NewTimer(lossTime)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-u.lost:
+			<-ctx.Done()
+		case <-timer.C:
+		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -153,15 +153,6 @@ func (u *upstream) cause(err error) error {
 	return err
 }
 
-func (u *upstream) isLost() bool {
-	select {
-	case <-u.lost:
-		return true
-	default:
-		return false
-	}
-}
-
 func (u *upstream) close() {
 	// A server that does not answer must not hold this up.
 	timer := time.AfterFunc(time.Second, u.stop)

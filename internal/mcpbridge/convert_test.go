@@ -1,0 +1,134 @@
+package mcpbridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A model gets text and one image; what it can't get is named.
+func TestConvert(t *testing.T) {
+	png := []byte("\x89PNG")
+	size := int64(7)
+	for name, tt := range map[string]struct {
+		result mcp.CallToolResult
+		want   string // as JSON, or the error
+	}{
+		"nothing":    {mcp.CallToolResult{}, `""`},
+		"structured": {mcp.CallToolResult{StructuredContent: map[string]any{"a": "<"}}, `"{\"a\":\"<\"}"`},
+		"structured again": {mcp.CallToolResult{
+			Content:           []mcp.Content{&mcp.TextContent{Text: `{ "n": 12345678901234567890 }`}},
+			StructuredContent: map[string]any{"n": 12345678901234567890.0},
+		}, `"{ \"n\": 12345678901234567890 }"`},
+		"structured beside": {mcp.CallToolResult{
+			Content:           []mcp.Content{&mcp.TextContent{Text: "it is 1"}},
+			StructuredContent: map[string]any{"n": 1.0},
+		}, `"it is 1\n{\"n\":1}"`},
+		"images": {mcp.CallToolResult{Content: []mcp.Content{
+			&mcp.TextContent{Text: "look"}, &mcp.ImageContent{MIMEType: "image/png", Data: png},
+			&mcp.ImageContent{MIMEType: "image/gif", Data: png},
+		}}, `{"image":"data:image/png;base64,iVBORw==","text":"look\n[another image, image/gif, 4 bytes: a result ` +
+			`shows one only]"}`},
+		"no image": {mcp.CallToolResult{Content: []mcp.Content{
+			&mcp.ImageContent{MIMEType: "image/png,x", Data: png}, &mcp.ImageContent{MIMEType: "text/html", Data: png},
+			&mcp.ImageContent{MIMEType: "image/png", Data: make([]byte, maxImage+1)},
+		}}, `"[image, image/png,x, 4 bytes: its type is not that of an image]\n[image, text/html, 4 bytes: its type is ` +
+			`not that of an image]\n[image, image/png, 3145729 bytes: too large to be shown]"`},
+		"others": {mcp.CallToolResult{Content: []mcp.Content{
+			&mcp.AudioContent{MIMEType: "audio/wav", Data: png},
+			&mcp.ResourceLink{URI: "file:///a\x1b", Name: "a", MIMEType: "text/plain", Size: &size},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://b", Text: "b"}},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://c", MIMEType: "x/y", Blob: png}},
+			&mcp.EmbeddedResource{},
+		}}, `"[a sound, audio/wav, 4 bytes: it can't be shown here]\n[resource file:///a\\x1b: a, text/plain, 7 bytes]` +
+			`\n[resource mem://b]\nb\n[resource mem://c, x/y, 4 bytes: it is no text]\n[a resource without content]"`},
+		"error": {mcp.CallToolResult{
+			IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: "no"}},
+		}, `no`},
+		"error of none": {mcp.CallToolResult{IsError: true}, `the MCP server gave no reason`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, err := convert(&tt.result)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else {
+				var b bytes.Buffer
+				enc := json.NewEncoder(&b)
+				enc.SetEscapeHTML(false)
+				if err := enc.Encode(v); err != nil {
+					t.Fatal(err)
+				}
+				got = strings.TrimSpace(b.String())
+			}
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// A long text is cut, and says so.
+func TestConvertCuts(t *testing.T) {
+	v, err := convert(&mcp.CallToolResult{Content: []mcp.Content{
+		&mcp.TextContent{Text: strings.Repeat("ä", maxText)},
+	}})
+	got, _ := v.(string)
+	if err != nil || len(got) > maxText+100 ||
+		!strings.HasSuffix(got, "ä\n[cut here: the whole result has 2097152 bytes]") {
+		t.Errorf(
+			"got %d bytes that end with %q (%v), want at most %d and a note",
+			len(got),
+			got[max(0, len(got)-80):],
+			err,
+			maxText+100,
+		)
+	}
+}
+
+// Whatever a program prints, and however it comes, the lines that may be messages get through whole, and no others.
+func FuzzMessages(f *testing.F) {
+	f.Add("starting\n{\"a\":1}\n\n  [1]\nlistening on {x}\n", 3)
+	f.Add("{\n}\n"+strings.Repeat("n", maxNoise*2), 1000)
+	f.Fuzz(func(t *testing.T, printed string, size int) {
+		var got, noise []string
+		var out bytes.Buffer
+		m := &messages{to: &out, noise: func(line string) { noise = append(noise, line) }}
+		for rest := []byte(printed); len(rest) > 0; {
+			n := min(len(rest), max(size, 1))
+			if written, err := m.Write(rest[:n]); written != n || err != nil {
+				t.Fatalf("Write = %d, %v, want %d and no error", written, err, n)
+			}
+			rest = rest[n:]
+		}
+		for line := range strings.Lines(printed) {
+			if line = strings.TrimLeft(line, " \t\r\n"); line != "" && (line[0] == '{' || line[0] == '[') {
+				got = append(got, line)
+			}
+		}
+		if want := strings.Join(got, ""); out.String() != want {
+			t.Errorf("what gets through of %q is %q, want %q", printed, out.String(), want)
+		}
+		for _, line := range noise {
+			if len(line) > maxNoise || strings.ContainsRune(line, '\n') {
+				t.Errorf("the noise %q, want one line of at most %d bytes", line, maxNoise)
+			}
+		}
+	})
+}
+
+func TestValidName(t *testing.T) {
+	long := strings.Repeat("x", 70)
+	for name, want := range map[string]string{
+		"a": "a", "a.b/c": "a_b_c", "Ä": "_", "": withHash("", "", 64),
+		long:     strings.Repeat("x", 55) + withHash("", long, 64),
+		"{|}@[`": "______",
+	} {
+		if got := validName(name, 64); got != want || got == "" || len(got) > 64 {
+			t.Errorf("validName(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
