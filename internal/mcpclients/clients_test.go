@@ -1,6 +1,7 @@
 package mcpclients
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -219,6 +220,7 @@ func TestUpdate(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, tc := range []struct{ client, text, want string }{
 		{"cursor", "{\n  \"mcpServers\": {,}\n}", "2:18: is not JSON: invalid character ',' at start of value"},
+		{"cursor", "{\"a\": \"sk-123\x1b\"}", "1:7: is not JSON: invalid string, number or word"},
 		{"cursor", "", "1:1: is empty: write {} into it, or remove it"},
 		{"cursor", "[]", "1:1: must be an object: { … }"},
 		{"cursor", "{\"mcpServers\": []}", "1:16: mcpServers must be an object: { … }"},
@@ -246,7 +248,8 @@ func TestRefused(t *testing.T) {
 		write(t, path, tc.text)
 		c, _ := Find(tc.client)
 		_, err := c.Install(stdio, "")
-		if _, ok := err.(configs.Fault); !ok || !strings.HasPrefix(err.Error(), path+":"+tc.want) {
+		if _, ok := errors.AsType[configs.Fault](err); !ok || !strings.HasPrefix(err.Error(), path+":"+tc.want) ||
+			strings.Contains(err.Error(), "sk-") {
 			t.Errorf("%q:\n got %v\nwant %s:%s", tc.text, err, path, tc.want)
 		}
 		if got := content(t, path); got != tc.text {

@@ -2,6 +2,7 @@ package mcpclients
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -58,7 +59,7 @@ func checkText(t *testing.T, text []byte, wants func(Client) bool) {
 
 func checkFault(t *testing.T, err error) {
 	t.Helper()
-	if f, ok := err.(configs.Fault); !ok || f.Line < 1 || f.Column < 1 || f.Message == "" {
+	if f, ok := errors.AsType[configs.Fault](err); !ok || f.Line < 1 || f.Column < 1 || f.Message == "" {
 		t.Fatalf("the error is %#v, want a configs.Fault with line and column", err)
 	}
 }

@@ -62,6 +62,9 @@ func jsonFault(text []byte, err error) error {
 			f.Message = parts[2]
 		}
 	}
+	if strings.HasPrefix(f.Message, "invalid literal") { // the rest of it is that text, however long or secret
+		f.Message = "invalid string, number or word"
+	}
 	f.Message = "is not JSON: " + strings.Replace(f.Message, "unexpected EOF", "the file ends too early", 1)
 	return f
 }
