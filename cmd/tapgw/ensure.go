@@ -8,6 +8,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/statedir"
 )
 
 const ensureTimeout = 20 * time.Second
@@ -29,12 +30,25 @@ Examples:
 }
 
 func ensure(c *ucli.Context) error {
-	config, files, err := loadConfig(c)
+	g, err := ensureGateway(c)
 	if err != nil {
 		return err
 	}
+	out := cli.Out(c)
+	if listen := c.String("listen"); c.IsSet("listen") && !isSameAddress(g.URL, listen) {
+		out.Notef("tapgw: a gateway runs already, so --listen %s was not used", listen)
+	}
+	return printInfo(out, g)
+}
+
+// ensureGateway starts a gateway in the background if none runs. It ends when nobody uses it.
+func ensureGateway(c *ucli.Context) (statedir.Info, error) {
+	config, files, err := loadConfig(c)
+	if err != nil {
+		return statedir.Info{}, err
+	}
 	if err := override(c, &config); err != nil {
-		return err
+		return statedir.Info{}, err
 	}
 	ctx, cancel := context.WithTimeout(c.Context, ensureTimeout)
 	defer cancel()
@@ -46,15 +60,7 @@ func ensure(c *ucli.Context) error {
 	if named := c.String("config"); named != "" {
 		args = append(args, "--config="+named)
 	}
-	g, err := stateDir().Ensure(ctx, args)
-	if err != nil {
-		return err
-	}
-	out := cli.Out(c)
-	if c.IsSet("listen") && !isSameAddress(g.URL, config.Listen) {
-		out.Notef("tapgw: a gateway runs already, so --listen %s was not used", config.Listen)
-	}
-	return printInfo(out, g)
+	return stateDir().Ensure(ctx, args)
 }
 
 // isSameAddress reports whether a gateway at url listens where listen asks it to.

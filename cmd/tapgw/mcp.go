@@ -4,9 +4,22 @@ import ucli "github.com/urfave/cli/v2"
 
 func mcpCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:        "mcp",
-		Usage:       "give MCP clients the tools of a session",
-		Description: "Examples:\n  tapgw mcp install claude",
+		Name:  "mcp",
+		Usage: "give MCP clients the tools of a session",
+		Description: `MCP clients start it: it speaks MCP on stdin and stdout, in every revision of the
+protocol, and serves the foreground session of each moment, or the one that --session
+names. It finds the gateway as tapctl does, and connects again after a restart.
+
+Exit code 3 means that no gateway runs. With --ensure it starts one.
+
+Examples:
+  tapgw mcp install claude
+  tapgw mcp --session review --ensure`,
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "session", Usage: "a session's `ID`, its beginning, or its label"},
+			&ucli.BoolFlag{Name: "ensure", Usage: "start a gateway in the background if none runs"},
+		},
+		Action:      mcp,
 		Subcommands: []*ucli.Command{mcpInstallCommand(), mcpUninstallCommand()},
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/internal/gateway"
@@ -46,6 +45,7 @@ type endpoint struct {
 	legacy http.Handler // handshake revisions
 	ctx    context.Context
 	cancel context.CancelFunc
+	wires  sync.Map // *mcp.ServerSession: the context.Context of its WebSocket
 
 	// Guarded by Handler.mu.
 	users int         // requests that run
@@ -89,6 +89,7 @@ func newEndpoint(h *Handler, id string, session *gateway.Session) *endpoint {
 		Name: "stream", URITemplate: streamURI + "{+stream}", MIMEType: "application/json",
 		Description: "The newest events of a stream of the session: STREAM or STREAM@PROVIDER.",
 	}, e.readStream)
+	e.server.AddReceivingMiddleware(e.endWithWire)
 	get := func(*http.Request) *mcp.Server { return e.server }
 	// Host and Origin are checked by the server in front.
 	e.modern = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true,
@@ -121,31 +122,6 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		e.legacy.ServeHTTP(w, r)
 	}
-}
-
-// serveWebSocket serves a client over a WebSocket that carries what its stdio would: messages with a line
-// feed at the end. This is for tapgw mcp.
-func (e *endpoint) serveWebSocket(w http.ResponseWriter, r *http.Request) {
-	if e.clients() >= maxClients {
-		http.Error(w, "too many MCP clients", http.StatusServiceUnavailable)
-		return
-	}
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
-	if err != nil {
-		return // Accept has answered
-	}
-	defer func() { _ = ws.CloseNow() }()
-	ws.SetReadLimit(MaxBody)
-	conn := websocket.NetConn(r.Context(), ws, websocket.MessageText)
-	client, err := e.server.Connect(r.Context(),
-		&mcp.IOTransport{Reader: conn, Writer: conn, MaxLineLength: MaxBody}, nil)
-	if err != nil {
-		e.h.log.Warn("connecting an MCP client", "error", err)
-		return
-	}
-	stop := context.AfterFunc(e.ctx, func() { _ = client.Close() })
-	defer stop()
-	_ = client.Wait()
 }
 
 // clients counts the connected clients, of all revisions.

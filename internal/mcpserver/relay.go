@@ -1,0 +1,396 @@
+package mcpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	// maxRelayed bounds a message to the client: a result with the largest file, in base64.
+	maxRelayed = 128 << 20
+	// retryFirst and retryLast are the pauses between attempts to connect again.
+	retryFirst = 100 * time.Millisecond
+	retryLast  = 5 * time.Second
+	// patience is how long requests wait for a connection, and how long answers may take after the client
+	// has closed its end. A gateway restarts in less.
+	patience = 5 * time.Second
+	// maxHeld bounds the messages that wait for a connection.
+	maxHeld = 1000
+	// codeLost is the JSON-RPC code of a request that the relay answers itself.
+	codeLost = -32000
+)
+
+// Relay connects an MCP client on stdio with a server that may go away and come back. The messages pass as
+// they are. When the connection is lost, it connects again, says the client's handshake, subscriptions and
+// open requests again, and tells the client that lists may have changed. Calls that were under way fail,
+// because nobody knows whether they ran. Run it once.
+type Relay struct {
+	// Dial connects to the server: messages with a line feed at the end, both ways.
+	Dial func(context.Context) (io.ReadWriteCloser, error)
+	In   io.Reader
+	Out  io.Writer
+	Note func(text string) // for the person at the client
+
+	ctx      context.Context
+	conn     io.ReadWriteCloser // nil while there is none
+	incoming chan []byte        // from conn; closed when it ends
+	readers  sync.WaitGroup     // of connections
+
+	handshake     []byte            // initialize
+	handshakeID   string            //
+	initialized   []byte            // notifications/initialized
+	subscriptions map[string][]byte // resources/subscribe, by URI
+	open          map[string]*frame // requests without an answer, by id
+	silent        map[string]bool   // ids of requests of the relay's own, whose answers the client does not get
+	held          []*frame          // that wait for a connection
+	restoring     bool              // the answer to the repeated handshake is waited for
+	isLost        bool              // there was no connection for patience
+}
+
+// frame is a message of the client.
+type frame struct {
+	line   []byte
+	id     string // as it is written; "" for a notification
+	method string // "" for an answer
+	params struct {
+		URI           string `json:"uri"`
+		Notifications struct {
+			Tools     bool `json:"toolsListChanged"`
+			Resources bool `json:"resourcesListChanged"`
+		} `json:"notifications"`
+		RequestID json.RawMessage `json:"requestId"`
+	}
+}
+
+func readFrame(line []byte) (*frame, error) {
+	f := &frame{line: line}
+	if len(line) > 0 && line[0] == '[' { // a batch of an old revision
+		return f, nil
+	}
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if err := json.Unmarshal(line, &m); err != nil {
+		return nil, err
+	}
+	f.id, f.method = string(m.ID), m.Method
+	_ = json.Unmarshal(m.Params, &f.params) // wrong params are the server's to refuse
+	return f, nil
+}
+
+// Run relays until the client closes its end, which is no error, or ctx ends. The error is that of the first
+// connection: later ones are tried again.
+func (r *Relay) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.ctx = ctx
+	r.subscriptions, r.open, r.silent = map[string][]byte{}, map[string]*frame{}, map[string]bool{}
+	if err := r.connect(); err != nil {
+		return err
+	}
+	defer func() {
+		cancel()
+		r.close()
+		r.readers.Wait()
+	}()
+	lines := make(chan []byte)
+	go readLines(ctx, r.In, MaxBody, lines) // a read of stdin can't be ended: it goes on until the program ends
+	return r.relay(lines)
+}
+
+// relay handles what comes from both sides, one message after the other.
+func (r *Relay) relay(lines <-chan []byte) error {
+	var retry, giveUp, end <-chan time.Time
+	wait := retryFirst
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				lines, end = nil, time.After(patience)
+				break
+			}
+			r.fromClient(line)
+		case line, ok := <-r.incoming:
+			if !ok {
+				r.drop()
+				r.Note("the connection to the gateway was lost; connecting again")
+				wait, retry, giveUp = retryFirst, time.After(retryFirst), time.After(patience)
+				break
+			}
+			r.fromServer(line)
+		case <-retry:
+			if err := r.connect(); err != nil {
+				wait = min(2*wait, retryLast)
+				retry = time.After(wait)
+				break
+			}
+			retry, giveUp = nil, nil
+			r.Note("connected to the gateway again")
+			r.restore()
+		case <-giveUp:
+			giveUp = nil
+			r.isLost = true
+			r.failHeld()
+		case <-end:
+			return nil
+		case <-r.ctx.Done():
+			return nil
+		}
+		if lines == nil && !r.isWaiting() {
+			return nil
+		}
+	}
+}
+
+// isWaiting reports whether a request other than a subscription has no answer yet.
+func (r *Relay) isWaiting() bool {
+	for _, f := range r.open {
+		if f.method != methodListen {
+			return true
+		}
+	}
+	return len(r.held) > 0
+}
+
+// The methods that the relay knows.
+const (
+	methodInitialize  = "initialize"
+	methodInitialized = "notifications/initialized"
+	methodSubscribe   = "resources/subscribe"
+	methodUnsubscribe = "resources/unsubscribe"
+	methodListen      = "subscriptions/listen"
+	methodCancelled   = "notifications/cancelled"
+	methodCall        = "tools/call"
+)
+
+// fromClient passes a message of the client on, or holds it until there is a connection.
+func (r *Relay) fromClient(line []byte) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	f, err := readFrame(line)
+	if err != nil {
+		r.answer("null", -32700, "the message is not JSON: "+err.Error())
+		return
+	}
+	switch f.method {
+	case methodInitialize:
+		r.handshake, r.handshakeID = f.line, f.id
+	case methodInitialized:
+		r.initialized = f.line
+	case methodSubscribe:
+		r.subscriptions[f.params.URI] = f.line
+	case methodUnsubscribe:
+		delete(r.subscriptions, f.params.URI)
+	case methodCancelled:
+		if f := r.open[string(f.params.RequestID)]; f != nil && f.method == methodListen {
+			delete(r.open, f.id)
+		}
+	}
+	switch {
+	case r.conn != nil && !r.restoring:
+		r.send(f)
+	case r.isLost && f.id != "" && f.method != "":
+		r.answer(f.id, codeLost, "no gateway is reachable; start one with: tapgw serve, or tapgw ensure")
+	case len(r.held) < maxHeld:
+		r.held = append(r.held, f)
+	}
+}
+
+// send writes a message of the client to the server, and remembers a request until its answer.
+func (r *Relay) send(f *frame) {
+	if f.id != "" && f.method != "" {
+		r.open[f.id] = f
+	}
+	r.write(f.line)
+}
+
+// write writes to the server. The reader notices a connection that has ended.
+func (r *Relay) write(line []byte) {
+	_, _ = r.conn.Write(append(bytes.Clone(line), '\n'))
+}
+
+// fromServer passes a message of the server on.
+func (r *Relay) fromServer(line []byte) {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	_ = json.Unmarshal(line, &m)
+	if id := string(m.ID); m.Method == "" && id != "" {
+		delete(r.open, id)
+		if r.silent[id] {
+			delete(r.silent, id)
+			if r.restoring && id == r.handshakeID {
+				r.resume()
+			}
+			return
+		}
+	}
+	r.out(line)
+}
+
+func (r *Relay) out(line []byte) { _, _ = r.Out.Write(append(bytes.TrimSpace(line), '\n')) }
+
+// answer answers a request in the server's place.
+func (r *Relay) answer(id string, code int, text string) {
+	message, err := json.Marshal(text)
+	if err == nil {
+		r.out(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, message))
+	}
+}
+
+// connect connects to the server and starts to read from it.
+func (r *Relay) connect() error {
+	conn, err := r.Dial(r.ctx)
+	if err != nil {
+		return err
+	}
+	incoming := make(chan []byte)
+	r.conn, r.incoming, r.isLost = conn, incoming, false
+	r.readers.Go(func() { readLines(r.ctx, conn, maxRelayed, incoming) })
+	return nil
+}
+
+// close ends the connection, if there is one.
+func (r *Relay) close() {
+	if r.conn != nil {
+		_ = r.conn.Close()
+	}
+	r.conn, r.incoming, r.restoring = nil, nil, false
+}
+
+// drop ends the connection. Calls that were under way fail; other requests wait for the next connection.
+func (r *Relay) drop() {
+	r.close()
+	for id, f := range r.open {
+		switch {
+		case r.silent[id]:
+		case f.method == methodCall:
+			r.answer(id, codeLost, "the connection to the gateway was lost; whether the tool ran is not known")
+		case f.method == methodListen || id == r.handshakeID && r.initialized == nil:
+			continue // restore says them again
+		default:
+			r.held = append(r.held, f)
+		}
+		delete(r.open, id)
+	}
+	clear(r.silent)
+}
+
+// restore says a new connection what the last one knew. A server wants the handshake answered first.
+func (r *Relay) restore() {
+	if r.handshake == nil {
+		r.resume()
+		return
+	}
+	r.restoring = true
+	if r.open[r.handshakeID] == nil { // it was answered to the client
+		r.silent[r.handshakeID] = true
+	} else {
+		r.restoring = false // the client goes on when it has the answer
+	}
+	r.write(r.handshake)
+	if !r.restoring {
+		r.sendHeld()
+	}
+}
+
+// resume goes on where the last connection ended.
+func (r *Relay) resume() {
+	r.restoring = false
+	if r.initialized != nil {
+		r.write(r.initialized)
+	}
+	for uri, line := range r.subscriptions {
+		if f, err := readFrame(line); err == nil {
+			r.silent[f.id] = true
+			r.write(line)
+		}
+		if name, err := json.Marshal(uri); err == nil {
+			r.out(
+				fmt.Appendf(
+					nil,
+					`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%s}}`,
+					name,
+				),
+			)
+		}
+	}
+	if r.initialized != nil {
+		r.listsChanged("", true, true)
+	}
+	for _, f := range r.open { // all are subscriptions
+		r.write(f.line)
+		r.listsChanged(f.id, f.params.Notifications.Tools, f.params.Notifications.Resources)
+	}
+	r.sendHeld()
+}
+
+func (r *Relay) sendHeld() {
+	held := r.held
+	r.held = nil
+	for _, f := range held {
+		r.send(f)
+	}
+}
+
+// failHeld answers the requests that wait for a connection.
+func (r *Relay) failHeld() {
+	held := r.held
+	r.held = nil
+	for _, f := range held {
+		if f.id != "" && f.method != "" {
+			r.answer(f.id, codeLost, "no gateway is reachable; start one with: tapgw serve, or tapgw ensure")
+		}
+	}
+}
+
+// listsChanged tells the client that it should list again: the gateway may be another one by now. The id is
+// that of its subscription, "" in handshake revisions.
+func (r *Relay) listsChanged(subscription string, tools, resources bool) {
+	params := ""
+	if subscription != "" {
+		params = `,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + subscription + `}}`
+	}
+	if tools {
+		r.out([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"` + params + `}`))
+	}
+	if resources {
+		r.out([]byte(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"` + params + `}`))
+	}
+}
+
+// readLines sends the lines of a stream until it ends or a line is longer than limit, and then closes lines.
+func readLines(ctx context.Context, in io.Reader, limit int, lines chan<- []byte) {
+	defer close(lines)
+	reader := bufio.NewReaderSize(in, 64<<10)
+	var line []byte
+	for {
+		part, err := reader.ReadSlice('\n')
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) && len(line) <= limit {
+			continue
+		}
+		if len(line) > 0 && (err == nil || errors.Is(err, io.EOF)) {
+			select {
+			case lines <- bytes.TrimRight(line, "\r\n"):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+		line = nil
+	}
+}
