@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"tapgw/configs"
+
+	"pgregory.net/rapid"
 )
 
 // home makes an empty home directory, without variables that lead elsewhere.
@@ -344,6 +346,44 @@ func TestDiffHidesSecrets(t *testing.T) {
 			t.Errorf("the diff is\n%s\nwant the command in it, and no sk-", got)
 		}
 	}
+}
+
+// TestDiffOfManyLines wants the same diff of a file with more lines than a diff compares.
+func TestDiffOfManyLines(t *testing.T) {
+	const lines = 250_000
+	many := strings.Repeat("    1,\n", lines)
+	path := filepath.Join(home(t), ".cursor", "mcp.json")
+	write(t, path, "{\n  \"a\": [\n"+many+"    1\n  ],\n  \"mcpServers\": {\n    \"x\": {}\n  },\n"+
+		"  \"b\": [\n"+many+"    1\n  ]\n}\n")
+	c, _ := Find("cursor")
+	ch, err := c.Install(stdio, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ch.Diff()
+	want := "@@ -250003,7 +250003,11 @@\n     1\n   ],\n   \"mcpServers\": {\n-    \"x\": {}\n+    \"x\": {},\n" +
+		"+    \"tapgw\": {\n+      \"command\": \"/opt/tap/tapgw\",\n+      \"args\": [\"mcp\"]\n+    }\n   },\n   \"b\": [\n     1,\n"
+	if _, got, _ := strings.Cut(d.String(), "mcp.json\n+++"); !strings.HasSuffix(got, want) {
+		t.Errorf("the diff is\n%s\nwant it to end in\n%s", d.String(), want)
+	}
+}
+
+// TestTrim wants the same whole lines to be cut off both texts.
+func TestTrim(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`([ab]{0,1}\n){0,30}[ab]{0,1}`)
+		head, tail := text.Draw(t, "head"), text.Draw(t, "tail")
+		was, now := head+text.Draw(t, "was")+tail, head+text.Draw(t, "now")+tail
+		a, b, lines := trim([]byte(was), []byte(now))
+		cut := len(strings.Join(strings.SplitAfter(was, "\n")[:lines], ""))
+		end := was[cut+len(a):]
+		if was[:cut]+string(a)+end != was || was[:cut]+string(b)+end != now {
+			t.Errorf("%q and %q became %q and %q behind %d lines, want equal parts cut off", was, now, a, b, lines)
+		}
+		if end != "" && !strings.HasSuffix(string(a), "\n") {
+			t.Errorf("%q became %q, want whole lines", was, a)
+		}
+	})
 }
 
 func TestFindsTheFileWithTheEntry(t *testing.T) {

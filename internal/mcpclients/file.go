@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,46 +48,40 @@ var bom = []byte("\ufeff")
 // is "". An entry that tapgw did not write is an error, as is a file that can't be parsed; it names file and line.
 func (c Client) Install(s Server, project string) (*Change, error) {
 	e := c.entryOf(s, project)
-	return c.change(project, func(text []byte) ([]byte, string, error) {
-		now, err := c.format.put(text, c.container, e)
-		if len(now) == len(text) && bytes.Equal(now, text) {
-			return now, None, err
-		}
-		kind := Added
-		if c.entryIn(text) != nil {
-			kind = Updated
-		}
-		return now, kind, err
-	})
+	return c.change(project, func(text []byte) ([]byte, error) { return c.format.put(text, c.container, e) })
 }
 
 // Uninstall returns the change that takes the gateway's entry out of the client's file. The file then has the bytes
 // that it had before [Client.Install], or is gone if there was none.
 func (c Client) Uninstall(project string) (*Change, error) {
-	return c.change(project, func(text []byte) ([]byte, string, error) {
+	return c.change(project, func(text []byte) ([]byte, error) {
 		if text == nil {
-			return nil, None, nil
+			return nil, nil
 		}
-		now, err := c.format.remove(text, c.container)
-		if now != nil && bytes.Equal(now, text) {
-			return now, None, err
-		}
-		return now, Removed, err
+		return c.format.remove(text, c.container)
 	})
 }
 
-// entryIn returns the entry of the gateway's name in a text, nil if there is none or the text can't be parsed.
-func (c Client) entryIn(text []byte) any {
-	all, err := c.format.values(text)
-	if err != nil {
-		return nil
+// split returns the entry of the gateway's name in a text, nil if there is none, and all the rest as a text that can be
+// compared. No text is an empty one, and an empty container is none.
+func (c Client) split(text []byte) (entry any, rest string, err error) {
+	all := map[string]any{}
+	if text != nil {
+		if all, err = c.format.values(text); err != nil {
+			return nil, "", err
+		}
 	}
-	servers, _ := all[c.container].(map[string]any)
-	return servers[entryName]
+	if servers, ok := all[c.container].(map[string]any); ok {
+		entry = servers[entryName]
+		if delete(servers, entryName); len(servers) == 0 {
+			delete(all, c.container)
+		}
+	}
+	return entry, fmt.Sprintf("%#v", all), nil
 }
 
 // change reads the client's file and edits its text.
-func (c Client) change(project string, edit func(text []byte) ([]byte, string, error)) (*Change, error) {
+func (c Client) change(project string, edit func(text []byte) ([]byte, error)) (*Change, error) {
 	ch, err := c.choose(project)
 	if err != nil {
 		return nil, err
@@ -97,9 +90,9 @@ func (c Client) change(project string, edit func(text []byte) ([]byte, string, e
 	if !utf8.Valid(text) {
 		return nil, fmt.Errorf("%s: is not UTF-8 text, and is not changed", ch.File)
 	}
-	now, kind, err := edit(text)
-	if err == nil && kind != None {
-		err = c.checkRest(text, now)
+	now, err := edit(text)
+	if err == nil && ((now == nil) != (text == nil) || !bytes.Equal(now, text)) {
+		err = ch.compare(c, text, now)
 	}
 	if err != nil {
 		if f, ok := errors.AsType[configs.Fault](err); ok {
@@ -108,12 +101,32 @@ func (c Client) change(project string, edit func(text []byte) ([]byte, string, e
 		}
 		return nil, fmt.Errorf("%s: %w", ch.File, err)
 	}
-	ch.Kind, ch.now = kind, now
-	ch.shown = slices.Concat(stringsIn(c.entryIn(text)), stringsIn(c.entryIn(now)))
-	if hasMark {
+	if ch.now = now; hasMark {
 		ch.now = append(bytes.Clone(bom), now...)
 	}
 	return ch, nil
+}
+
+// compare finds out what an edit has changed, and makes sure that it was the entry and nothing else.
+func (ch *Change) compare(c Client, was, now []byte) error {
+	before, rest, err := c.split(was)
+	if err != nil {
+		return err
+	}
+	after, restNow, err := c.split(now)
+	if err != nil || rest != restNow {
+		return errors.New("can't be edited without changing more than the gateway's entry, and is left as it is")
+	}
+	switch {
+	case before == nil:
+		ch.Kind = Added
+	case after == nil:
+		ch.Kind = Removed
+	default:
+		ch.Kind = Updated
+	}
+	ch.shown = slices.Concat(stringsIn(before), stringsIn(after))
+	return nil
 }
 
 // choose reads the first of the client's files that has the entry, or else the first that is there.
@@ -131,37 +144,14 @@ func (c Client) choose(project string) (*Change, error) {
 		if chosen == nil || chosen.was == nil && ch.was != nil {
 			chosen = ch
 		}
-		if c.entryIn(bytes.TrimPrefix(ch.was, bom)) != nil {
+		if len(files) == 1 {
+			return ch, nil
+		}
+		if entry, _, err := c.split(bytes.TrimPrefix(ch.was, bom)); err == nil && entry != nil {
 			return ch, nil
 		}
 	}
 	return chosen, nil
-}
-
-// checkRest makes sure that an edit has changed the entry and nothing else.
-func (c Client) checkRest(was, now []byte) error {
-	rest := func(text []byte) (string, error) {
-		if text == nil {
-			return "map[string]interface {}{}", nil
-		}
-		all, err := c.format.values(text)
-		if servers, ok := all[c.container].(map[string]any); ok {
-			servers = maps.Clone(servers)
-			delete(servers, entryName)
-			if all[c.container] = servers; len(servers) == 0 {
-				delete(all, c.container)
-			}
-		}
-		return fmt.Sprintf("%#v", all), err
-	}
-	before, err := rest(was)
-	if err != nil {
-		return err
-	}
-	if after, err := rest(now); err != nil || before != after {
-		return errors.New("can't be edited without changing more than the gateway's entry, and is left as it is")
-	}
-	return nil
 }
 
 // read reads a client's file. Symbolic links are followed, in a project only to files of the project.
@@ -298,6 +288,10 @@ var quoted = lazyregexp.New(`"(?:[^"\\\n]|\\.)*"(\s*[:=])?|'[^'\n]*'`)
 
 // Diff returns the change as a person may see it: strings of other entries, which may be secrets, are left out.
 func (ch *Change) Diff() diff.Diff {
+	was, now, skipped := ch.was, ch.now, 0
+	if was != nil && now != nil {
+		was, now, skipped = trim(was, now)
+	}
 	text := func(data []byte) *string {
 		if data == nil {
 			return nil
@@ -305,13 +299,48 @@ func (ch *Change) Diff() diff.Diff {
 		s := string(data)
 		return &s
 	}
-	d := diff.New(strings.TrimPrefix(ch.File, "/"), text(ch.was), text(ch.now))
-	for _, h := range d.Hunks {
+	d := diff.New(strings.TrimPrefix(ch.File, "/"), text(was), text(now))
+	for n := range d.Hunks {
+		h := &d.Hunks[n]
+		h.OldStart += skipped
+		h.NewStart += skipped
 		for i, l := range h.Lines {
 			h.Lines[i].Text = quoted.ReplaceAllStringFunc(l.Text, ch.mask)
 		}
 	}
 	return d
+}
+
+// trim cuts off the lines with which two texts begin and end alike, but for some that a diff shows, and counts those at
+// the beginning. The file of Claude Code may have more lines than a diff compares.
+func trim(was, now []byte) (middleWas, middleNow []byte, lines int) {
+	const shown = 5 // lines, more than a diff shows around a change
+	same := 0
+	for same < min(len(was), len(now)) && was[same] == now[same] {
+		same++
+	}
+	start := same
+	for range shown + 1 {
+		start = max(0, bytes.LastIndexByte(was[:start], '\n'))
+	}
+	if start > 0 {
+		start++ // behind the line end
+	}
+	lines = bytes.Count(was[:start], []byte("\n"))
+	was, now = was[start:], now[start:]
+	same = 0
+	for same < min(len(was), len(now)) && was[len(was)-1-same] == now[len(now)-1-same] {
+		same++
+	}
+	end := same // bytes that are cut off
+	for range shown + 1 {
+		if i := bytes.IndexByte(was[len(was)-end:], '\n'); i >= 0 {
+			end -= i + 1
+		} else {
+			end = 0
+		}
+	}
+	return was[:len(was)-end], now[:len(now)-end], lines
 }
 
 // mask hides a quoted string unless it is a key or the entry has it.

@@ -24,7 +24,7 @@ func checkText(t *testing.T, text []byte, wants func(Client) bool) {
 		if !wants(c) {
 			continue
 		}
-		if c.entryIn(text) != nil {
+		if entry, _, _ := c.split(text); entry != nil {
 			continue
 		}
 		with, err := c.format.put(text, c.container, c.entryOf(stdio, ""))
@@ -40,7 +40,7 @@ func checkText(t *testing.T, text []byte, wants func(Client) bool) {
 			if s.URL != "" && !c.HasVariables() {
 				continue
 			}
-			if err := c.checkRest(text, with); err != nil {
+			if err := new(Change).compare(c, text, with); err != nil {
 				t.Fatalf("%s: installed into %q: %v\n%q", c.Name, text, err, with)
 			}
 			got, err := c.format.remove(with, c.container)
@@ -50,11 +50,21 @@ func checkText(t *testing.T, text []byte, wants func(Client) bool) {
 			if with, err = c.format.put(with, c.container, c.entryOf(s, "")); err != nil {
 				t.Fatalf("%s: updating the entry in %q: %v", c.Name, with, err)
 			}
-			if got, want := fmt.Sprint(c.entryIn(with)), fmt.Sprint(any(values(c.entryOf(s, "").all()))); got != want {
+			want := fmt.Sprint(any(values(c.entryOf(s, "").all())))
+			if got := fmt.Sprint(entryIn(t, c, with)); got != want {
 				t.Fatalf("%s: the entry is %s, want %s", c.Name, got, want)
 			}
 		}
 	}
+}
+
+func entryIn(t *testing.T, c Client, text []byte) any {
+	t.Helper()
+	entry, _, err := c.split(text)
+	if err != nil {
+		t.Fatalf("%s: %q: %v, want no error", c.Name, text, err)
+	}
+	return entry
 }
 
 func checkFault(t *testing.T, err error) {
