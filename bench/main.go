@@ -22,6 +22,7 @@ var roles = map[string]func(ctx context.Context, args []string) error{
 	"host":     runHost,
 	"provider": runProvider,
 	"embedded": runEmbedded,
+	"mcptool":  runMCPServer,
 }
 
 func main() { os.Exit(run(os.Args[1:])) }

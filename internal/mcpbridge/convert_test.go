@@ -3,6 +3,7 @@ package mcpbridge
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
@@ -95,14 +96,13 @@ func FuzzMessages(f *testing.F) {
 	f.Add("{\n}\n"+strings.Repeat("n", maxNoise*2), 1000)
 	f.Fuzz(func(t *testing.T, printed string, size int) {
 		var got, noise []string
+		m := &messages{
+			ReadCloser: io.NopCloser(strings.NewReader(printed)),
+			noise:      func(line string) { noise = append(noise, line) },
+		}
 		var out bytes.Buffer
-		m := &messages{to: &out, noise: func(line string) { noise = append(noise, line) }}
-		for rest := []byte(printed); len(rest) > 0; {
-			n := min(len(rest), max(size, 1))
-			if written, err := m.Write(rest[:n]); written != n || err != nil {
-				t.Fatalf("Write = %d, %v, want %d and no error", written, err, n)
-			}
-			rest = rest[n:]
+		if _, err := io.CopyBuffer(struct{ io.Writer }{&out}, m, make([]byte, min(max(size, 1), 1<<16))); err != nil {
+			t.Fatal(err)
 		}
 		for line := range strings.Lines(printed) {
 			if line = strings.TrimLeft(line, " \t\r\n"); line != "" && (line[0] == '{' || line[0] == '[') {

@@ -27,21 +27,23 @@ func (u *upstream) overPipes() (mcp.Transport, error) {
 	if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() { // the system would say it of the program
 		return nil, fatalError{fmt.Errorf("cwd: there is no directory %s", o.Dir)}
 	}
-	fromServer, stdout := io.Pipe()
 	program := o.Provider.Command
 	p, err := proc.Start(proc.Command{
 		Path: program[0], Args: program[1:], Dir: o.Dir, Env: o.Env,
-		OnLine: func(from proc.Stream, line string) { o.Line(string(from), line) },
-		Stdout: &messages{to: stdout, noise: func(line string) { o.Line(string(proc.Stdout), line) }},
-		Keep:   1, // the lines are kept elsewhere
-		Grace:  stopGrace,
+		OnLine:     func(from proc.Stream, line string) { o.Line(string(from), line) },
+		ReadStdout: true,
+		Keep:       1, // the lines are kept elsewhere
+		Grace:      stopGrace,
 	})
 	if err != nil {
 		return nil, fatalError{err}
 	}
+	stdout := &messages{
+		ReadCloser: p.Stdout(), noise: func(line string) { o.Line(string(proc.Stdout), line) },
+	}
 	o.Line(fromGateway, fmt.Sprintf("started %s as process %d", program[0], p.PID()))
 	u.stop = func() {
-		_ = fromServer.Close() // or the program could wait for its reader
+		_ = stdout.Close() // or the program could wait for its reader
 		p.Stop()
 	}
 	u.reason = func() error {
@@ -57,41 +59,53 @@ func (u *upstream) overPipes() (mcp.Transport, error) {
 	}
 	u.wg.Go(func() {
 		<-p.Done()
+		select { // what the program started may have its stdout open
+		case <-u.lost:
+		case <-time.After(endTime):
+		}
 		_ = stdout.Close()
 	})
-	return &mcp.IOTransport{Reader: fromServer, Writer: p.Stdin(), MaxLineLength: maxMessage}, nil
+	return &mcp.IOTransport{Reader: stdout, Writer: p.Stdin(), MaxLineLength: maxMessage}, nil
 }
 
-// messages passes on the lines of a server that may be messages. Others are what a program prints that was not written
-// with care, and would end the connection.
+// messages reads the lines of a server that may be messages. Others are what a program prints that was not written with
+// care, and would end the connection.
 type messages struct {
-	to    io.Writer
+	io.ReadCloser
 	noise func(line string)
 
 	inMessage, inNoise bool
-	line               []byte // of noise
+	line               []byte // of noise; its beginning only
 }
 
-// Write implements io.Writer. It keeps no more than the beginning of a line that is no message.
-func (m *messages) Write(data []byte) (int, error) {
-	n := len(data)
-	for len(data) > 0 {
+// Read implements io.Reader.
+func (m *messages) Read(p []byte) (int, error) {
+	for {
+		n, err := m.ReadCloser.Read(p)
+		if n = m.filter(p[:n]); n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+	}
+}
+
+// filter moves what belongs to messages to the beginning of data and returns how much that is.
+func (m *messages) filter(data []byte) (n int) {
+	rest := data
+	for len(rest) > 0 {
 		if !m.inMessage && !m.inNoise {
-			if data = bytes.TrimLeft(data, " \t\r\n"); len(data) == 0 {
+			if rest = bytes.TrimLeft(rest, " \t\r\n"); len(rest) == 0 {
 				break
 			}
-			m.inMessage = data[0] == '{' || data[0] == '['
+			m.inMessage = rest[0] == '{' || rest[0] == '['
 			m.inNoise = !m.inMessage
 		}
-		part, isEnd := data, false
-		if at := bytes.IndexByte(data, '\n'); at >= 0 {
-			part, isEnd = data[:at+1], true
+		part, isEnd := rest, false
+		if at := bytes.IndexByte(rest, '\n'); at >= 0 {
+			part, isEnd = rest[:at+1], true
 		}
-		data = data[len(part):]
+		rest = rest[len(part):]
 		if m.inMessage {
-			if _, err := m.to.Write(part); err != nil {
-				return 0, err
-			}
+			n += copy(data[n:], part)
 		} else {
 			m.line = append(m.line, part[:min(len(part), maxNoise-len(m.line))]...)
 		}
@@ -102,5 +116,5 @@ func (m *messages) Write(data []byte) (int, error) {
 			m.inMessage, m.inNoise, m.line = false, false, m.line[:0]
 		}
 	}
-	return n, nil
+	return n
 }

@@ -26,6 +26,8 @@ type Command struct {
 	// Stdout and Stderr get the output as it comes, instead of OnLine and the tail. One writer for both gets it in
 	// the order of writing. Output that a writer refuses is dropped.
 	Stdout, Stderr io.Writer
+	// ReadStdout leaves stdout to [Process.Stdout]: nothing of it is stored or reported.
+	ReadStdout bool
 	// Whole makes the whole group end with this process, also if that is killed, and not the child alone. A
 	// process that leaves the group does not end.
 	Whole bool
@@ -53,12 +55,13 @@ const (
 // After the child's end nothing has to be called.
 type Process struct {
 	// Fixed at start.
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	grace time.Duration
-	whole bool
-	tail  *ring
-	done  chan struct{}
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *os.File // with Command.ReadStdout
+	grace  time.Duration
+	whole  bool
+	tail   *ring
+	done   chan struct{}
 
 	err      error // of its end; set before done is closed
 	stopOnce sync.Once
@@ -115,9 +118,13 @@ func Start(c Command) (*Process, error) {
 	_ = pipes[1].Close()
 	_ = pipes[3].Close()
 	var readers sync.WaitGroup
-	readers.Go(func() { p.readStream(pipes[0], Stdout, c.Stdout, c.OnLine) })
+	outputs := []*os.File{pipes[2]}
 	readers.Go(func() { p.readStream(pipes[2], Stderr, c.Stderr, c.OnLine) })
-	go p.wait(&readers, pipes[0], pipes[2])
+	if p.stdout = pipes[0]; !c.ReadStdout {
+		outputs = append(outputs, pipes[0])
+		readers.Go(func() { p.readStream(pipes[0], Stdout, c.Stdout, c.OnLine) })
+	}
+	go p.wait(&readers, outputs...)
 	return p, nil
 }
 
@@ -163,6 +170,10 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Stdin returns the writer to the child's standard input. Closing it is the end of input for the child. Writes block
 // while the child does not read, and fail after its end.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
+
+// Stdout returns the child's standard output for [Command].ReadStdout. The caller reads it and closes it. It ends when
+// nobody has it open any more, which may be later than the child's end.
+func (p *Process) Stdout() io.ReadCloser { return p.stdout }
 
 // Done is closed after the child has ended and its output was read; up to 1 s later if other processes keep the output
 // open.

@@ -144,6 +144,25 @@ func start(t *testing.T, c Command) (*Process, <-chan string) {
 	return p, lines
 }
 
+// What nobody else reads of stdout is there for its reader, whole, also after the child's end.
+func TestReadStdout(t *testing.T) {
+	long := strings.Repeat("x", 3*maxLine)
+	c := command("lines", "1", long)
+	c.ReadStdout = true
+	p, lines := start(t, c)
+	if got := next(t, lines); got != "stderr oops" {
+		t.Errorf("the first line is %q, want that of stderr", got)
+	}
+	<-p.Done()
+	got, err := io.ReadAll(p.Stdout())
+	if want := "1\n" + long + "\n"; err != nil || string(got) != want {
+		t.Errorf("stdout has %d bytes (%v), want %d", len(got), err, len(want))
+	}
+	if err := p.Stdout().Close(); err != nil {
+		t.Errorf("closing stdout: %v, want no error", err)
+	}
+}
+
 func next(t *testing.T, lines <-chan string) string {
 	t.Helper()
 	select {
