@@ -401,7 +401,8 @@ func (h *scriptedHost) Log(level adminapi.LogLevel, message string) {
 }
 
 func (h *scriptedHost) Interrupt(_ context.Context, reason string) ([]string, error) {
-	h.say("interrupt %q", reason)
+	// A part of its own: the questions of the session end at the same moment, each on its goroutine.
+	h.stage.emit(h.id+" interrupt", fmt.Sprintf("%s: interrupt %q", h.id, reason))
 	return nil, nil
 }
 
