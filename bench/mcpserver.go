@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -112,6 +113,7 @@ func sessionMCP(ctx context.Context) (url, token string, end func(), err error) 
 	}
 	bound := make(chan struct{}, 8)
 	p := providers.New("bench", &providers.Options{URL: s.URL(), Token: g.InstanceToken(), Session: session.ID(),
+		Logger:  slog.New(slog.DiscardHandler),
 		OnBound: func(context.Context, providers.Binding) { bound <- struct{}{} }})
 	providers.AddTool(p, "say", "Says it", func(_ context.Context, in sayArgs) (string, error) { return in.Text, nil })
 	go func() { _ = p.Run(running) }()
@@ -151,8 +153,11 @@ func callMCP(ctx context.Context, c *mcp.ClientSession, calls int) (p50 float64,
 	for range calls {
 		begun := time.Now()
 		r, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "say", Arguments: sayArgs{"hello"}})
-		if err != nil || r.IsError {
-			return 0, fmt.Errorf("calling: %v, %w", r, err)
+		if err == nil && r.IsError {
+			err = errors.New("the call failed")
+		}
+		if err != nil {
+			return 0, fmt.Errorf("calling the tool: %w", err)
 		}
 		took = append(took, time.Since(begun))
 	}

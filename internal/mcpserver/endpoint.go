@@ -76,6 +76,7 @@ func newEndpoint(h *Handler, id string, session *gateway.Session) *endpoint {
 			Instructions: instructions,
 			Capabilities: &mcp.ServerCapabilities{
 				Tools:     &mcp.ToolCapabilities{ListChanged: true},
+				Prompts:   &mcp.PromptCapabilities{}, // the SDK answers for them: there are none
 				Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
 			},
 			SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },

@@ -192,8 +192,8 @@ func (h *Handler) Close() {
 	}
 	h.mu.Unlock()
 	for _, e := range ended {
-		e.mu.Lock() // a sync that began before the end has started what it starts
-		e.mu.Unlock()
+		e.mu.Lock()   // a sync that began before the end has started what it starts
+		e.mu.Unlock() //nolint:staticcheck // see above
 		e.closeClients()
 	}
 	h.running.Wait()

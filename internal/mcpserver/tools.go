@@ -148,7 +148,7 @@ func (e *endpoint) waitForEvent(ctx context.Context, r *mcp.CallToolRequest, in 
 	wait := defaultWait
 	if in.Timeout != 0 {
 		wait = time.Duration(in.Timeout * float64(time.Second))
-		if !(in.Timeout > 0 && in.Timeout <= maxWait.Seconds()) {
+		if in.Timeout < 0 || in.Timeout > maxWait.Seconds() {
 			err = fmt.Errorf("timeoutSeconds: must be more than 0, and at most %g", maxWait.Seconds())
 		}
 	}

@@ -116,6 +116,39 @@ func TestLongWait(t *testing.T) {
 	})
 }
 
+// An endpoint that nobody uses goes, with what it has started.
+func TestUnusedEndpointGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gateway.New(gateway.Options{})
+		h := New(Options{Gateway: g})
+		if got := len(h.list()); got != 0 {
+			t.Errorf("before the first request: got %d endpoints, want none", got)
+		}
+		first, err := h.acquire("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second, err := h.acquire(""); err != nil || second != first {
+			t.Errorf("a second request: got %p, %v, want the endpoint of the first, %p", second, err, first)
+		}
+		h.release(first)
+		time.Sleep(2 * idleTime)
+		if got := len(h.list()); got != 1 {
+			t.Errorf("while a request runs: got %d endpoints, want 1", got)
+		}
+		h.release(first)
+		time.Sleep(2 * idleTime)
+		h.running.Wait()
+		if got := len(h.list()); got != 0 {
+			t.Errorf("unused: got %d endpoints, want none", got)
+		}
+		h.Close()
+		if _, err := h.acquire(""); err == nil {
+			t.Error("after the end: got no error, want one")
+		}
+	})
+}
+
 func TestCursors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := localSession(t)
