@@ -43,6 +43,7 @@ Examples:
   tapgw mcp install codex --http`,
 		Flags: append(mcpFileFlags(),
 			&ucli.StringFlag{Name: "session", Usage: "give it the session `ID`, not the foreground one"},
+			&ucli.BoolFlag{Name: "ensure", Usage: "let the client start a gateway if none runs"},
 			&ucli.BoolFlag{Name: "http", Usage: "write the gateway's URL, not a command"},
 		),
 		BashComplete: completeClients,
@@ -144,6 +145,9 @@ func mcpServer(c *ucli.Context, client mcpclients.Client) (s mcpclients.Server, 
 		return s, cli.Usage("flag --session: is empty")
 	}
 	if c.Bool("http") {
+		if c.Bool("ensure") {
+			return s, cli.Usage("flags --ensure and --http exclude each other: a URL starts nothing")
+		}
 		return mcpURL(c, client, session)
 	}
 	program, err := ownProgram()
@@ -157,6 +161,9 @@ func mcpServer(c *ucli.Context, client mcpclients.Client) (s mcpclients.Server, 
 	s.Command = []string{program, "mcp"}
 	if session != "" {
 		s.Command = append(s.Command, "--session", session)
+	}
+	if c.Bool("ensure") {
+		s.Command = append(s.Command, "--ensure")
 	}
 	// Clients start servers with few of their own variables.
 	if os.Getenv(statedir.EnvHome) != "" {
