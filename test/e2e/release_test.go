@@ -103,8 +103,8 @@ func (p printer) check(page manual, path []string, above string) {
 // manual is a page by its sections; those on commands are named after them.
 type manual struct{ sections map[string]string }
 
-// arguments are what stands behind a command in its title: ID, [FILE], bash|zsh.
-var arguments = regexp.MustCompile(` [a-z]*[^a-z -].*`)
+// arguments are what stands behind a command in its title: ID, [FILE], bash|zsh, -- CMD.
+var arguments = regexp.MustCompile(` (--|[a-z]*[^a-z -]).*`)
 
 func newManual(page string) manual {
 	m := manual{map[string]string{}}
