@@ -15,6 +15,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
+	"tapgw/internal/gateway"
 	"tapgw/internal/visible"
 )
 
@@ -164,6 +165,9 @@ func newProject(c *ucli.Context) (*project, error) {
 	file, err := files.UserProvider(name)
 	if err != nil {
 		return nil, cli.Usage("new provider: %v", err)
+	}
+	if gateway.IsGatewayName(name) {
+		return nil, cli.Usage("new provider: %q is a word of the gateway's own in timelines; choose another NAME", name)
 	}
 	if dir == "" {
 		dir = name

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
@@ -16,6 +17,10 @@ const AdminName = "tapctl"
 // gatewayNames are the sources of timeline lines that no provider wrote. No provider may
 // use one as its name.
 var gatewayNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, SourceAssistant, SourceSession}
+
+// IsGatewayName reports whether a provider's name is one of the gateway's own words, in any case, so that hello would be
+// refused.
+func IsGatewayName(name string) bool { return slices.Contains(gatewayNames, strings.ToLower(name)) }
 
 // ReservedName is a name that only the provider of a provider file may use, in the sessions
 // that the file is for, also while the provider does not run. Another provider gets
@@ -51,7 +56,7 @@ func (id *identity) checkName(name string) *protocol.Error {
 	case id.name != "" && id.name != name:
 		return errorf(protocol.CodeUnauthorized, "hello.name: %q is not the name that this token is for, which is %q%s",
 			name, id.name, id.otherNameHint)
-	case slices.Contains(gatewayNames, name) && id.trust != TrustInternal:
+	case IsGatewayName(name) && id.trust != TrustInternal:
 		return errorf(protocol.CodeUnauthorized,
 			"hello.name: %q is a word of the gateway's own in timelines; choose another name", name)
 	}
