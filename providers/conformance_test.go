@@ -34,7 +34,7 @@ func conforms(t *testing.T, o conformance.ProviderOptions, command ...string) {
 func playSDK(t *testing.T, command ...string) {
 	t.Helper()
 	t.Parallel()
-	report, err := conformance.SDK(t.Context(), command, func(r conformance.Result) {
+	report, err := conformance.SDK(t.Context(), command, nil, func(r conformance.Result) {
 		if r.Outcome != conformance.Passed {
 			t.Errorf("%s: %s, want passed\n%s", r.ID, r.Outcome, r.Explanation())
 		}

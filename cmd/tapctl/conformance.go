@@ -3,7 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
@@ -69,6 +70,11 @@ func conform(flags *ucli.Context) error {
 	if flags.IsSet("gateway") {
 		return conformGateway(flags)
 	}
+	if o.URL != "" {
+		if _, err := conformance.ListenAddress(o.URL); err != nil {
+			return cli.Usage("flag --url: %v", err)
+		}
+	}
 	switch {
 	case (o.URL == "") == (len(command) == 0):
 		return cli.Usage(
@@ -77,8 +83,12 @@ func conform(flags *ucli.Context) error {
 	case flags.Bool("sdk") && o.URL != "":
 		return cli.Usage("flag --sdk: needs the sample program behind --, not --url")
 	case flags.Bool("sdk"):
-		return judge(flags, func(ctx context.Context, each func(conformance.Result)) (*conformance.Report, error) {
-			return conformance.SDK(ctx, command, each)
+		all, err := conformance.Scenarios()
+		if err != nil {
+			return err
+		}
+		return judge(flags, len(all), func(ctx context.Context, j *judgment) (*conformance.Report, error) {
+			return conformance.SDK(ctx, command, j.begin, j.end)
 		})
 	}
 	var err error
@@ -88,22 +98,14 @@ func conform(flags *ucli.Context) error {
 	if o.SlowArgs, err = toolArgs(flags, "slow-args"); err != nil {
 		return err
 	}
-	out, known := cli.Out(flags), o.Token != ""
-	o.Waiting = func(url, token string) {
-		text := fmt.Sprintf("waiting for a provider: start it with TAP_GATEWAY_URL=%s", url)
-		if !known {
-			text += " TAP_PROVIDER_TOKEN=" + token
-		}
-		_, _ = fmt.Fprintln(out.Err, text)
-	}
-	if o.URL != "" {
-		o.Pairing = func(code string) {
-			_, _ = fmt.Fprintf(out.Err, "the provider asks for a pairing code: %s\n", code)
-		}
-	}
-	return judge(flags, func(ctx context.Context, each func(conformance.Result)) (*conformance.Report, error) {
-		return conformance.Provider(ctx, o, each)
-	})
+	return judge(flags, len(conformance.ProviderRules()),
+		func(ctx context.Context, j *judgment) (*conformance.Report, error) {
+			if o.URL != "" {
+				j.awaitProvider(&o)
+			}
+			o.Begin = j.begin
+			return conformance.Provider(ctx, o, j.end)
+		})
 }
 
 // conformGateway judges a gateway. Sessions and connections of the kit end also after --timeout or Ctrl-C.
@@ -121,10 +123,11 @@ func conformGateway(flags *ucli.Context) error {
 		return err
 	}
 	defer gw.Close()
-	return judge(flags, func(ctx context.Context, each func(conformance.Result)) (*conformance.Report, error) {
-		o := conformance.GatewayOptions{URL: gw.URL(), Token: gw.Token(), Dial: gw.Dial}
-		return conformance.Gateway(ctx, o, each)
-	})
+	return judge(flags, len(conformance.GatewayRules()),
+		func(ctx context.Context, j *judgment) (*conformance.Report, error) {
+			o := conformance.GatewayOptions{URL: gw.URL(), Token: gw.Token(), Dial: gw.Dial, Begin: j.begin}
+			return conformance.Gateway(ctx, o, j.end)
+		})
 }
 
 // toolArgs returns the JSON object that a flag has.
@@ -137,12 +140,12 @@ func toolArgs(flags *ucli.Context, name string) (json.RawMessage, error) {
 	return args, nil
 }
 
-// kit runs one of the kits. It calls each with every result as soon as the result is known.
-type kit func(ctx context.Context, each func(conformance.Result)) (*conformance.Report, error)
+// kit runs one of the kits, and tells the judgment of each rule.
+type kit func(ctx context.Context, j *judgment) (*conformance.Report, error)
 
 // judge runs a kit and reports what it finds: each result as it comes, or with --json all of them at the end. The exit
 // code is 1 if a rule failed.
-func judge(flags *ucli.Context, run kit) error {
+func judge(flags *ucli.Context, rules int, run kit) error {
 	ctx, out := flags.Context, cli.Out(flags)
 	if timeout := flags.Duration("timeout"); flags.IsSet("timeout") {
 		if timeout <= 0 {
@@ -152,15 +155,17 @@ func judge(flags *ucli.Context, run kit) error {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	report, err := run(ctx, func(r conformance.Result) {
-		if !out.JSON {
-			_ = printResult(out, r)
-		}
-	})
+	file := flags.String("junit")
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+		return cli.Usage("flag --junit: there is no directory %s", filepath.Dir(file))
+	}
+	j, ctx := newJudgment(ctx, out, rules)
+	report, err := run(ctx, j)
+	j.close()
 	if err != nil {
 		return err
 	}
-	if file := flags.String("junit"); file != "" {
+	if file != "" {
 		text, err := report.JUnit()
 		if err != nil {
 			return err
@@ -178,32 +183,4 @@ func judge(flags *ucli.Context, run kit) error {
 		return err
 	}
 	return cli.Reported(cli.ExitFailed)
-}
-
-var resultInk = map[conformance.Outcome]cli.Ink{
-	conformance.Passed: cli.Green, conformance.Failed: cli.Red, conformance.Skipped: cli.Yellow,
-}
-
-// printResult prints a result: a line, and for a failed rule three more.
-func printResult(out *cli.Output, r conformance.Result) error {
-	text := r.Title
-	if r.Outcome == conformance.Skipped {
-		text += ": " + cli.OneLine(r.Reason)
-	}
-	if r.Outcome == conformance.Failed {
-		text += "\n         " + strings.ReplaceAll(strings.TrimSpace(r.Explanation()), "\n", "\n         ")
-	}
-	word := out.Paint(resultInk[r.Outcome], string(r.Outcome)) + strings.Repeat(" ", 9-len(r.Outcome))
-	return out.Printf("%s%-24s %s\n", word, r.ID, text)
-}
-
-// printSummary prints how many rules have which outcome, and if one failed, what the judged program wrote to stderr.
-func printSummary(out *cli.Output, r *conformance.Report) error {
-	if r.Failed > 0 && len(r.Stderr) > 0 {
-		out.Notef("the last lines that it wrote to stderr:")
-		for _, line := range r.Stderr {
-			out.Notef("  %s", cli.Clean(line))
-		}
-	}
-	return out.Printf("%d passed, %d failed, %d skipped: %s\n", r.Passed, r.Failed, r.Skipped, cli.OneLine(r.Subject))
 }

@@ -21,8 +21,8 @@ session ends or Ctrl-C. tapctl replay plays the file again, and the gateway's pa
 
 Tokens, pairing codes, providers' answers to questions, the directories that providers store
 files in, your home directory, and the names of other sessions are replaced: the same text by
-the same placeholder, such as <token-1>. No program knows what else is a secret in the arguments and results of tools:
-read the file before you give it away, and use --redact.
+the same placeholder, such as <token-1>. No program knows what else is a secret in the
+arguments and results of tools: read the file before you give it away, and use --redact.
 
 Examples:
   tapctl record > bug.jsonl

@@ -61,6 +61,13 @@ type Report struct {
 	Stderr  []string `json:"stderr,omitzero"`
 }
 
+// begin tells that a rule's turn has come, if somebody wants to know.
+func begin(told func(Rule), rule Rule) {
+	if told != nil {
+		told(rule)
+	}
+}
+
 // add adds a result and counts it.
 func (r *Report) add(result Result) {
 	r.Results = append(r.Results, result)

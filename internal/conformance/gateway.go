@@ -12,11 +12,13 @@ import (
 )
 
 // GatewayOptions name the gateway that [Gateway] judges. Token is its admin token. Dial opens a WebSocket at "/" or
-// "/host", and returns it only after the gateway has proved that it knows the token. URL is for the report.
+// "/host", and returns it only after the gateway has proved that it knows the token. URL is for the report. Begin is
+// called with each rule when its result comes next; it may be nil.
 type GatewayOptions struct {
 	URL   string
 	Token string
 	Dial  func(ctx context.Context, path string, header http.Header) (*websocket.Conn, *http.Response, error)
+	Begin func(Rule)
 }
 
 // gatewayRulesAtOnce is how many rules run at the same time: most of their time they wait for a deadline of the
@@ -75,7 +77,8 @@ func Gateway(ctx context.Context, o GatewayOptions, each func(Result)) (*Report,
 	}
 	defer running.Wait()
 	report := &Report{Subject: o.URL}
-	for i := range rules {
+	for i, rule := range rules {
+		begin(o.Begin, rule.Rule)
 		result := <-results[i]
 		report.add(result)
 		if ctx.Err() != nil {

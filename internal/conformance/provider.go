@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type ProviderOptions struct {
 	// SlowTool runs, with SlowArgs, until it is cancelled. "": rules that need one are skipped.
 	SlowTool string
 	SlowArgs json.RawMessage
+	// Begin is called with each rule when its turn comes; it may be nil.
+	Begin func(Rule)
 	// Waiting is called when the kit begins to listen at URL; it may be nil.
 	Waiting func(url, token string)
 	// Pairing shows the code of a provider without a token to the person who types it there. nil: such a provider
@@ -125,7 +128,7 @@ func (k *kit) run(each func(Result)) (*Report, error) {
 	address, subject := anyPort, strings.Join(k.opts.Command, " ")
 	if k.opts.URL != "" {
 		subject = k.opts.URL
-		if address, err = listenAddress(k.opts.URL); err != nil {
+		if address, err = ListenAddress(k.opts.URL); err != nil {
 			return nil, err
 		}
 	}
@@ -153,17 +156,18 @@ func (k *kit) open(address string) error {
 	return err
 }
 
-// listenAddress returns the loopback address of a gateway's URL.
-func listenAddress(text string) (string, error) {
+// ListenAddress returns the address at which the kit listens for the URL of [ProviderOptions]: a host of this machine
+// alone, and a port. The error says what is wrong with the URL.
+func ListenAddress(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "http" {
-		return "", fmt.Errorf("%q is no URL like ws://127.0.0.1:9400", text)
+		return "", fmt.Errorf("%q is no URL like ws://127.0.0.1:9555", text)
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return "", fmt.Errorf("%s is no address of this machine alone: name 127.0.0.1 and a port", u.Host)
 	}
-	if u.Port() == "" {
-		return "", fmt.Errorf("%s has no port: name one that is free, like ws://127.0.0.1:9400", text)
+	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil {
+		return "", fmt.Errorf("%s has no port up to 65535: name one that is free, like ws://127.0.0.1:9555", text)
 	}
 	return u.Host, nil
 }
@@ -179,6 +183,7 @@ func (k *kit) judge(report *Report, each func(Result)) error {
 		if c.run == nil {
 			continue
 		}
+		begin(k.opts.Begin, c.Rule)
 		began := time.Now()
 		err := c.run(k)
 		if k.ctx.Err() != nil {

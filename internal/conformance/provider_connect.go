@@ -30,7 +30,7 @@ func connectToken(k *kit) error {
 		return skipf("the kit did not start the provider")
 	}
 	if k.unbound != nil {
-		return skipf("the provider could not be bound: %v", k.unbound)
+		return skipf("the provider could not be bound; see connect.bind")
 	}
 	if err := k.launch(provesToken); err != nil {
 		return err
@@ -59,7 +59,7 @@ func connectToken(k *kit) error {
 // opening starts the provider anew and waits for its auth.
 func (k *kit) opening() (*link, error) {
 	if k.unbound != nil {
-		return nil, skipf("the provider could not be bound: %v", k.unbound)
+		return nil, skipf("the provider could not be bound; see connect.bind")
 	}
 	if err := k.launch(provesToken); err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ func connectVersion(k *kit) error {
 // proofFails lets a provider that asks for a proof get a wrong one.
 func proofFails(k *kit, how proving) error {
 	if k.unbound != nil {
-		return skipf("the provider could not be bound: %v", k.unbound)
+		return skipf("the provider could not be bound; see connect.bind")
 	}
 	if err := k.launch(how); err != nil {
 		return err

@@ -166,7 +166,7 @@ func (k *kit) comeBack() (*link, error) {
 // fresh starts the provider anew and binds it.
 func (k *kit) fresh() (*link, error) {
 	if k.unbound != nil {
-		return nil, skipf("the provider could not be bound: %v", k.unbound)
+		return nil, skipf("the provider could not be bound; see connect.bind")
 	}
 	if err := k.launch(provesToken); err != nil {
 		return nil, err

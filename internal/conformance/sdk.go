@@ -14,9 +14,9 @@ import (
 const scenariosAtOnce = 4
 
 // SDK plays every scenario of testdata/sdk with the sample program of an SDK: command, with the sample's name as its
-// last argument. Each scenario is a rule of the report. each gets every result as soon as it is known, in order. The
-// error says why the run could not be finished.
-func SDK(ctx context.Context, command []string, each func(Result)) (*Report, error) {
+// last argument. Each scenario is a rule of the report. next gets every rule before its result, in order, and each
+// the result as soon as it is known. The error says why the run could not be finished.
+func SDK(ctx context.Context, command []string, next func(Rule), each func(Result)) (*Report, error) {
 	all, err := Scenarios()
 	if err != nil {
 		return nil, err
@@ -55,7 +55,8 @@ func SDK(ctx context.Context, command []string, each func(Result)) (*Report, err
 			results[i] <- s.rule().result(err, time.Since(began))
 		})
 	}
-	for _, c := range results {
+	for i, c := range results {
+		begin(next, all[i].rule())
 		result := <-c
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

@@ -18,8 +18,8 @@ const AdminName = "tapctl"
 // use one as its name.
 var gatewayNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, SourceAssistant, SourceSession}
 
-// IsGatewayName reports whether a provider's name is one of the gateway's own words, in any case, so that hello would be
-// refused.
+// IsGatewayName reports whether a provider's name is one of the gateway's own words, in any case,
+// so that hello would be refused.
 func IsGatewayName(name string) bool { return slices.Contains(gatewayNames, strings.ToLower(name)) }
 
 // ReservedName is a name that only the provider of a provider file may use, in the sessions

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/conformance"
+	"tapgw/internal/terminal"
+)
+
+// judgment shows how a run of a kit goes: the results, and on a terminal a line with the rule that is judged now. The
+// run ends when nobody can read the results any more.
+type judgment struct {
+	out    *cli.Output
+	rules  int              // of the kit
+	judged int              // so far
+	line   *terminal.Status // nil: no person looks at stderr
+	cancel context.CancelCauseFunc
+	pipes  chan os.Signal
+}
+
+// newJudgment begins a judgment of so many rules. Its context is for the run. The caller ends it with close.
+func newJudgment(ctx context.Context, out *cli.Output, rules int) (*judgment, context.Context) {
+	j := &judgment{out: out, rules: rules, pipes: make(chan os.Signal, 1)}
+	ctx, j.cancel = context.WithCancelCause(ctx)
+	// Without this, the first result that nobody reads would kill tapctl, and leave the judged program running.
+	signal.Notify(j.pipes, syscall.SIGPIPE)
+	if cli.Foreground(out.Err) && cli.Color(out.Err) {
+		j.line = terminal.NewStatus(out.Err, out.W, true)
+		out.Err = j.line.Writer(out.Err)
+		if out.Terminal {
+			out.W = j.line.Writer(out.W)
+		}
+		context.AfterFunc(ctx, j.line.Close) // a second Ctrl-C ends the program
+	}
+	return j, ctx
+}
+
+// begin shows the rule that is judged now.
+func (j *judgment) begin(r conformance.Rule) {
+	if j.line != nil {
+		j.line.Working(fmt.Sprintf("judging %d of %d: %s", min(j.judged+1, j.rules), j.rules, r.Title))
+	}
+}
+
+// end prints a result.
+func (j *judgment) end(r conformance.Result) {
+	j.judged++
+	if j.out.JSON {
+		return
+	}
+	if err := printResult(j.out, r); errors.Is(err, syscall.EPIPE) {
+		j.cancel(cli.Reported(cli.ExitFailed)) // as of any program in a pipe that is closed
+	} else if err != nil {
+		j.cancel(err)
+	}
+}
+
+// close takes the line away.
+func (j *judgment) close() {
+	if j.line != nil {
+		j.line.Close()
+	}
+	j.cancel(nil)
+	signal.Stop(j.pipes)
+}
+
+// awaitProvider tells the person how to start the provider, and the code that it is to be paired with.
+func (j *judgment) awaitProvider(o *conformance.ProviderOptions) {
+	known := o.Token != ""
+	o.Waiting = func(url, token string) {
+		text := "waiting for a provider: start it with TAP_GATEWAY_URL=" + url
+		if !known {
+			text += " TAP_PROVIDER_TOKEN=" + token
+		}
+		_, _ = fmt.Fprintln(j.out.Err, text)
+	}
+	o.Pairing = func(code string) {
+		_, _ = fmt.Fprintf(j.out.Err, "the provider asks for a pairing code: %s\n", code)
+	}
+}
+
+var resultInk = map[conformance.Outcome]cli.Ink{
+	conformance.Passed: cli.Green, conformance.Failed: cli.Red, conformance.Skipped: cli.Yellow,
+}
+
+// printResult prints a result: a line, and for a failed rule three more.
+func printResult(out *cli.Output, r conformance.Result) error {
+	text := r.Title
+	if r.Outcome == conformance.Skipped {
+		text += ": " + cli.OneLine(r.Reason)
+	}
+	if r.Outcome == conformance.Failed {
+		text += "\n         " + strings.ReplaceAll(strings.TrimSpace(r.Explanation()), "\n", "\n         ")
+	}
+	word := out.Paint(resultInk[r.Outcome], string(r.Outcome)) + strings.Repeat(" ", 9-len(r.Outcome))
+	return out.Printf("%s%-24s %s\n", word, r.ID, text)
+}
+
+// printSummary prints how many rules have which outcome, and if one failed, what the judged program wrote to stderr.
+func printSummary(out *cli.Output, r *conformance.Report) error {
+	if r.Failed > 0 && len(r.Stderr) > 0 {
+		out.Notef("the last lines that it wrote to stderr:")
+		for _, line := range r.Stderr {
+			out.Notef("  %s", cli.Clean(line))
+		}
+	}
+	return out.Printf("%d passed, %d failed, %d skipped: %s\n", r.Passed, r.Failed, r.Skipped, cli.OneLine(r.Subject))
+}
