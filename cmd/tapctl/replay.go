@@ -157,12 +157,12 @@ func replayOptions(flags *ucli.Context, file string, out *cli.Output) (o conform
 	if err != nil {
 		return o, err
 	}
-	if o.Provider, err = conformance.ReplayedProvider(o.Recording, o.Provider); err != nil {
-		return o, cli.Usage("%v", err)
-	}
 	for _, fault := range o.Recording.Faults {
 		out.Notef("%s:%d: left out, as it is no line of a recording: %s", cli.OneLine(file), fault.Line,
 			cli.OneLine(fault.Message))
+	}
+	if o.Provider, err = conformance.ReplayedProvider(o.Recording, o.Provider); err != nil {
+		return o, cli.Usage("%v", err)
 	}
 	return o, nil
 }
