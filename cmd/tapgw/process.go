@@ -210,7 +210,7 @@ func (p *gatewayProcess) status(files configs.Files) adminapi.Status {
 		i.Faults = append(i.Faults, adminapi.Fault(files.Where("max_connections", full)))
 	}
 	for _, renamed := range p.mcp.Faults() {
-		i.Faults = append(i.Faults, adminapi.Fault{Message: renamed})
+		i.Faults = append(i.Faults, adminapi.Fault(files.Where("mcp_tool_threshold", renamed)))
 	}
 	return i
 }

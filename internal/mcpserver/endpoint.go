@@ -231,7 +231,7 @@ func (e *endpoint) conflicts() (list []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, text := range e.renamed {
-		list = append(list, "session "+e.current.ID()+" at /mcp: "+text)
+		list = append(list, "session "+e.current.ID()+" at /mcp: "+text+"; a prefix in the provider's file avoids that")
 	}
 	return list
 }
