@@ -51,6 +51,13 @@ func (c *calls) begin(ctx context.Context) (started *call, done func()) {
 	}
 }
 
+// isRunning reports whether the server runs a call.
+func (c *calls) isRunning() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byKey) > 0
+}
+
 // find returns the call with a progress token, or nil.
 func (c *calls) find(token any) *call {
 	text, _ := token.(string)

@@ -2,7 +2,10 @@ package mcpbridge
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -118,6 +121,23 @@ func FuzzMessages(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A server that is at work on a call is not lost because it lists nothing meanwhile.
+func TestBusy(t *testing.T) {
+	u := &upstream{}
+	late := fmt.Errorf("listing: %w", context.DeadlineExceeded)
+	if u.isBusy(late) {
+		t.Error("without a call, a server that does not answer is busy, want it lost")
+	}
+	_, done := u.calls.begin(t.Context())
+	if !u.isBusy(late) || u.isBusy(errors.New("EOF")) || u.isBusy(nil) {
+		t.Errorf("with a call: late %v, broken %v, no error %v, want busy for the first only",
+			u.isBusy(late), u.isBusy(errors.New("EOF")), u.isBusy(nil))
+	}
+	if done(); u.isBusy(late) {
+		t.Error("after the call, a server that does not answer is busy, want it lost")
+	}
 }
 
 func TestValidName(t *testing.T) {

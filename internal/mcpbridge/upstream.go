@@ -162,6 +162,11 @@ func (u *upstream) close() {
 	u.wg.Wait()
 }
 
+// isBusy reports whether a server that did not answer in time may be at work on a call: some do one thing at a time.
+func (u *upstream) isBusy(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) && u.calls.isRunning()
+}
+
 // follow keeps the provider's tools what the server lists, until ctx ends or the server is lost.
 func (u *upstream) follow(ctx context.Context, p *providers.Provider, last offering) {
 	var tick <-chan time.Time
@@ -182,6 +187,9 @@ func (u *upstream) follow(ctx context.Context, p *providers.Provider, last offer
 		now, err := u.list(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if u.isBusy(err) {
+			continue
 		}
 		if err != nil {
 			u.lose(fmt.Errorf("listing what the MCP server has: %w", err))

@@ -5,6 +5,8 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -167,5 +169,36 @@ func TestMCPServersOfSessions(t *testing.T) {
 	h.call(sessions[0], "create_entities", `{"entities":[{"name":"Bo","entityType":"person","observations":["tall"]}]}`)
 	if got := h.call(sessions[1], "read_graph", `{}`); !strings.Contains(got, "tall") {
 		t.Errorf("the memory of both sessions: %q, want what the other said", got)
+	}
+}
+
+// TestMCPFaults has tapctl status name what is wrong with MCP servers, while another one works.
+func TestMCPFaults(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.serveFiles()
+	redirecting := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect))
+	defer redirecting.Close()
+	defer redirecting.CloseClientConnections()
+	h.put("providers/far.toml", fmt.Sprintf("kind = \"mcp\"\nurl = %q\n", redirecting.URL))
+	h.put("providers/none.toml", "kind = \"mcp\"\ncommand = [\"/no/such/server\"]\n")
+	h.put("providers/secret.toml", "kind = \"mcp\"\nurl = \"http://127.0.0.1:1/\"\nheaders = { A = \"${NOT_SET}\" }\n")
+	h.mcpFile("memory", "")
+	session := h.local()
+	h.waitTool(session, "read_graph")
+	eventually(t, patience, func() error {
+		r := h.run(tapctl, "status")
+		for _, want := range []string{
+			"the MCP server redirects to http://127.0.0.1:1, which the provider's file does not name",
+			"starting /no/such/server", "the header A needs the variable NOT_SET",
+		} {
+			if !strings.Contains(r.stdout+r.stderr, want) {
+				return fmt.Errorf("status does not say %q: %s%s", want, r.stdout, r.stderr)
+			}
+		}
+		return nil
+	})
+	if got := h.call(session, "read_graph", "{}"); !strings.Contains(got, "entities") {
+		t.Errorf("the good server: %q, want its graph", got)
 	}
 }
