@@ -145,7 +145,7 @@ func bridgedSession(ctx context.Context, file configs.Provider) (s *gateway.Sess
 	go func() { ended <- srv.Serve() }()
 	stopServer := func() {
 		_ = srv.Shutdown(context.WithoutCancel(ctx))
-		<-ended
+		<-ended //nolint:errcheck // it was shut down
 	}
 	if s, err = g.Start(ctx, gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"}); err != nil {
 		stopServer()
@@ -167,7 +167,7 @@ func bridgedSession(ctx context.Context, file configs.Provider) (s *gateway.Sess
 	}()
 	stop = func() {
 		cancel()
-		<-bridge
+		<-bridge //nolint:errcheck // it was stopped
 		stopServer()
 	}
 	select {

@@ -215,11 +215,6 @@ func (b *bridged) hasFault(text string) {
 	b.until("the fault "+text, func(_, faults string) bool { return strings.Contains(faults, text) })
 }
 
-func (b *bridged) hasLine(text string) {
-	b.t.Helper()
-	b.until("the line "+text, func(lines, _ string) bool { return strings.Contains(lines, text) })
-}
-
 func callTool(s *gateway.Session, tool, args string) gateway.Outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
