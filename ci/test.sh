@@ -13,3 +13,5 @@ need go node npm
 go test -race -shuffle=on -timeout 20m -tags "$(cat ci/tags)" "$@" ./...
 # Without the race detector the storm of calls is in a bubble, where time is exact.
 go test -count=1 -run '^TestCallsEndOnce$' ./internal/gateway
+# Each of these runs the whole kit; the race detector makes that eight times as slow.
+go test -count=1 -run '^TestGatewayFaults$' ./internal/conformance

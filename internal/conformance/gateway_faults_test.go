@@ -16,8 +16,8 @@ import (
 func TestGatewayFaults(t *testing.T) {
 	t.Parallel()
 	for i, fault := range gatewayFaults {
-		if testing.Short() && i%8 > 0 {
-			continue // each takes most of a second
+		if (testing.Short() || raceEnabled) && i%8 > 0 {
+			continue // each takes most of a second, or eight with the race detector; ci/test.sh plays all without it
 		}
 		t.Run(strings.ReplaceAll(fault.name, " ", "-"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -65,7 +65,7 @@ func TestNothingIsLostBetweenTwoPolls(t *testing.T) {
 		push(t, s, "builds", "2")
 		ask()
 		go func() {
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 			push(t, s, "other", "no")
 			push(t, s, "builds", "3")
 		}()
@@ -106,7 +106,7 @@ func TestLongWait(t *testing.T) {
 			)
 		}
 		go func() {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			_ = s.Stop(context.Background(), "over")
 		}()
 		list, err = poll(t.Context(), s, 0, nil, time.Hour, func(int) {})
@@ -132,12 +132,12 @@ func TestUnusedEndpointGoes(t *testing.T) {
 			t.Errorf("a second request: got %p, %v, want the endpoint of the first, %p", second, err, first)
 		}
 		h.release(first)
-		time.Sleep(2 * idleTime)
+		<-time.After(2 * idleTime)
 		if got := len(h.list()); got != 1 {
 			t.Errorf("while a request runs: got %d endpoints, want 1", got)
 		}
 		h.release(first)
-		time.Sleep(2 * idleTime)
+		<-time.After(2 * idleTime)
 		h.running.Wait()
 		if got := len(h.list()); got != 0 {
 			t.Errorf("unused: got %d endpoints, want none", got)
@@ -175,7 +175,7 @@ func TestEventsThatAreGoneAreCounted(t *testing.T) {
 		s := localSession(t)
 		for range 1100 {
 			push(t, s, "builds", "x")
-			time.Sleep(time.Second) // the budget of pushes
+			<-time.After(time.Second) // the budget of pushes
 		}
 		events, cursor, lost := eventsAfter(s, 0, nil, 5)
 		if len(events) != 5 || lost != 100 || cursor != 105 {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -50,7 +51,12 @@ func TestCloseSendsWhatIsQueued(t *testing.T) {
 		})}
 		served := make(chan error)
 		go func() { served <- srv.Serve(l) }()
-		defer func() { _ = srv.Close(); _ = <-served }()
+		defer func() {
+			_ = srv.Close()
+			if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+				t.Errorf("serving: got %v, want %v", err, http.ErrServerClosed)
+			}
+		}()
 
 		client := &http.Client{Transport: &http.Transport{
 			DialContext: func(context.Context, string, string) (net.Conn, error) { return theirs, nil },
