@@ -4,18 +4,13 @@ package providers_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	domain "tapgw/internal/gateway"
-	"tapgw/internal/protocol"
 )
 
 // nodeModules returns the directory of what `make runtime` installed.
@@ -166,39 +161,7 @@ func TestNodeStorm(t *testing.T) {
 	env := []string{"TAP_GATEWAY_URL=" + w.url, "TAP_PROVIDER_TOKEN=" + token, "COPILOT_HOME=" + t.TempDir()}
 	stop, done := startProcess(t, nodeCommand(dir, env, "node", filepath.Join("test", "sample.mjs"), "echo"))
 	<-s.tools
-	const n = 10_000
-	codes := make(chan protocol.Code, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			call := domain.Call{Name: "slow", Args: protocol.Raw("{}")}
-			after := time.Duration(i%500+1) * time.Millisecond
-			if i%2 == 0 {
-				defer time.AfterFunc(after, cancel).Stop()
-			} else {
-				call.Timeout = after
-			}
-			o := s.CallTool(ctx, call)
-			if strings.Contains(o.Error, "answered a call that nobody made") {
-				o.ErrorCode = "FORGOTTEN"
-			}
-			codes <- o.ErrorCode
-		})
-	}
-	wg.Wait()
-	close(codes)
-	got := map[protocol.Code]int{}
-	for code := range codes {
-		got[code]++
-	}
-	// The gateway remembers 1024 ended calls. If more answers are late, the only other call of the provider ends, or
-	// with several the provider has to connect anew, and calls that begin meanwhile find no tool.
-	allowed := got["TIMEOUT"] + got["CANCELLED"] + got["DISCONNECTED"] + got["NOT_FOUND"] + got["FORGOTTEN"]
-	if allowed != n || got["TIMEOUT"] == 0 || got["CANCELLED"] == 0 {
-		t.Errorf("the calls ended with %v, want %d of which some are TIMEOUT and some CANCELLED", got, n)
-	}
+	stormCalls(t, s)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	late := time.After(patience)
