@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the pinned Copilot runtime, the pinned Copilot language server and the
-# npm packages of the tests into .runtime/. Does nothing when they are there already.
+# Installs what test/e2e/package.json pins into .runtime/: the Copilot runtime, CLI and
+# language server, other agents, and the npm packages of the tests. Does nothing when they
+# are there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/need.sh
@@ -11,18 +12,26 @@ stamp=.runtime/.stamp
 want=$(cat "$src/package.json" "$src/package-lock.json" | cksum)-$(uname -sm)
 [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
 
-echo "installing the Copilot runtime and language server from npm into .runtime/ (280 MB)" >&2
-mkdir -p .runtime
-rm -rf "$stamp" .runtime/node_modules
-cp "$src/package.json" "$src/package-lock.json" .runtime/
-npm ci --prefix .runtime --include=dev --include=optional --ignore-scripts \
+echo "installing Copilot, other agents and the tests' packages from npm into .runtime/ (1.1 GB)" >&2
+# The new packages are made beside the old ones: a test that runs meanwhile keeps what it has.
+new=.runtime/new
+rm -rf "$new"
+mkdir -p "$new"
+cp "$src/package.json" "$src/package-lock.json" "$new/"
+npm ci --prefix "$new" --include=dev --include=optional --ignore-scripts \
 	--no-audit --no-fund --loglevel=error >/dev/null
-ls .runtime/node_modules/@github/copilot-sdk-*/prebuilds/*/copilot-runtime >/dev/null 2>&1 || {
-	echo "ci/runtime.sh: npm installed no Copilot runtime for $(uname -sm): put a copilot CLI on PATH, or name one in COPILOT_CLI_PATH" >&2
+# fetched FILE WHAT ELSE: ends the script unless npm installed FILE for this system.
+fetched() {
+	compgen -G "$new/node_modules/$1" >/dev/null && return
+	echo "ci/runtime.sh: npm installed no $2 for $(uname -sm): $3" >&2
 	exit 1
 }
-ls .runtime/node_modules/@github/copilot-language-server-*/copilot-language-server* >/dev/null 2>&1 || {
-	echo "ci/runtime.sh: npm installed no Copilot language server for $(uname -sm): name one in COPILOT_LANGUAGE_SERVER" >&2
-	exit 1
-}
+fetched '@github/copilot-sdk-*/prebuilds/*/copilot-runtime' 'Copilot runtime' \
+	'put a copilot CLI on PATH, or name one in COPILOT_CLI_PATH'
+fetched '@github/copilot-language-server-*/copilot-language-server*' 'Copilot language server' \
+	'name one in COPILOT_LANGUAGE_SERVER'
+rm -rf "$stamp" .runtime/old
+[ ! -e .runtime/node_modules ] || mv .runtime/node_modules .runtime/old
+mv "$new"/* .runtime/
+rm -rf "$new" .runtime/old
 echo "$want" >"$stamp"
