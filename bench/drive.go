@@ -257,7 +257,7 @@ func footprint(ctx context.Context, o options, r *report) error {
 	if err != nil {
 		return err
 	}
-	absolute("resident, idle (24 MiB)", "MiB", float64(idle.resident)/mib, 24)
+	absolute("resident, idle (22 MiB)", "MiB", float64(idle.resident)/mib, 22)
 	absolute("anonymous, idle (5 MiB)", "MiB", float64(idle.anonymous)/mib, 5)
 	s, err := join(ctx, o.self, nil, m, endpoints{providers: 50, tools: 20})
 	if err != nil {

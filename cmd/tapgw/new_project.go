@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"tapgw"
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 )
 
@@ -72,7 +72,7 @@ var languages = map[string]language{
 }
 
 // goModules are the modules that the Go SDK imports. Their versions and sums are those of the repository.
-var goModules = regexp.MustCompile(
+var goModules = lazyregexp.New(
 	`^\s*(github\.com/(coder/websocket|go-json-experiment/json|google/jsonschema-go)) (v\S+)`)
 
 // installLimit bounds the installation: without a network, npm and pip try for minutes.

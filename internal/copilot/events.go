@@ -127,7 +127,7 @@ func (t *tracker) handle(it item) {
 }
 
 func (t *tracker) event(e sdk.SessionEvent) {
-	if row := eventRows[e.Type()]; row.do != nil {
+	if row := eventRows()[e.Type()]; row.do != nil {
 		row.do(t, e)
 	}
 }

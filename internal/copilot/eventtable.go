@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
@@ -80,14 +81,14 @@ func onlyRaw(types ...rpc.SessionEventType) []eventRow {
 // errorPersistence is the error type of a session that the runtime can't save.
 const errorPersistence = "persistence"
 
-// eventRows finds a row by its type.
-var eventRows = func() map[rpc.SessionEventType]eventRow {
+// eventRows finds a row by its type. Only a Copilot session needs it.
+var eventRows = sync.OnceValue(func() map[rpc.SessionEventType]eventRow {
 	rows := map[rpc.SessionEventType]eventRow{}
 	for _, row := range eventTable {
 		rows[row.typ] = row
 	}
 	return rows
-}()
+})
 
 // eventTable has a row for each type of event that the SDK knows.
 var eventTable = append([]eventRow{

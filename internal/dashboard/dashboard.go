@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"sync"
 	"time"
 )
 
@@ -46,12 +47,8 @@ type file struct {
 // Handler serves the page: its document at /, the other files below /page/, each with an ETag. Browsers
 // must revalidate, so that a new gateway's page is used at once.
 func Handler() http.Handler {
-	served, err := read(files)
-	if err != nil {
-		panic(err) // the files are part of the program
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f, ok := served[r.URL.Path]
+		f, ok := served()[r.URL.Path]
 		if !ok {
 			http.NotFound(w, r)
 			return
@@ -70,6 +67,16 @@ func Handler() http.Handler {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
 	})
 }
+
+// served reads the files at the first request. Most gateways never see a browser: read at the start, the files would
+// stay in the memory of each.
+var served = sync.OnceValue(func() map[string]file {
+	all, err := read(files)
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+	return all
+})
 
 // read returns the files by the paths at which they are served.
 func read(from fs.FS) (map[string]file, error) {
