@@ -93,6 +93,9 @@ func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string
 			progress(ctx, r, n, message)
 			n++
 		case o := <-outcome:
+			for ; len(messages) > 0; n++ { // they came before the outcome
+				progress(ctx, r, n, <-messages)
+			}
 			return result(o)
 		}
 	}

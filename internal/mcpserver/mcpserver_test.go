@@ -74,23 +74,32 @@ func TestCalls(t *testing.T) {
 }
 
 func TestProgressReachesTheClient(t *testing.T) {
+	const steps = 50
 	eachEra(t, func(t *testing.T, version string) {
 		w := newWorld(t, 60)
-		w.provide(w.session())
+		// The result comes while the client is still being told of the steps.
+		w.provide(w.session(), providers.Tool{Name: "steps", Description: "Takes steps",
+			Handler: func(ctx context.Context, _ json.RawMessage) (any, error) {
+				for n := range steps {
+					providers.Progress(ctx, fmt.Sprint(n))
+				}
+				return "done", nil
+			}})
 		c := w.connect(version, "/mcp", w.gateway.AdminToken())
-		p := &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "x"}}
+		p := &mcp.CallToolParams{Name: "steps"}
 		p.SetProgressToken("p1")
-		r, err := c.CallTool(t.Context(), p)
-		if err != nil || text(r) != "x" {
-			t.Fatalf("echo: got %v, %v, want x", r, err)
+		if r, err := c.CallTool(t.Context(), p); err != nil || text(r) != "done" {
+			t.Fatalf("steps: got %v, %v, want done", r, err)
 		}
-		select {
-		case got := <-c.progress:
-			if got != "half" {
-				t.Errorf("progress: got %q, want half", got)
+		for n := range steps {
+			select {
+			case got := <-c.progress:
+				if got != fmt.Sprint(n) {
+					t.Errorf("progress: got %q, want %d", got, n)
+				}
+			case <-time.After(patience):
+				t.Fatalf("progress: got none after %d, want %d", n, steps)
 			}
-		case <-time.After(patience):
-			t.Error("progress: got none, want half")
 		}
 	})
 }
