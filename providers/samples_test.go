@@ -278,10 +278,15 @@ func (s *sampleTools) context(ctx context.Context, a sampleArgs) (any, error) {
 	return s.p.SetContext(ctx, a.Text, a.sessions()...)
 }
 
-// named is a tool that says its name.
+// named is a tool that says its name. That of the name described says more of itself.
 func named(name string) providers.Tool {
-	return providers.Tool{Name: name, Description: "Says its name",
+	t := providers.Tool{Name: name, Description: "Says its name",
 		Handler: func(context.Context, json.RawMessage) (any, error) { return name, nil }}
+	if name == "described" {
+		t.Title, t.OutputSchema = "The title", json.RawMessage(`{"type":"object"}`)
+		t.Annotations = &providers.Annotations{ReadOnlyHint: new(true), OpenWorldHint: new(false)}
+	}
+	return t
 }
 
 func (s *sampleTools) addTool(ctx context.Context, a sampleArgs) (any, error) {

@@ -22,8 +22,13 @@ import (
 // (docs/protocol.md, "Tool").
 type Tool struct {
 	Name        string          // 1 to 64 letters, digits, '_' or '-'
+	Title       string          // the name for people; may be empty
 	Description string          // tells the model what the tool does
 	Parameters  json.RawMessage // JSON Schema of an object; nil: no parameters
+	// OutputSchema is the JSON Schema of the results, which are then objects; nil: not known.
+	OutputSchema json.RawMessage
+	// Annotations are hints about what the tool does; nil: none.
+	Annotations *Annotations
 	// Timeout of a call, from 1 ms to 1 h, in whole milliseconds. Zero: five minutes.
 	Timeout time.Duration
 	// SkipValidation stops the gateway from checking the arguments of a call against Parameters.
@@ -34,6 +39,9 @@ type Tool struct {
 	// then a [*CancelError].
 	Handler func(ctx context.Context, args json.RawMessage) (any, error)
 }
+
+// Annotations are hints about what a tool does (docs/protocol.md, "Annotations"). A nil hint is not given.
+type Annotations = protocol.Annotations
 
 // Image is a result that the model sees as an image.
 type Image struct {
@@ -235,20 +243,30 @@ func (t *Tool) check() error {
 		return wrong("its timeout is %v, but must be from %v to %v", t.Timeout, protocol.MinToolTimeout,
 			protocol.MaxToolTimeout)
 	}
-	if t.Parameters == nil {
-		return nil
-	}
-	if !protocol.Raw(t.Parameters).IsValid(allowSurrogates) {
-		return wrong("its parameters are not valid JSON, or have a key twice")
-	}
-	if _, err := protocol.CompileSchema(protocol.Raw(t.Parameters)); err != nil {
+	if err := checkSchema(t.Parameters); err != nil {
 		return wrong("its parameters: %w", err)
+	}
+	if err := checkSchema(t.OutputSchema); err != nil {
+		return wrong("its output schema: %w", err)
 	}
 	return nil
 }
 
+// checkSchema returns what is wrong with the schema of an object; nil is none.
+func checkSchema(schema json.RawMessage) error {
+	if schema == nil {
+		return nil
+	}
+	if !protocol.Raw(schema).IsValid(allowSurrogates) {
+		return errors.New("not valid JSON, or a key stands twice in it")
+	}
+	_, err := protocol.CompileSchema(protocol.Raw(schema))
+	return err
+}
+
 func (t *Tool) wire() protocol.Tool {
-	w := protocol.Tool{Name: t.Name, Description: t.Description, Parameters: protocol.Raw(t.Parameters)}
+	w := protocol.Tool{Name: t.Name, Title: t.Title, Description: t.Description,
+		Parameters: protocol.Raw(t.Parameters), OutputSchema: protocol.Raw(t.OutputSchema), Annotations: t.Annotations}
 	if t.Parameters == nil {
 		w.Parameters = protocol.Raw(`{"type":"object"}`)
 	}

@@ -65,7 +65,7 @@ func TestWrongTools(t *testing.T) {
 		"no handler":     {with(func(t *providers.Tool) { t.Handler = nil }), `tool "ok": it needs a handler`},
 		"timeout":        {with(providers.Timeout(2 * time.Hour)), `tool "ok": its timeout is 2h0m0s`},
 		"not JSON": {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{`) }),
-			`tool "ok": its parameters are not valid JSON`},
+			`tool "ok": its parameters: not valid JSON`},
 		"not an object": {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{"type":"string"}`) }),
 			`tool "ok": its parameters: `},
 		"bad schema": {with(func(t *providers.Tool) {

@@ -191,12 +191,24 @@ type Answer struct {
 // Tool is a provider's tool in a session, as GET /tools lists them. TimeoutMs is how long a
 // call may take before it ends with TIMEOUT. Name has the prefix of the provider's file.
 type Tool struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters"` // JSON Schema of its arguments
-	Provider    string          `json:"provider"`
-	Session     string          `json:"session"`
-	TimeoutMs   int64           `json:"timeoutMs"`
+	Name         string           `json:"name"`
+	Title        string           `json:"title,omitempty"`
+	Description  string           `json:"description"`
+	Parameters   json.RawMessage  `json:"parameters"` // JSON Schema of its arguments
+	OutputSchema json.RawMessage  `json:"outputSchema,omitempty"`
+	Annotations  *ToolAnnotations `json:"annotations,omitempty"`
+	Provider     string           `json:"provider"`
+	Session      string           `json:"session"`
+	TimeoutMs    int64            `json:"timeoutMs"`
+}
+
+// ToolAnnotations are a provider's hints about what its tool does; nil is not given. See docs/protocol.md,
+// "Annotations".
+type ToolAnnotations struct {
+	ReadOnlyHint    *bool `json:"readOnlyHint,omitempty"`
+	DestructiveHint *bool `json:"destructiveHint,omitempty"`
+	IdempotentHint  *bool `json:"idempotentHint,omitempty"`
+	OpenWorldHint   *bool `json:"openWorldHint,omitempty"`
 }
 
 // Call is the body of POST /sessions/{id}/tools/{name}/call, which calls a tool as the

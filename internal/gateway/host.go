@@ -146,7 +146,7 @@ type HostInfo struct {
 // docs/protocol.md, "Tool".
 type Tool struct {
 	Name        string
-	Description string
+	Description string       // also says what the tool's title, hints and output schema say
 	Parameters  protocol.Raw // JSON Schema of an object
 	Provider    string       // the provider's name, for people
 }

@@ -106,8 +106,12 @@ func (p *Provider) newTools(defs []protocol.Tool) []*tool {
 		}
 		// The definition shares the memory of the message that it came in.
 		d.Parameters = slices.Clone(d.Parameters)
+		if d.OutputSchema.Kind() != '{' {
+			d.OutputSchema = nil
+		}
+		d.OutputSchema = slices.Clone(d.OutputSchema)
 		t := &tool{
-			Tool: d, called: d.Name, provider: p, timeout: protocol.DefaultToolTimeout,
+			Tool: d, described: describe(&d), called: d.Name, provider: p, timeout: protocol.DefaultToolTimeout,
 			check: d.Validate == nil || *d.Validate,
 		}
 		t.Name = p.policy.Prefix + d.Name

@@ -63,6 +63,7 @@ const maxTitle = 200
 type tool struct {
 	protocol.Tool        // its Name has the prefix of the provider's file
 	called        string // its name at the provider
+	described     string // the description for a host
 	provider      *Provider
 	timeout       time.Duration
 	check         bool   // arguments are checked against the schema

@@ -82,7 +82,7 @@ func newRoutes(bindings []*binding, userHooks []*rule) *routes {
 // instances share the tool.
 func (r *route) define() {
 	t := r.tools[0]
-	r.definition = Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Provider: t.provider.name}
+	r.definition = Tool{Name: t.Name, Description: t.described, Parameters: t.Parameters, Provider: t.provider.name}
 	if !r.merged {
 		return
 	}

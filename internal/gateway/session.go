@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -201,6 +202,12 @@ func (s *Session) Tools() []adminapi.Tool {
 		d := t.definition
 		views[i] = adminapi.Tool{Name: d.Name, Description: d.Description, Parameters: []byte(d.Parameters),
 			Provider: d.Provider, Session: s.id, TimeoutMs: t.timeout.Milliseconds()}
+		if len(t.tools) > 0 {
+			own := t.tools[0]
+			views[i].Title, views[i].Description = own.Title, own.Description
+			views[i].OutputSchema = json.RawMessage(own.OutputSchema)
+			views[i].Annotations = (*adminapi.ToolAnnotations)(own.Annotations)
+		}
 	}
 	return views
 }

@@ -18,8 +18,8 @@ import (
 )
 
 var allTools = []string{
-	"ask", "echo", "fail", "release", "srv_get_prompt", "srv_list_prompts", "srv_list_resources",
-	"srv_read_resource", "steps",
+	"ask", "echo", "fail", "list", "release", "srv_get_prompt", "srv_list_prompts", "srv_list_resources",
+	"srv_read_resource", "steps", "sum",
 }
 
 func withAll(p configs.Provider) configs.Provider {
@@ -40,16 +40,11 @@ func TestServerIsProvider(t *testing.T) {
 			r := newRig(t)
 			s, h := r.session("one", "/w")
 			r.bridge(withAll(p(t)))
-			tools := h.has(t, allTools...)
-			for _, tool := range tools {
-				if tool.Name == "echo" &&
-					tool.Description != "Echo.\nSays it again\n(The server says: changes nothing.)" {
-					t.Errorf("echo is described as %q, want its title, its text and the hint", tool.Description)
-				}
-			}
+			checkDescribed(t, s, h.has(t, allTools...))
 			for _, c := range []struct{ tool, args, want string }{
 				{"echo", `{"a":"<b> 12345678901234567890"}`, `{"a":"<b> 12345678901234567890"}`},
 				{"echo", `{}`, "INVALID_ARGUMENTS"},
+				{"sum", `{}`, `{"sum":3}`},
 				{"fail", `{}`, "INTERNAL: it is\x1b[31m broken"},
 				{"srv_list_resources", `{}`, "mem://note - note - text/plain"},
 				{"srv_read_resource", `{"uri":"mem://note"}`, "a note"},
@@ -69,6 +64,39 @@ func TestServerIsProvider(t *testing.T) {
 				t.Errorf("steps() = %q, want done", o.Text())
 			}
 		})
+	}
+}
+
+// checkDescribed checks what the server says of its tools: a host reads it in the description, programs have fields.
+func checkDescribed(t *testing.T, s *gateway.Session, hosts []gateway.Tool) {
+	t.Helper()
+	want := map[string]string{
+		"echo": "Echo.\nSays it again\n(Its provider says: changes nothing.)",
+		"sum": `Adds` + "\n" + `The result is JSON by this schema: {"properties":{"sum":{"type":"integer"}},` +
+			`"type":"object"}`,
+		"list": `Lists` + "\n" + `The result is JSON by this schema: {"type":"array"}`,
+	}
+	for _, tool := range hosts {
+		if text, ok := want[tool.Name]; ok && tool.Description != text {
+			t.Errorf("for a host, %s is described as %q, want %q", tool.Name, tool.Description, text)
+		}
+	}
+	for _, tool := range s.Tools() {
+		hints := tool.Annotations
+		switch tool.Name {
+		case "echo":
+			if tool.Title != "Echo" || tool.Description != "Says it again" || hints == nil || !*hints.ReadOnlyHint {
+				t.Errorf("echo is %+v, want its title, its own description and the hint", tool)
+			}
+		case "sum":
+			if tool.Description != "Adds" || len(tool.OutputSchema) == 0 {
+				t.Errorf("sum is %+v, want its own description and its output schema", tool)
+			}
+		case "list":
+			if tool.OutputSchema != nil {
+				t.Errorf("list has the output schema %s, want none: its results are no objects", tool.OutputSchema)
+			}
+		}
 	}
 }
 
@@ -99,8 +127,8 @@ func TestElicitation(t *testing.T) {
 			s, h := r.session("one", "/w")
 			_, h2 := r.session("two", "/w")
 			r.bridge(serveHTTP(t, toolServer(), era))
-			h.has(t, "ask", "echo", "fail", "release", "steps")
-			h2.has(t, "ask", "echo", "fail", "release", "steps")
+			h.has(t, "ask", "echo", "fail", "list", "release", "steps", "sum")
+			h2.has(t, "ask", "echo", "fail", "list", "release", "steps", "sum")
 			for answer, want := range map[*gateway.Answer]string{
 				{Content: protocol.Raw(`{"name":"Bo"}`)}: "accept Bo",
 				{Decision: "deny"}:                       "decline <nil>",
@@ -183,7 +211,7 @@ func TestCancelAndKill(t *testing.T) {
 	r := newRig(t)
 	s, h := r.session("one", "/w")
 	b := r.bridge(program("kill"))
-	h.has(t, "ask", "echo", "fail", "pid", "release", "steps")
+	h.has(t, "ask", "echo", "fail", "list", "pid", "release", "steps", "sum")
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan gateway.Outcome, 1)
 	call := func(ctx context.Context) {

@@ -21,12 +21,17 @@ func TestConvert(t *testing.T) {
 		result mcp.CallToolResult
 		want   string // as JSON, or the error
 	}{
-		"nothing":    {mcp.CallToolResult{}, `""`},
-		"structured": {mcp.CallToolResult{StructuredContent: map[string]any{"a": "<"}}, `"{\"a\":\"<\"}"`},
+		"nothing":         {mcp.CallToolResult{}, `""`},
+		"structured":      {mcp.CallToolResult{StructuredContent: map[string]any{"a": "<"}}, `{"a":"<"}`},
+		"structured list": {mcp.CallToolResult{StructuredContent: []any{1.0}}, `"[1]"`},
+		"a key twice": {mcp.CallToolResult{
+			Content:           []mcp.Content{&mcp.TextContent{Text: `{"n":1,"n":2}`}},
+			StructuredContent: map[string]any{"n": 2.0},
+		}, `{"n":2}`},
 		"structured again": {mcp.CallToolResult{
 			Content:           []mcp.Content{&mcp.TextContent{Text: `{ "n": 12345678901234567890 }`}},
 			StructuredContent: map[string]any{"n": 12345678901234567890.0},
-		}, `"{ \"n\": 12345678901234567890 }"`},
+		}, `{"n":12345678901234567890}`},
 		"structured beside": {mcp.CallToolResult{
 			Content:           []mcp.Content{&mcp.TextContent{Text: "it is 1"}},
 			StructuredContent: map[string]any{"n": 1.0},

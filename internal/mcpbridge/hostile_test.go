@@ -178,7 +178,7 @@ func TestHostileLists(t *testing.T) {
 	for _, fault := range []string{
 		"tool a/b is " + hash("a_b", "a/b") + " here: a_b is the name of the tool a.b",
 		"tool good left out: the server lists it twice",
-		"tool large left out: its description and schema have 52",
+		"tool large left out: its description and schemas have 52",
 		"tool text left out: its schema: must be the schema of",
 		`tool \x1b[2Jx left out: its schema`,
 		"9905 tools left out, t00095 and others: a provider has at most 100 tools",
@@ -253,7 +253,7 @@ func TestServerComesBack(t *testing.T) {
 			r := newRig(t)
 			s, h := r.session("one", "/w")
 			b := r.bridge(p)
-			h.has(t, "ask", "echo", "fail", "release", "steps")
+			h.has(t, "ask", "echo", "fail", "list", "release", "steps", "sum")
 			isDown.Store(true)
 			if o := callTool(s, "echo", `{"a":"b"}`); o.ErrorCode != protocol.CodeDisconnected {
 				t.Errorf("the call that meets the end: %s, want DISCONNECTED", o.Text())
@@ -261,7 +261,7 @@ func TestServerComesBack(t *testing.T) {
 			h.has(t)
 			b.hasFault("Forbidden; tried again in ")
 			isDown.Store(false)
-			h.has(t, "ask", "echo", "fail", "release", "steps")
+			h.has(t, "ask", "echo", "fail", "list", "release", "steps", "sum")
 			if o := callTool(s, "echo", `{"a":"b"}`); o.Text() != `{"a":"b"}` {
 				t.Errorf("the call after that: %s, want its arguments", o.Text())
 			}

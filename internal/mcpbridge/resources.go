@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/internal/visible"
+	"tapgw/providers"
 )
 
 const maxShown = 200 // entries of a list that a call returns at once
@@ -27,11 +28,17 @@ var (
 		`"additionalProperties":{"type":"string"}}},"required":["name"],"additionalProperties":false}`)
 )
 
+// reader is a tool that only reads from a server.
+func reader(description, server string) providers.Tool {
+	return providers.Tool{Description: fmt.Sprintf(description, server),
+		Annotations: &providers.Annotations{ReadOnlyHint: new(true)}}
+}
+
 func (u *upstream) offerResources(o *offerer) {
 	server := u.b.o.Provider.Name
-	o.add(u.own("list_resources"), fmt.Sprintf("Lists the resources that %s has, with their URIs, and the patterns of "+
+	o.add(u.own("list_resources"), reader("Lists the resources that %s has, with their URIs, and the patterns of "+
 		"URIs that it can make one of.", server), noArguments, u.listResources)
-	o.add(u.own("read_resource"), fmt.Sprintf("Reads a resource of %s by its URI.", server), uriArgument,
+	o.add(u.own("read_resource"), reader("Reads a resource of %s by its URI.", server), uriArgument,
 		func(ctx context.Context, args json.RawMessage) (any, error) {
 			var in struct {
 				URI string `json:"uri"`
@@ -89,9 +96,9 @@ func (u *upstream) listResources(ctx context.Context, _ json.RawMessage) (any, e
 
 func (u *upstream) offerPrompts(o *offerer) {
 	server := u.b.o.Provider.Name
-	o.add(u.own("list_prompts"), fmt.Sprintf("Lists the prompts that %s has: texts for a task, written beforehand.",
-		server), noArguments, u.listPrompts)
-	o.add(u.own("get_prompt"), fmt.Sprintf("Gets a prompt of %s by its name, with arguments filled in.", server),
+	o.add(u.own("list_prompts"), reader("Lists the prompts that %s has: texts for a task, written beforehand.", server),
+		noArguments, u.listPrompts)
+	o.add(u.own("get_prompt"), reader("Gets a prompt of %s by its name, with arguments filled in.", server),
 		promptArguments, func(ctx context.Context, args json.RawMessage) (any, error) {
 			params := &mcp.GetPromptParams{}
 			var in struct {

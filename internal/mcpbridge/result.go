@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"tapgw/internal/protocol"
 	"tapgw/internal/visible"
 )
 
@@ -33,8 +34,16 @@ func convert(r *mcp.CallToolResult) (any, error) {
 	for _, content := range r.Content {
 		c.add(content)
 	}
-	if err := c.addStructured(r.StructuredContent); err != nil {
+	structured, isRepeated, err := c.structured(r.StructuredContent)
+	if err != nil {
 		return nil, err
+	}
+	isAll := len(r.Content) == 0 || len(r.Content) == 1 && isRepeated
+	if !r.IsError && isAll && strings.HasPrefix(structured, "{") && len(structured) <= maxText {
+		return json.RawMessage(structured), nil // programs get it as it is, a model as text
+	}
+	if structured != "" && !isRepeated {
+		c.parts = append(c.parts, structured)
 	}
 	text := strings.Join(c.parts, "\n")
 	if len(text) > maxText {
@@ -149,23 +158,27 @@ func (c *converter) addResource(r *mcp.ResourceContents) {
 	}
 }
 
-// addStructured adds the structured result, unless a text says the same, byte for byte as the server wrote it.
-func (c *converter) addStructured(v any) error {
+// structured is the structured result as JSON, and whether a text says the same. Its numbers are not as the server
+// wrote them if they are beyond 2^53.
+func (c *converter) structured(v any) (text string, isRepeated bool, err error) {
 	if v == nil {
-		return nil
+		return "", false, nil
 	}
 	for _, text := range c.texts {
 		var same any
-		if json.Unmarshal([]byte(text), &same) == nil && reflect.DeepEqual(same, v) {
-			return nil
+		if json.Unmarshal([]byte(text), &same) != nil || !reflect.DeepEqual(same, v) {
+			continue
 		}
+		if text = strings.TrimSpace(text); protocol.Raw(text).IsValid() {
+			return text, true, nil
+		}
+		isRepeated = true // with a key that stands twice, for example
 	}
 	var data bytes.Buffer
 	enc := json.NewEncoder(&data)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("writing the structured result: %w", err)
+		return "", false, fmt.Errorf("writing the structured result: %w", err)
 	}
-	c.parts = append(c.parts, strings.TrimSpace(data.String()))
-	return nil
+	return strings.TrimSpace(data.String()), isRepeated, nil
 }

@@ -32,6 +32,20 @@ func toolServer() *mcp.Server {
 	}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text("%s", req.Params.Arguments), nil
 	})
+	s.AddTool(&mcp.Tool{Name: "sum", Description: "Adds", InputSchema: anyObject,
+		OutputSchema: json.RawMessage(`{"type":"object","properties":{"sum":{"type":"integer"}}}`),
+	}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		r := text(`{"sum":3}`)
+		r.StructuredContent = map[string]any{"sum": 3}
+		return r, nil
+	})
+	s.AddTool(&mcp.Tool{Name: "list", Description: "Lists", InputSchema: anyObject,
+		OutputSchema: json.RawMessage(`{"type":"array"}`),
+	}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		r := text(`[3]`)
+		r.StructuredContent = []any{3}
+		return r, nil
+	})
 	s.AddTool(&mcp.Tool{Name: "fail", InputSchema: anyObject},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			r := text("it is\x1b[31m broken")

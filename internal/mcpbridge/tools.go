@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/configs"
+	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/visible"
 	"tapgw/providers"
@@ -28,9 +30,7 @@ const (
 	maxListed = 20_000    // entries of a list; a server that lists more is not read to its end
 	maxTool   = 128 << 10 // bytes of a tool, in JSON
 	maxTools  = 1500 << 10
-	// maxResultSchema bounds the schema of a result that the description shows, in bytes.
-	maxResultSchema = 2 << 10
-	maxFaults       = 10 // tools that are named as left out
+	maxFaults = 10 // tools that are named as left out
 )
 
 // offering is what the bridge offers of a server, and what it leaves out, a line for each.
@@ -44,7 +44,9 @@ type offering struct {
 func (o offering) equal(other offering) bool {
 	return slices.Equal(o.faults, other.faults) && slices.Equal(o.origin, other.origin) &&
 		slices.EqualFunc(o.tools, other.tools, func(a, b providers.Tool) bool {
-			return a.Name == b.Name && a.Description == b.Description && string(a.Parameters) == string(b.Parameters)
+			return a.Name == b.Name && a.Title == b.Title && a.Description == b.Description &&
+				string(a.Parameters) == string(b.Parameters) && string(a.OutputSchema) == string(b.OutputSchema) &&
+				reflect.DeepEqual(a.Annotations, b.Annotations)
 		})
 }
 
@@ -70,7 +72,7 @@ func (u *upstream) list(ctx context.Context) (offering, error) {
 			return offering{}, err
 		}
 		for _, t := range tools {
-			o.add(t.Name, describeTool(t), t.InputSchema, u.toolHandler(t.Name))
+			o.add(t.Name, toolOf(t), t.InputSchema, u.toolHandler(t.Name))
 		}
 		if isCut {
 			o.fault("it lists more than %d tools; the others are left out", maxListed)
@@ -125,7 +127,7 @@ func (o *offerer) fault(format string, args ...any) {
 
 // add offers a tool, or notes why it can't be one. What the file's allow and deny exclude is no fault, and does not
 // count among the tools that a provider may have.
-func (o *offerer) add(origin, description string, schema any, handler handler) {
+func (o *offerer) add(origin string, tool providers.Tool, schema any, handler handler) {
 	leaveOut := func(format string, args ...any) {
 		o.leftOut = append(o.leftOut,
 			fmt.Sprintf("tool %s left out: %s", visible.Line(shorten(origin, 100)), fmt.Sprintf(format, args...)))
@@ -152,10 +154,10 @@ func (o *offerer) add(origin, description string, schema any, handler handler) {
 	if err == nil {
 		_, err = protocol.CompileSchema(parameters)
 	}
-	size := len(parameters) + len(description) + len(name)
+	size := len(parameters) + len(tool.OutputSchema) + len(tool.Description) + len(tool.Title) + len(name)
 	switch {
 	case size > maxTool:
-		leaveOut("its description and schema have %d bytes, more than %d", size, maxTool)
+		leaveOut("its description and schemas have %d bytes, more than %d", size, maxTool)
 	case err != nil:
 		leaveOut("its schema: %v", err)
 	case len(o.result.tools) == protocol.MaxTools, o.size+size > maxTools:
@@ -164,10 +166,9 @@ func (o *offerer) add(origin, description string, schema any, handler handler) {
 		o.taken[name] = origin
 		o.size += size
 		o.result.origin = append(o.result.origin, origin)
-		o.result.tools = append(o.result.tools, providers.Tool{
-			Name: name, Description: cmp.Or(description, fmt.Sprintf("The tool %s of %s.", name, o.file.Name)),
-			Parameters: parameters, Timeout: o.file.Rules.Timeout, Handler: handler,
-		})
+		tool.Name, tool.Parameters, tool.Timeout, tool.Handler = name, parameters, o.file.Rules.Timeout, handler
+		tool.Description = cmp.Or(tool.Description, fmt.Sprintf("The tool %s of %s.", name, o.file.Name))
+		o.result.tools = append(o.result.tools, tool)
 	}
 }
 
@@ -211,39 +212,28 @@ func shorten(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// describeTool returns a tool's description, with what the model should know and the gateway's tools have no field for.
-func describeTool(t *mcp.Tool) string {
-	var parts []string
-	title := t.Title
-	if a := t.Annotations; title == "" && a != nil {
-		title = a.Title
-	}
-	if title != "" && !strings.Contains(strings.ToLower(t.Description), strings.ToLower(title)) {
-		parts = append(parts, title+".")
-	}
-	if t.Description != "" {
-		parts = append(parts, t.Description)
-	}
+// toolOf is what a server's tool says of itself, without its name and its arguments.
+func toolOf(t *mcp.Tool) providers.Tool {
+	tool := providers.Tool{Title: t.Title, Description: t.Description}
 	if a := t.Annotations; a != nil {
-		var hints []string
-		if a.ReadOnlyHint {
-			hints = append(hints, "changes nothing")
-		} else if a.DestructiveHint != nil && *a.DestructiveHint {
-			hints = append(hints, "may destroy data")
-		}
-		if a.IdempotentHint && !a.ReadOnlyHint {
-			hints = append(hints, "a second call with the same arguments changes nothing more")
-		}
-		if len(hints) > 0 {
-			parts = append(parts, "(The server says: "+strings.Join(hints, "; ")+".)")
-		}
+		tool.Title = cmp.Or(t.Title, a.Title)
+		tool.Annotations = &providers.Annotations{ReadOnlyHint: &a.ReadOnlyHint, DestructiveHint: a.DestructiveHint,
+			IdempotentHint: &a.IdempotentHint, OpenWorldHint: a.OpenWorldHint}
 	}
-	if t.OutputSchema != nil {
-		if schema, err := json.Marshal(t.OutputSchema); err == nil && len(schema) <= maxResultSchema {
-			parts = append(parts, "The result is JSON by this schema: "+string(schema))
-		}
+	if t.OutputSchema == nil {
+		return tool
 	}
-	return strings.Join(parts, "\n")
+	schema, err := json.Marshal(t.OutputSchema)
+	if err != nil {
+		return tool
+	}
+	// A provider's results are objects. The model reads of others in the description.
+	if _, err := protocol.CompileSchema(schema); err == nil {
+		tool.OutputSchema = schema
+	} else if text := gateway.DescribeResult(schema); text != "" {
+		tool.Description = strings.TrimSpace(tool.Description + "\n" + text)
+	}
+	return tool
 }
 
 // handler runs a call of a tool.

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -40,13 +42,68 @@ func (e *endpoint) tools(s *gateway.Session) (offers map[string]offer, renamed [
 
 // offer is a provider's tool as MCP clients get it.
 func (e *endpoint) offer(t adminapi.Tool) offer {
-	key := strings.Join([]string{t.Provider, t.Description, string(t.Parameters)}, "\x00")
-	return offer{key: key, add: func() {
-		e.server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: objectSchema(t.Parameters)},
+	t.Session, t.TimeoutMs = "", 0 // the same tool in another session is no change
+	key, err := json.Marshal(t)
+	if err != nil { // what a provider sent is JSON
+		key = []byte(t.Description)
+	}
+	return offer{key: string(key), add: func() {
+		offered := &mcp.Tool{Name: t.Name, Title: t.Title, Description: t.Description,
+			InputSchema: objectSchema(t.Parameters), Annotations: annotations(t.Annotations)}
+		results := newResultSchema(t.OutputSchema)
+		if results != nil {
+			offered.OutputSchema = objectSchema(t.OutputSchema)
+		}
+		e.server.AddTool(offered,
 			func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return e.call(ctx, r, r.Params.Name, r.Params.Arguments), nil
+				return results.check(e.call(ctx, r, r.Params.Name, r.Params.Arguments)), nil
 			})
 	}}
+}
+
+// annotations are a tool's hints as MCP has them.
+func annotations(a *adminapi.ToolAnnotations) *mcp.ToolAnnotations {
+	if a == nil {
+		return nil
+	}
+	given := func(hint *bool) bool { return hint != nil && *hint }
+	return &mcp.ToolAnnotations{ReadOnlyHint: given(a.ReadOnlyHint), DestructiveHint: a.DestructiveHint,
+		IdempotentHint: given(a.IdempotentHint), OpenWorldHint: a.OpenWorldHint}
+}
+
+// resultSchema holds results against a tool's output schema; nil holds them against nothing.
+type resultSchema protocol.Schema
+
+func newResultSchema(schema json.RawMessage) *resultSchema {
+	if len(schema) == 0 {
+		return nil
+	}
+	compiled, err := protocol.CompileSchema(protocol.Raw(schema))
+	if err != nil { // the protocol refuses such a schema
+		return nil
+	}
+	return (*resultSchema)(compiled)
+}
+
+// check returns a result that a client may get of a tool with an output schema. A client refuses a structured result
+// that does not fit, or none, and its model would read of that alone. So such a result is marked as an error, which a
+// client hands on whole, and its text says what does not fit.
+func (s *resultSchema) check(r *mcp.CallToolResult) *mcp.CallToolResult {
+	if s == nil || r.IsError {
+		return r
+	}
+	fault := "it is not structured"
+	if data, ok := r.StructuredContent.(json.RawMessage); ok {
+		err := (*protocol.Schema)(s).Check(protocol.Raw(data))
+		if err == nil || errors.Is(err, protocol.ErrTooCostly) {
+			return r
+		}
+		fault = err.Error()
+	}
+	note := fmt.Sprintf("%s: the tool ran, but its result does not fit its output schema: %s. The result:",
+		protocol.CodeInternal, fault)
+	return &mcp.CallToolResult{IsError: true, Content: slices.Concat([]mcp.Content{&mcp.TextContent{Text: note}},
+		r.Content)}
 }
 
 // objectSchema is a tool's schema as MCP wants it: with the type object, which a call's arguments have

@@ -101,11 +101,14 @@ func (e *endpoint) describe(_ context.Context, _ *mcp.CallToolRequest, in descri
 	for _, t := range e.sessionTools() {
 		if t.Name == in.Name {
 			return answer(struct {
-				Name        string          `json:"name"`
-				Provider    string          `json:"provider"`
-				Description string          `json:"description"`
-				InputSchema json.RawMessage `json:"inputSchema"`
-			}{t.Name, t.Provider, t.Description, t.Parameters})
+				Name         string                    `json:"name"`
+				Title        string                    `json:"title,omitempty"`
+				Provider     string                    `json:"provider"`
+				Description  string                    `json:"description"`
+				InputSchema  json.RawMessage           `json:"inputSchema"`
+				OutputSchema json.RawMessage           `json:"outputSchema,omitempty"`
+				Annotations  *adminapi.ToolAnnotations `json:"annotations,omitempty"`
+			}{t.Name, t.Title, t.Provider, t.Description, t.Parameters, t.OutputSchema, t.Annotations})
 		}
 	}
 	return refuse(

@@ -59,11 +59,23 @@ type AuthConfirm struct {
 // Tool is a tool that a provider offers (docs/protocol.md, "Tool"). A nil Timeout means [DefaultToolTimeout], a nil
 // Validate true. Name is unique in a session; a second provider with the same one gets TOOL_CONFLICT.
 type Tool struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
-	Parameters  Raw    `json:"parameters"`        // JSON Schema of an object
-	Timeout     *int64 `json:"timeout,omitzero"`  // milliseconds
-	Validate    *bool  `json:"validate,omitzero"` // false: the gateway does not check args
+	Name         string       `json:"name"`
+	Title        string       `json:"title,omitzero"` // for people
+	Description  string       `json:"description"`
+	Parameters   Raw          `json:"parameters"`            // JSON Schema of an object
+	OutputSchema Raw          `json:"outputSchema,omitzero"` // of the results' data, an object
+	Annotations  *Annotations `json:"annotations,omitzero"`
+	Timeout      *int64       `json:"timeout,omitzero"`  // milliseconds
+	Validate     *bool        `json:"validate,omitzero"` // false: the gateway does not check args
+}
+
+// Annotations are a provider's hints about what a tool does, with the names and defaults of MCP. A nil hint is not
+// given. No rule, gate or permission goes by them (docs/protocol.md, "Annotations").
+type Annotations struct {
+	ReadOnlyHint    *bool `json:"readOnlyHint,omitzero"`
+	DestructiveHint *bool `json:"destructiveHint,omitzero"`
+	IdempotentHint  *bool `json:"idempotentHint,omitzero"`
+	OpenWorldHint   *bool `json:"openWorldHint,omitzero"`
 }
 
 // Concurrency limits how many calls run at once, of the instance, of all instances of the name, or of each tool. A nil

@@ -15,7 +15,8 @@ const (
 	maxNested    = 1000
 )
 
-var errTooCostly = errors.New(
+// ErrTooCostly is the error of [Schema.Check] for a value whose check could take too long.
+var ErrTooCostly = errors.New(
 	`cannot be checked: the tool's schema takes too many steps for them; make it simpler, or set "validate": false`)
 
 // measured is the size of a value, in about as many bytes as its JSON has, and that of its parts.
@@ -54,7 +55,7 @@ func measure(v any) *measured {
 func (n *node) checkCost(args map[string]any) error {
 	left := maxCost
 	if !n.spend(measure(args), &left, 1) {
-		return errTooCostly
+		return ErrTooCostly
 	}
 	return nil
 }

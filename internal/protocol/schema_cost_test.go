@@ -63,8 +63,8 @@ func TestCheckIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			switch err := s.Check(Raw(tc.args)); {
-			case tc.refused && !errors.Is(err, errTooCostly):
-				t.Errorf("got %v, want %v", err, errTooCostly)
+			case tc.refused && !errors.Is(err, ErrTooCostly):
+				t.Errorf("got %v, want %v", err, ErrTooCostly)
 			case !tc.refused && err != nil:
 				t.Error(err)
 			}

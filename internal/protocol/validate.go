@@ -263,11 +263,25 @@ func (c *checker) tools(tools []Tool) {
 				c.reject(at+".parameters", "tool %q: %v", t.Name, err)
 			}
 		}
+		c.outputSchema(at, &t)
 		if c.fault != nil {
 			return
 		}
 	}
 	c.limit("tools", len(tools), MaxTools, "tools")
+}
+
+// outputSchema checks the schema of a tool's results, if it has one.
+func (c *checker) outputSchema(at string, t *Tool) {
+	switch {
+	case t.OutputSchema == nil || t.OutputSchema.Kind() == 'n':
+	case t.OutputSchema.Kind() != '{':
+		c.reject(at+".outputSchema", "must be an object")
+	case c.fault == nil:
+		if _, err := CompileSchema(t.OutputSchema); err != nil {
+			c.reject(at+".outputSchema", "tool %q: %v", t.Name, err)
+		}
+	}
 }
 
 func (c *checker) result(m *ToolResult) {

@@ -254,6 +254,7 @@ var rules = []struct {
 				"opts out",
 			"core-call hello-schemas",
 		},
+		{"A tool's title, hints and output schema are optional; a wrong one is INVALID_JSON and named", "hello-fields"},
 		{"A tool that does not exist is NOT_FOUND", "core-call"},
 		{"data goes to the session as it came", "call-results"},
 		{"errorCode without error, and data beside error, are errors; an unknown code is INTERNAL", "call-results"},

@@ -28,7 +28,8 @@ var schemaTypes = []any{
 	adminapi.RenameRequest{}, adminapi.Restarted{},
 	adminapi.ResumeRequest{}, adminapi.RuntimeEvent{}, adminapi.Session{}, adminapi.SigninLink{},
 	adminapi.StartRequest{}, adminapi.Started{}, adminapi.StartedProvider{}, adminapi.Status{}, adminapi.Stopped{},
-	adminapi.StreamRow{}, adminapi.Sums{}, adminapi.TimelineLine{}, adminapi.Tool{}, adminapi.TurnEnd{},
+	adminapi.StreamRow{}, adminapi.Sums{}, adminapi.TimelineLine{}, adminapi.Tool{}, adminapi.ToolAnnotations{},
+	adminapi.TurnEnd{},
 	adminapi.Usage{},
 }
 

@@ -78,6 +78,15 @@ const MAX_TOOL_TIMEOUT = 3_600_000;
  * @property {(args: any, call: CallContext) => any} [handler] answers a call; without it onToolCall does
  * @property {number} [timeout] of a call, 1 to 3600000 milliseconds; five minutes if left out
  * @property {boolean} [validate] false: the gateway does not check the arguments
+ * @property {string} [title] the name for people
+ * @property {Annotations} [annotations] hints about what the tool does
+ * @property {object} [outputSchema] a JSON Schema of the results, which are then objects
+ *
+ * @typedef {object} Annotations hints about what a tool does; no gate goes by them, MCP clients may
+ * @property {boolean} [readOnlyHint] true: it changes nothing
+ * @property {boolean} [destructiveHint] false: it adds, and destroys nothing
+ * @property {boolean} [idempotentHint] true: a second call with the same arguments changes nothing more
+ * @property {boolean} [openWorldHint] false: it reaches nothing outside its own domain
  *
  * @typedef {object} Match the calls that a rule is about: every part that is there must match
  * @property {string} [tool] a name or a glob; "shell", "edit" and "read" stand for the session's own tools
@@ -538,6 +547,9 @@ function dial(to, signal) {
 
 // ---- What a provider offers
 
+/** @param {unknown} value */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
 /**
  * Returns a tool as the gateway gets it, and throws the first mistake in it.
  * @param {Tool} tool
@@ -549,10 +561,13 @@ function prepareTool(tool) {
     throw wrong('its name must be 1 to 64 letters, digits, "_" or "-"');
   }
   if (!tool.description) throw wrong("it needs a description: the model chooses by it");
-  const { timeout, validate } = tool;
+  const { timeout, validate, title, annotations, outputSchema } = tool;
   if (timeout !== undefined && !(Number.isInteger(timeout) && timeout >= 1 && timeout <= MAX_TOOL_TIMEOUT)) {
     throw wrong(`its timeout is ${timeout}, but must be 1 to ${MAX_TOOL_TIMEOUT} milliseconds`);
   }
+  if (title !== undefined && typeof title !== "string") throw wrong("its title must be a text");
+  if (annotations !== undefined && !isObject(annotations)) throw wrong("its annotations must be an object");
+  if (outputSchema !== undefined && !isObject(outputSchema)) throw wrong("its outputSchema must be an object");
   const { schema, parse } = readSchema(tool.parameters, wrong);
   return {
     definition: tool,
@@ -563,6 +578,9 @@ function prepareTool(tool) {
       parameters: schema,
       ...(timeout && { timeout }),
       ...(validate === false && { validate }),
+      ...(title && { title }),
+      ...(annotations && { annotations }),
+      ...(outputSchema && { outputSchema }),
     },
   };
 }

@@ -43,6 +43,7 @@ var messages = []protocol.Message{
 // parts are the types within messages, with their names in the document.
 var parts = map[reflect.Type]string{
 	reflect.TypeFor[protocol.Tool]():        "Tool",
+	reflect.TypeFor[protocol.Annotations](): "Annotations",
 	reflect.TypeFor[protocol.Concurrency](): "Limit",
 	reflect.TypeFor[protocol.Hooks]():       "Hooks",
 	reflect.TypeFor[protocol.Rule]():        "Rule",

@@ -47,7 +47,16 @@ const options = {
 const show = ({ sessionId, seq, fate, reason }) => ({ session: sessionId, seq, fate, reason });
 
 /** @param {string} name */
-const named = (name) => ({ name, description: "Says its name", handler: () => name });
+const named = (name) => ({
+  name,
+  description: "Says its name",
+  handler: () => name,
+  ...(name === "described" && {
+    title: "The title",
+    annotations: { readOnlyHint: true, openWorldHint: false },
+    outputSchema: { type: "object" },
+  }),
+});
 
 /** @type {Map<string, import("../index.mjs").Question>} */
 const questions = new Map();

@@ -198,7 +198,9 @@ class Provider:
 
     @overload
     def tool(self, *, name: str = "", description: str = "", parameters: Optional[dict[str, Any]] = None,
-             timeout: Optional[float] = None, validate: bool = True) -> Callable[[F], F]: ...
+             timeout: Optional[float] = None, validate: bool = True, title: str = "",
+             annotations: Optional[dict[str, bool]] = None,
+             output_schema: Optional[dict[str, Any]] = None) -> Callable[[F], F]: ...
 
     def tool(self, fn: Optional[F] = None, **options: Any) -> Union[F, Callable[[F], F]]:
         """Add a function as a tool; use it as a decorator. tool_of explains its options.

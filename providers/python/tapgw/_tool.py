@@ -21,7 +21,9 @@ class Tool:
 
     handler gets the arguments as a dict. It is a coroutine function, or a plain one, which then runs on a thread of
     its own. It returns any value that json can write, an Image or a File. timeout is in seconds, 0.001 to 3600;
-    None: five minutes. validate=False stops the gateway from checking arguments against parameters.
+    None: five minutes. validate=False stops the gateway from checking arguments against parameters. title is the
+    name for people. annotations are hints such as {"readOnlyHint": True}, which MCP clients may go by.
+    output_schema is the JSON Schema of the results, which are then dicts.
     """
 
     name: str
@@ -30,6 +32,9 @@ class Tool:
     parameters: Optional[dict[str, Any]] = None
     timeout: Optional[float] = None
     validate: bool = True
+    title: str = ""
+    annotations: Optional[dict[str, bool]] = None
+    output_schema: Optional[dict[str, Any]] = None
     is_async: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
@@ -49,9 +54,17 @@ class Tool:
             problem = f"its timeout is {self.timeout} s, but must be from {MIN_TIMEOUT} to {MAX_TIMEOUT}"
         elif self.parameters is not None and not isinstance(self.parameters, dict):
             problem = "its parameters must be a dict: the JSON Schema of an object"
+        elif not isinstance(self.title, str):
+            problem = "its title must be a str"
+        elif self.annotations is not None and not isinstance(self.annotations, dict):
+            problem = "its annotations must be a dict of hints"
+        elif self.output_schema is not None and not isinstance(self.output_schema, dict):
+            problem = "its output schema must be a dict: the JSON Schema of an object"
         if problem:
             raise ValueError(f"tool {self.name!r}: {problem}")
         check_json(f"tool {self.name!r}: its parameters", self.parameters)
+        check_json(f"tool {self.name!r}: its annotations", self.annotations)
+        check_json(f"tool {self.name!r}: its output schema", self.output_schema)
 
     def wire(self) -> dict[str, Any]:
         """Return the tool as the gateway gets it."""
@@ -61,12 +74,19 @@ class Tool:
             wire["timeout"] = max(1, round(self.timeout * 1000))
         if not self.validate:
             wire["validate"] = False
+        if self.title:
+            wire["title"] = self.title
+        if self.annotations is not None:
+            wire["annotations"] = self.annotations
+        if self.output_schema is not None:
+            wire["outputSchema"] = self.output_schema
         return wire
 
 
 def tool_of(fn: Callable[..., Any], *, name: str = "", description: str = "",
             parameters: Optional[dict[str, Any]] = None, timeout: Optional[float] = None,
-            validate: bool = True) -> Tool:
+            validate: bool = True, title: str = "", annotations: Optional[dict[str, bool]] = None,
+            output_schema: Optional[dict[str, Any]] = None) -> Tool:
     """Make a tool from a function.
 
     Its name, its docstring, its type hints and the docstring's parts about parameters say what the model sees;
@@ -85,7 +105,8 @@ def tool_of(fn: Callable[..., Any], *, name: str = "", description: str = "",
     else:
         def handler(args: dict[str, Any]) -> Any:  # type: ignore[misc]
             return fn(**convert(args))
-    tool = Tool(name, description or _schema.describe(fn)[0], handler, parameters, timeout, validate)
+    tool = Tool(name, description or _schema.describe(fn)[0], handler, parameters, timeout, validate, title,
+                annotations, output_schema)
     tool.check()
     return tool
 

@@ -172,6 +172,9 @@ def add_offer_tools(p: Provider, tool: Any) -> None:
     def named(name: str) -> Tool:
         async def say(_: dict[str, Any]) -> str:
             return name
+        if name == "described":
+            return Tool(name, "Says its name", say, title="The title", output_schema={"type": "object"},
+                        annotations={"readOnlyHint": True, "openWorldHint": False})
         return Tool(name, "Says its name", say)
 
     @tool
