@@ -35,7 +35,8 @@ type call struct {
 	begun         time.Time
 	checksRules   bool // false when the session's host asks rules and gates itself
 	done          func(Outcome)
-	progress      func(string) // of Call, or nil
+	progress      func(string)                         // of Call, or nil
+	asked         func(q adminapi.Question, over bool) // of Call, or nil
 
 	// Written by the goroutine that runs the call, before the call is pending.
 	id         uuid.UUID
@@ -78,7 +79,7 @@ func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 	tc := &call{
 		pending: &Pending{}, session: s, name: c.Name, callerArgs: c.Args, callerTimeout: c.Timeout,
 		trace: c.Traceparent, begun: time.Now(), checksRules: !s.info.Hooks || c.AskGates, done: done,
-		progress: c.Progress,
+		progress: c.Progress, asked: c.Asked,
 	}
 	if len(tc.callerArgs) == 0 {
 		tc.callerArgs = protocol.Raw("{}")

@@ -101,6 +101,27 @@ func (c *Conn) pendingCall(id string) (uuid.UUID, *call) {
 	return key, p.pending[key]
 }
 
+// pendingCall finds the session's pending call with an id, at any provider; nil when there is none. Call under no
+// lock.
+func (s *Session) pendingCall(id string) *call {
+	key, err := uuid.Parse(id)
+	if err != nil {
+		return nil
+	}
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	for _, b := range s.bindings {
+		p := b.provider
+		p.mu.Lock()
+		c := p.pending[key]
+		p.mu.Unlock()
+		if c != nil && c.session == s {
+			return c
+		}
+	}
+	return nil
+}
+
 // isLateAnswer reports whether an id is that of a call that has ended, and counts the
 // ignored answer. A slot that the call kept is freed.
 func (c *Conn) isLateAnswer(id string) bool {

@@ -193,6 +193,9 @@ type Call struct {
 	// Progress gets the messages of the call's tool.progress, one at a time, also after the call has
 	// ended; nil: nobody wants them. It must not block.
 	Progress func(message string)
+	// Asked gets each question that a person is asked about the call, by [Question].Call: when it begins to
+	// wait and, with over, when it has ended; nil: nobody wants them. It must not block.
+	Asked func(q adminapi.Question, over bool)
 }
 
 // Outcome is how a call ended: with Data, with a File, or with Error and ErrorCode, one of

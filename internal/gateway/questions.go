@@ -49,6 +49,7 @@ type Question struct {
 	Free    bool          // of an input: answers other than the choices are allowed
 	Schema  protocol.Raw  // of a form: the JSON Schema of its content
 	Timeout time.Duration // 0: DefaultAnswerTimeout
+	Call    string        // id of the tool.call that it is about, if a provider asks; "" for none
 }
 
 // Answer is a person's answer to a [Question]: a decision, a text or content, by the
@@ -57,6 +58,7 @@ type Answer struct {
 	Decision string       // of a permission; adminapi.DecideDeny for an input or a form that was declined
 	Text     string       // of an input; with a denial: the reason, for the model
 	Content  protocol.Raw // of a form: an object
+	Person   string       // who answered, for the timeline; "" for nothing but "the user"
 }
 
 // Denied reports whether the person refused a permission, or declined an input or a form.
@@ -249,6 +251,10 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	s.g.questions.add(w)
 	s.tellQuestions()
 	defer s.tellQuestions()
+	if c := s.pendingCall(q.Call); c != nil && c.asked != nil {
+		c.asked(w.view, false)
+		defer c.asked(w.view, true)
+	}
 	timer := time.NewTimer(q.Timeout)
 	defer timer.Stop()
 	select {
@@ -323,11 +329,12 @@ func (s *Session) Answer(id string, a Answer) error {
 	if err := w.check(a); err != nil {
 		return err
 	}
-	if !s.g.questions.remove(w, protocol.QuestionAnswered, answerer{}) {
+	by := answerer{person: a.Person}
+	if !s.g.questions.remove(w, protocol.QuestionAnswered, by) {
 		_, err := s.g.questions.find(s, w.view.ID)
 		return err
 	}
-	s.accept(w, a, answerer{})
+	s.accept(w, a, by)
 	return nil
 }
 

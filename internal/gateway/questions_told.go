@@ -26,8 +26,10 @@ type answerer struct {
 // like the gateway's own words.
 func (a answerer) String() string {
 	switch {
-	case a.provider == "":
+	case a.provider == "" && a.person == "":
 		return "the user"
+	case a.provider == "":
+		return "the user (" + strconv.Quote(a.person) + ")"
 	case a.person == "":
 		return "provider " + a.provider
 	}

@@ -20,6 +20,7 @@ type call struct {
 	token   string
 	ctx     context.Context
 	session string
+	id      string        // of the gateway's call
 	limit   *rate.Limiter // of progress
 }
 
@@ -37,7 +38,7 @@ func (c *calls) begin(ctx context.Context) (started *call, done func()) {
 	defer c.mu.Unlock()
 	c.count++
 	started = &call{
-		token: fmt.Sprintf("t%d", c.count), ctx: ctx, session: info.Session,
+		token: fmt.Sprintf("t%d", c.count), ctx: ctx, session: info.Session, id: info.ID,
 		limit: rate.NewLimiter(progressRate, progressRate),
 	}
 	if c.byKey == nil {
@@ -66,20 +67,20 @@ func (c *calls) find(token any) *call {
 	return c.byKey[text]
 }
 
-// only returns a call of the only session that has some, the latest, or nil.
-func (c *calls) only() (found *call) {
+// only returns a call of the only session that has some, the latest, or nil; alone says that no other call runs.
+func (c *calls) only() (found *call, alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, call := range c.byKey {
 		if found != nil && found.session != call.session {
-			return nil
+			return nil, false
 		}
 		if found == nil || len(call.token) > len(found.token) ||
 			len(call.token) == len(found.token) && call.token > found.token {
 			found = call
 		}
 	}
-	return found
+	return found, len(c.byKey) == 1
 }
 
 // progress shows what the server says of a call in its session.

@@ -36,16 +36,18 @@ func (u *upstream) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 	if req.Params.Mode == "url" {
 		return decline("it wants a page opened, which the gateway does not do")
 	}
-	session := ""
+	session, id := "", ""
 	if info, ok := providers.CallFrom(ctx); ok {
-		session = info.Session
-	} else if call := u.calls.only(); call != nil {
+		session, id = info.Session, info.ID
+	} else if call, alone := u.calls.only(); call != nil {
 		// Older servers ask beside their calls. The question ends with the call.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(call.ctx, cancel)()
-		session = call.session
+		if session = call.session; alone {
+			id = call.id
+		}
 	} else {
 		return decline("none or several sessions call its tools now, and it does not say which it asks; " +
 			`sessions = "each" gives each session a server of its own`)
@@ -54,6 +56,7 @@ func (u *upstream) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 		Kind:    adminapi.QuestionForm,
 		Message: fmt.Sprintf("%s: %s", u.b.o.Provider.Name, cmp.Or(shorten(req.Params.Message, maxAsked), "asks")),
 		Schema:  protocol.Raw(`{"type":"object"}`),
+		Call:    id,
 	}
 	if req.Params.RequestedSchema != nil {
 		schema, err := json.Marshal(req.Params.RequestedSchema)
