@@ -132,7 +132,10 @@ func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string
 		args = nil // as some clients write no arguments
 	}
 	c := gateway.Call{Name: name, Args: protocol.Raw(args), Source: source, Traceparent: traceparent(r)}
-	if r.Params.GetProgressToken() == nil {
+	t := taskOf(ctx)
+	if t != nil {
+		c.Asked = t.asked
+	} else if r.Params.GetProgressToken() == nil {
 		return result(s.Execute(ctx, c))
 	}
 	messages := make(chan string, 64)
@@ -158,8 +161,11 @@ func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string
 	}
 }
 
-// progress tells the client that its request goes on, if it asked to be told.
+// progress tells the client that its request goes on, if it asked to be told. A task has the message itself.
 func progress(ctx context.Context, r *mcp.CallToolRequest, n int, message string) {
+	if t := taskOf(ctx); t != nil && t.say(message) {
+		return
+	}
 	if token := r.Params.GetProgressToken(); token != nil {
 		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: token, Progress: float64(n), Message: message})

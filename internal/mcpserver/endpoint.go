@@ -78,6 +78,8 @@ func newEndpoint(h *Handler, id string, session *gateway.Session) *endpoint {
 				Tools:     &mcp.ToolCapabilities{ListChanged: true},
 				Prompts:   &mcp.PromptCapabilities{}, // the SDK answers for them: there are none
 				Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
+
+				Extensions: map[string]any{tasksExtension: struct{}{}},
 			},
 			SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 			UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
@@ -90,7 +92,9 @@ func newEndpoint(h *Handler, id string, session *gateway.Session) *endpoint {
 		Name: "stream", URITemplate: streamURI + "{+stream}", MIMEType: "application/json",
 		Description: "The newest events of a stream of the session: STREAM or STREAM@PROVIDER.",
 	}, e.readStream)
-	e.server.AddReceivingMiddleware(e.endWithWire)
+	e.server.AddReceivingMiddleware(e.endWithWire, e.withTasks)
+	e.server.AddSendingMiddleware(e.acknowledgeTasks)
+	e.addTaskMethods()
 	get := func(*http.Request) *mcp.Server { return e.server }
 	// Host and Origin are checked by the server in front.
 	e.modern = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true,
@@ -116,7 +120,7 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 	case isWebSocket(r):
 		e.serveWebSocket(w, r)
 	case r.Method == http.MethodPost && r.Header.Get("MCP-Protocol-Version") >= firstModern:
-		e.modern.ServeHTTP(w, r)
+		e.serveModern(w, r)
 	case r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "" && e.clients() >= maxClients:
 		writeError(w, http.StatusTooManyRequests, &protocol.Error{Code: protocol.CodeRateLimited,
 			Message: fmt.Sprintf("%d MCP clients are connected to this session already", maxClients)})

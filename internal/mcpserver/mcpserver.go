@@ -48,6 +48,7 @@ type Handler struct {
 	version   string
 	threshold atomic.Int64
 	running   sync.WaitGroup // goroutines of endpoints
+	tasks     taskList
 
 	mu        sync.Mutex
 	endpoints map[string]*endpoint // by session id, "" for the foreground session
@@ -82,7 +83,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.release(e)
 	e.sync()
-	e.serve(w, r)
+	e.serve(w, withCaller(r))
 }
 
 // acquire returns the endpoint of a session, and keeps it until release. It makes it if it is the first
@@ -129,21 +130,21 @@ func (h *Handler) release(e *endpoint) {
 	e.idle.Reset(idleTime)
 }
 
-// removeIdle removes an endpoint that nobody uses: no request runs, and no client of a handshake revision
-// is connected.
+// removeIdle removes an endpoint that nobody uses: no request runs, no client of a handshake revision is
+// connected, and it has no tasks.
 func (h *Handler) removeIdle(e *endpoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case e.users > 0 || h.endpoints[e.id] != e:
-	case e.clients() > 0:
+	case e.clients() > 0 || len(h.tasks.of(e)) > 0:
 		e.idle.Reset(idleTime)
 	default:
 		h.remove(e)
 	}
 }
 
-// remove ends an endpoint: its watchers and its clients' connections. Calls under way are answered first.
+// remove ends an endpoint: its watchers, its tasks and its clients' connections. Calls under way are answered first.
 // Call with mu held.
 func (h *Handler) remove(e *endpoint) {
 	if h.endpoints[e.id] != e {
@@ -154,6 +155,9 @@ func (h *Handler) remove(e *endpoint) {
 		e.idle.Stop()
 	}
 	e.cancel()
+	for _, t := range h.tasks.of(e) {
+		t.drop()
+	}
 	if !h.isClosed {
 		h.running.Go(e.closeClients)
 	}

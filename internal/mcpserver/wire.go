@@ -1,7 +1,9 @@
 package mcpserver
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 
@@ -26,8 +28,13 @@ func (e *endpoint) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	conn := websocket.NetConn(ctx, ws, websocket.MessageText)
 	ready := make(chan struct{})
-	client, err := e.server.Connect(ctx, &mcp.IOTransport{MaxLineLength: MaxBody,
-		Reader: &wireReader{ReadCloser: conn, ready: ready, end: cancel}, Writer: conn}, nil)
+	connected := withSender(ctx, func(message []byte) error {
+		_, err := conn.Write(append(message, '\n'))
+		return err
+	})
+	client, err := e.server.Connect(connected, &mcp.IOTransport{MaxLineLength: MaxBody,
+		Reader: &wireReader{conn: conn, lines: bufio.NewReaderSize(conn, maxListen), ready: ready, end: cancel},
+		Writer: conn}, nil)
 	if err != nil {
 		close(ready)
 		e.h.log.Warn("connecting an MCP client", "error", err)
@@ -43,19 +50,39 @@ func (e *endpoint) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 
 // wireReader reads from a client once ready is closed, and calls end when nothing more comes.
 type wireReader struct {
-	io.ReadCloser
+	conn  io.Closer
+	lines *bufio.Reader
 	ready <-chan struct{}
 	end   func()
+
+	rest    []byte // of what was read last
+	inside  bool   // of a line, which is longer than the buffer
+	failure error
 }
 
 func (r *wireReader) Read(p []byte) (int, error) {
 	<-r.ready
-	n, err := r.ReadCloser.Read(p)
-	if err != nil {
-		r.end()
+	if len(r.rest) == 0 && r.failure == nil {
+		line, err := r.lines.ReadSlice('\n')
+		if err == nil && !r.inside {
+			line = moveTaskIDs(line)
+		}
+		r.rest, r.inside = line, errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !r.inside {
+			r.failure = err
+		}
 	}
-	return n, err
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	if n == 0 && r.failure != nil {
+		r.end()
+		return 0, r.failure
+	}
+	return n, nil
 }
+
+// Close closes the connection.
+func (r *wireReader) Close() error { return r.conn.Close() }
 
 // endWithWire ends the requests of a client whose WebSocket has ended: nobody reads their answers. The SDK
 // lets them go on.
