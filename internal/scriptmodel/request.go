@@ -15,7 +15,7 @@ import (
 // for each wire. Several goroutines may have it, so treat it as read only.
 type Request struct {
 	N        int         // counted from 1
-	Path     string      // which wire: "/v1/chat/completions", "/v1/responses", "/v1/messages" or one of Azure's
+	Path     string      // which wire, such as "/v1/chat/completions"
 	Query    url.Values  // read only
 	Header   http.Header // read only
 	Body     []byte      // as it came; read only
@@ -170,6 +170,9 @@ func newRequest(hr *http.Request, body []byte) (*Request, error) {
 	}
 	if strings.HasSuffix(r.Path, "/messages") {
 		return r, r.readMessages()
+	}
+	if strings.HasPrefix(r.Path, "/v1beta/") {
+		return r, r.readGemini()
 	}
 	var in wireRequest
 	if err := json.Unmarshal(body, &in); err != nil {

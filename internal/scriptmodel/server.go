@@ -1,6 +1,6 @@
 // Package scriptmodel is a model endpoint whose answers come from a Go function. It speaks the OpenAI wire (chat
-// completions and responses, streamed or plain, and the model list), also on Azure's routes, and the Anthropic wire.
-// The demo and the tests run real Copilot sessions against it, without a network and without an account.
+// completions and responses, streamed or plain, and the model list), also on Azure's routes, the Anthropic wire and
+// the Gemini one. The demo and the tests run real agents against it, without a network and without an account.
 //
 // The server records every request, in order, before the function gets it. A reply can wait until a test releases
 // it. A client that closes the connection before the end of the reply is noticed.
@@ -67,6 +67,7 @@ func Start(addr string, reply ReplyFunc) (*Server, error) {
 	mux.HandleFunc("POST /v1/chat/completions", s.handler(completions))
 	mux.HandleFunc("POST /v1/responses", s.handler(responses))
 	mux.HandleFunc("POST /v1/messages", s.handler(messages))
+	mux.HandleFunc("POST /v1beta/models/{model}", s.handler(gemini))
 	// Azure's routes: by deployment and version, and its newer one without.
 	mux.HandleFunc("POST /openai/deployments/{deployment}/chat/completions", s.handler(completions))
 	mux.HandleFunc("POST /openai/responses", s.handler(responses))
@@ -81,7 +82,7 @@ func Start(addr string, reply ReplyFunc) (*Server, error) {
 	return s, nil
 }
 
-// Root returns the URL without "/v1", the base of Azure's and Anthropic's routes.
+// Root returns the URL without "/v1", the base of the routes of Azure, Anthropic and Gemini.
 func (s *Server) Root() string { return strings.TrimSuffix(s.URL, "/v1") }
 
 // Close stops the endpoint, breaks off the replies under way and waits for their handlers. A script that ignores
