@@ -83,13 +83,14 @@ func newEndpoint(h *Handler, id string, session *gateway.Session) *endpoint {
 			},
 			SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 			UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+			CompletionHandler:  e.complete,
 			// Lists are of one session, and change at any time.
 			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 				c.TTLMs, c.CacheScope = 0, "private"
 			},
 		})
 	e.server.AddResourceTemplate(&mcp.ResourceTemplate{
-		Name: "stream", URITemplate: streamURI + "{+stream}", MIMEType: "application/json",
+		Name: "stream", URITemplate: streamTemplate, MIMEType: "application/json",
 		Description: "The newest events of a stream of the session: STREAM or STREAM@PROVIDER.",
 	}, e.readStream)
 	e.server.AddReceivingMiddleware(e.endWithWire, e.withTasks)

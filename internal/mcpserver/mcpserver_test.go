@@ -303,6 +303,41 @@ func TestStreams(t *testing.T) {
 	})
 }
 
+func TestCompletionOfStreams(t *testing.T) {
+	eachEra(t, func(t *testing.T, version string) {
+		w := newWorld(t, 60)
+		s := w.session()
+		for _, stream := range []string{"deploys", "builds", "backups"} {
+			if _, err := s.Push(t.Context(), "ci", &protocol.Push{Stream: stream, Event: "x",
+				Level: protocol.LevelKeep}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := w.connect(version, "/mcp", w.gateway.AdminToken())
+		list, err := c.ListResourceTemplates(t.Context(), nil)
+		if err != nil || len(list.ResourceTemplates) != 1 {
+			t.Fatalf("templates: got %v, %v, want one", list, err)
+		}
+		streams := mcp.CompleteReference{Type: "ref/resource", URI: list.ResourceTemplates[0].URITemplate}
+		for _, tc := range []struct {
+			ref       mcp.CompleteReference
+			name, has string
+			want      []string
+		}{
+			{streams, "stream", "b", []string{"backups@ci", "builds@ci"}},
+			{streams, "stream", "x", nil},
+			{streams, "other", "b", nil},
+			{mcp.CompleteReference{Type: "ref/prompt", Name: "hello"}, "stream", "b", nil},
+		} {
+			r, err := c.Complete(t.Context(), &mcp.CompleteParams{Ref: &tc.ref,
+				Argument: mcp.CompleteParamsArgument{Name: tc.name, Value: tc.has}})
+			if err != nil || !slices.Equal(r.Completion.Values, tc.want) {
+				t.Errorf("%v %s=%s: got %v, %v, want %q", tc.ref, tc.name, tc.has, r, err, tc.want)
+			}
+		}
+	})
+}
+
 // events are the texts of the events in an answer.
 func events(t *testing.T, answer string) (texts []string) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,9 +18,11 @@ import (
 )
 
 const (
-	streamURI    = "tapgw://stream/"
-	readEvents   = 50      // newest events in a resource
-	maxTextBytes = 1 << 20 // of the events in one answer
+	streamURI      = "tapgw://stream/"
+	streamTemplate = streamURI + "{+stream}"
+	maxCompleted   = 100     // names in one answer, by the protocol
+	readEvents     = 50      // newest events in a resource
+	maxTextBytes   = 1 << 20 // of the events in one answer
 )
 
 // eventList is what reading a stream gives.
@@ -91,6 +94,29 @@ func (e *endpoint) watchStreams(ctx context.Context, s *gateway.Session, after u
 			return
 		}
 	}
+}
+
+// complete completes the name of a stream in the template of streams. There is nothing else to complete.
+func (e *endpoint) complete(_ context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+	result := &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{}}}
+	if ref := r.Params.Ref; ref == nil || ref.URI != streamTemplate || r.Params.Argument.Name != "stream" {
+		return result, nil
+	}
+	e.mu.Lock()
+	uris := slices.Sorted(maps.Keys(e.streams))
+	e.mu.Unlock()
+	c := &result.Completion
+	for _, uri := range uris {
+		name := strings.TrimPrefix(uri, streamURI)
+		if !strings.HasPrefix(name, r.Params.Argument.Value) {
+			continue
+		}
+		if c.Total++; c.Total <= maxCompleted {
+			c.Values = append(c.Values, name)
+		}
+	}
+	c.HasMore = c.Total > maxCompleted
+	return result, nil
 }
 
 // readStream reads a stream as a resource. One without events is empty: it may get some.
