@@ -27,9 +27,11 @@ import (
 
 // programs are what the test binary becomes in other processes.
 var programs = map[string]func(args []string) error{
-	"provider": provider,
-	"metrics":  metrics,
-	"trespass": trespass,
+	"provider":     provider,
+	"fixtures":     fixtures,
+	"suite-client": runSuiteClient,
+	"metrics":      metrics,
+	"trespass":     trespass,
 }
 
 func runProgram(name string, args []string) int {
