@@ -122,6 +122,9 @@ var (
 	grants       = []string{"transforms", "gates", "context", "questions"}
 )
 
+// IsProviderName reports whether a provider file may have this name, without .toml.
+func IsProviderName(s string) bool { return providerName.MatchString(s) }
+
 // nameRule describes providerName.
 const nameRule = "1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit"
 
@@ -233,6 +236,7 @@ var keyKinds = map[string][]string{
 	"tools":     {KindHTTP},
 	"url":       {KindMCP},
 	"headers":   {KindMCP},
+	"oauth":     {KindMCP},
 	"resources": {KindMCP},
 	"prompts":   {KindMCP},
 }

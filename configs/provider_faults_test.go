@@ -86,6 +86,32 @@ func TestProviderMCPFaults(t *testing.T) {
 			[]string{"3:13: headers.A: ${a b} is not the name of an environment variable"},
 		},
 		{
+			"oauth of a program", "kind = \"mcp\"\ncommand = [\"x\"]\noauth = { port = 1 }",
+			[]string{"3:1: oauth: goes with url"},
+		},
+		{
+			"oauth beside a token",
+			"kind = \"mcp\"\nurl = \"https://h/\"\nheaders = { authorization = \"x\" }\n[oauth]\nscopes = [\"a\"]",
+			[]string{"4:2: oauth: excludes the header Authorization"},
+		},
+		{
+			"oauth", "kind = \"mcp\"\nurl = \"https://h/\"\n[oauth]\nclient_id = \"a\"\nclient_secret = \"plain\"\n" +
+				"issuer = \"h\"\nscopes = [\"a b\", \"\\u001b\"]\nport = 70000\nclient = \"x\"",
+			[]string{
+				`5:1: oauth.client_secret: is a secret: write "${NAME}" for a variable`,
+				"6:1: oauth.issuer: is not an http or https URL",
+				`7:11: oauth.scopes[0]: "a b" is not a scope`,
+				"7:18: oauth.scopes[1]: must have printable ASCII characters only",
+				"8:1: oauth.port: 70000 is not from 0 to 65535",
+				"9:1: unknown key oauth.client: there are",
+			},
+		},
+		{
+			"oauth without a client", "kind = \"mcp\"\nurl = \"https://h/\"\n[oauth]\nissuer = \"https://h\"\n" +
+				"client_secret = \"${A}\"",
+			[]string{"4:1: oauth.issuer: goes with client_id", "5:1: oauth.client_secret: goes with client_id"},
+		},
+		{
 			"url of a command", "kind = \"command\"\ncommand = [\"x\"]\nurl = \"http://h\"\nprompts = false",
 			[]string{
 				`3:1: url: belongs to a provider of kind "mcp"`,

@@ -57,6 +57,8 @@ Examples:
 				})),
 			},
 			providerLogCommand(),
+			providerLoginCommand(),
+			providerLogoutCommand(),
 		},
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"tapgw/internal/dashboard"
 	"tapgw/internal/gateway"
 	"tapgw/internal/hooks"
+	"tapgw/internal/mcpbridge"
 	"tapgw/internal/mcpserver"
 	"tapgw/internal/proc"
 	"tapgw/internal/server"
@@ -49,6 +50,7 @@ type gatewayProcess struct {
 	server     *server.Server
 	runtime    *copilot.Runtime
 	supervisor *supervisor.Supervisor
+	logins     *mcpbridge.Logins
 	mcp        *mcpserver.Handler
 	traces     traces
 	settings   *configs.Follower[configs.Config]
@@ -168,12 +170,13 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	})
 	p.gateway.SetHooks(hooks.New(o.config.Hooks))
 	p.gateway.SetInjectQuiet(o.config.InjectQuiet)
+	p.logins = mcpbridge.NewLogins(p.state.Logins())
 	p.supervisor = supervisor.New(supervisor.Options{
 		Gateway:  p.gateway,
 		Files:    o.files,
 		TokenDir: p.state.Tokens(),
 		Launch: map[string]supervisor.Launcher{
-			configs.KindTools: launchTools, configs.KindMCP: launchMCP(p.gateway, p.info.Version),
+			configs.KindTools: launchTools, configs.KindMCP: launchMCP(p.gateway, p.logins, p.info.Version),
 		},
 		HTTPClient: ownTLSClient(cert),
 		Log:        p.log,
@@ -189,7 +192,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		MaxConnections: o.config.MaxConnections,
 		TLS:            cert,
 
-		Supervisor: reloader{p.supervisor, p.settings},
+		Supervisor: reloader{p.supervisor, p.settings, p.logins},
 		Page:       dashboard.Handler(),
 		MCP:        p.mcp,
 		SigninDir:  string(p.state),
@@ -305,7 +308,7 @@ func (p *gatewayProcess) quiesce() {
 }
 
 // reload reads all files now and applies them.
-func (p *gatewayProcess) reload() { reloader{p.supervisor, p.settings}.Reload() }
+func (p *gatewayProcess) reload() { reloader{p.supervisor, p.settings, p.logins}.Reload() }
 
 // localURL replaces the address of a server that listens on all addresses by one at which
 // this machine reaches it.

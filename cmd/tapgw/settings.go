@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/copilot"
 	"tapgw/internal/hooks"
+	"tapgw/internal/mcpbridge"
 	"tapgw/internal/supervisor"
 )
 
@@ -137,10 +139,36 @@ func (p *gatewayProcess) newKeyFaults() (faults configs.Faults) {
 	return faults
 }
 
-// reloader is a supervisor whose Reload also reads tapgw.toml.
+// reloader is a supervisor whose Reload also reads tapgw.toml, and that logs in for its providers.
 type reloader struct {
 	*supervisor.Supervisor
 	settings *configs.Follower[configs.Config]
+	logins   *mcpbridge.Logins
+}
+
+// Login logs in at the MCP server of a provider.
+func (r reloader) Login(ctx context.Context, name string, show func(link string) error) error {
+	p, err := r.Provider(name)
+	if err != nil {
+		return err
+	}
+	return r.logins.Login(ctx, p, show)
+}
+
+// Logout forgets the login of a provider, also of one that no file of the user's names any more.
+func (r reloader) Logout(ctx context.Context, name string) (bool, error) {
+	p, err := r.Provider(name)
+	if err == nil {
+		return r.logins.Logout(ctx, p)
+	}
+	had := false
+	if configs.IsProviderName(name) {
+		had, _ = r.logins.Logout(ctx, configs.Provider{Name: name})
+	}
+	if !had {
+		return false, err
+	}
+	return true, nil
 }
 
 // Reload reads all files and applies them.

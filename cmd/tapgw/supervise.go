@@ -51,7 +51,7 @@ func launchTools(ctx context.Context, r supervisor.Run) error {
 }
 
 // launchMCP returns a launcher that offers the tools of an MCP server until ctx ends.
-func launchMCP(g *gateway.Gateway, version string) supervisor.Launcher {
+func launchMCP(g *gateway.Gateway, logins *mcpbridge.Logins, version string) supervisor.Launcher {
 	return func(ctx context.Context, r supervisor.Run) error {
 		env, err := r.Variables()
 		if err != nil {
@@ -59,7 +59,7 @@ func launchMCP(g *gateway.Gateway, version string) supervisor.Launcher {
 		}
 		o := mcpbridge.Options{
 			Provider: r.Provider, Gateway: *r.Options(), Dir: r.Path(r.Provider.CWD), Env: proc.Environ(env),
-			Version: version, Line: r.Line, Trouble: r.Trouble,
+			Version: version, Logins: logins, Line: r.Line, Trouble: r.Trouble,
 			Ask: func(ctx context.Context, session string, q gateway.Question) (gateway.Answer, error) {
 				s, ok := g.Session(session)
 				if !ok {

@@ -80,6 +80,25 @@ type SigninLink struct {
 	File      string    `json:"file,omitempty"` // path of the page on the gateway's machine, where asked for
 }
 
+// LoginRequest asks for a login at the MCP server of a provider. The body may be empty.
+type LoginRequest struct {
+	File bool `json:"file,omitempty"` // also write a page that leads to the link
+}
+
+// LoginStep is a line of the answer to a [LoginRequest]. The first has the link that a person opens in a browser; the
+// last is Done, with Error if the login failed.
+type LoginStep struct {
+	URL   string   `json:"url,omitzero"`
+	File  string   `json:"file,omitzero"` // path of the page on the gateway's machine, where asked for
+	Done  bool     `json:"done,omitzero"`
+	Error *Failure `json:"error,omitzero"`
+}
+
+// LoggedOut answers a request to forget a login.
+type LoggedOut struct {
+	LoggedOut bool `json:"loggedOut"` // false: there was none
+}
+
 // Model is a model that sessions of a kind of host can use, as GET /models lists them. The
 // requests of a model with Multiplier 0 cost nothing. Limits that the host does not report
 // are left out.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/cli"
+	"tapgw/internal/protocol"
 )
 
 // Status returns the gateway's state: its address, process, version, number of sessions and providers, and the mistakes
@@ -298,6 +300,47 @@ func (c *Client) StartProvider(ctx context.Context, name string) (int, error) {
 func (c *Client) RestartProvider(ctx context.Context, name string) (int, error) {
 	answer, err := post[adminapi.Restarted](ctx, c, providerPath(name, "restart"), adminapi.Nothing{})
 	return answer.Restarted, err
+}
+
+// LoginProvider logs in at the MCP server of a provider that a file names. It yields the link that a person opens, and
+// then the end of the login; a login that fails is an error. Leaving the sequence ends the login. With file the gateway
+// also writes a page on its own machine that leads to the link (POST /api/v1/providers/{name}/login).
+func (c *Client) LoginProvider(ctx context.Context, name string, file bool) iter.Seq2[adminapi.LoginStep, error] {
+	body := adminapi.LoginRequest{File: file}
+	steps := decoded[adminapi.LoginStep](stream(ctx, c, http.MethodPost, providerPath(name, "login"), nil, body))
+	return func(yield func(adminapi.LoginStep, error) bool) {
+		isDone := false
+		for step, err := range steps {
+			if step.Error != nil {
+				err = loginFailure(*step.Error)
+			}
+			isDone = isDone || step.Done
+			if !yield(step, err) || err != nil {
+				return
+			}
+		}
+		if !isDone {
+			yield(adminapi.LoginStep{}, cli.Failed("the gateway ended before the login did; try again"))
+		}
+	}
+}
+
+func loginFailure(f adminapi.Failure) error {
+	e := &cli.Error{Exit: cli.ExitFailed, Code: f.Code, Message: f.Message}
+	switch protocol.Code(f.Code) {
+	case protocol.CodeDenied:
+		e.Exit = cli.ExitRefused
+	case protocol.CodeTimeout:
+		e.Exit = cli.ExitTimedOut
+	}
+	return e
+}
+
+// LogoutProvider forgets the login of a provider, and reports whether there was one (docs/admin-api.md,
+// POST /api/v1/providers/{name}/logout).
+func (c *Client) LogoutProvider(ctx context.Context, name string) (bool, error) {
+	answer, err := post[adminapi.LoggedOut](ctx, c, providerPath(name, "logout"), adminapi.Nothing{})
+	return answer.LoggedOut, err
 }
 
 // Configured returns the providers that config files name, connected or not, in the order of their files. Each has a

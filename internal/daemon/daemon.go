@@ -53,6 +53,9 @@ func (d Dir) AdminToken() string { return d.file(statedir.AdminTokenFile) }
 // Tokens is the directory with the tokens of providers that start themselves.
 func (d Dir) Tokens() string { return d.file("providers") }
 
+// Logins is the directory with the logins at the MCP servers of provider files.
+func (d Dir) Logins() string { return d.file("logins") }
+
 func (d Dir) lockFile() string  { return d.file(statedir.LockFile) }
 func (d Dir) startFile() string { return d.file("ensure.lock") }
 

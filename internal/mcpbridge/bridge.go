@@ -25,6 +25,7 @@ type Options struct {
 	Env      []string          // its environment, as NAME=value
 	Root     string            // the directory of the only session, which the server gets as its root; "" for none
 	Version  string            // of the gateway, for the server
+	Logins   *Logins           // at servers that want one; nil: none
 
 	// Ask puts a server's question to the person of a session.
 	Ask func(ctx context.Context, session string, q gateway.Question) (gateway.Answer, error)
@@ -57,11 +58,13 @@ func Run(ctx context.Context, o Options) error {
 	defer b.setFaults(&b.connection) // those of the connection end with it
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
+		changed := o.Logins.changes(o.Provider)
 		err := b.runOnce(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		fatal, isFatal := errors.AsType[fatalError](err)
+		_, needsLogin := errors.AsType[loginError](err)
 		switch {
 		case isFatal:
 			return fatal.error
@@ -73,10 +76,16 @@ func Run(ctx context.Context, o Options) error {
 		wait := min(firstWait<<min(attempt, 10), longestWait)
 		wait -= rand.N(wait / 4) //nolint:gosec // it is no secret
 		o.Trouble(err)
-		b.setFaults(&b.connection, fmt.Sprintf("%v; tried again in %s", err, wait.Round(time.Millisecond)))
+		fault := err.Error()
+		if !needsLogin { // trying again helps only if it was the server's mistake
+			fault += fmt.Sprintf("; tried again in %s", wait.Round(time.Millisecond))
+		}
+		b.setFaults(&b.connection, fault)
 		o.Line(fromGateway, err.Error())
 		select {
 		case <-time.After(wait):
+		case <-changed:
+			attempt = -1
 		case <-ctx.Done():
 			return nil
 		}
@@ -91,6 +100,7 @@ type bridge struct {
 	connection []string   // faults of the connection
 	tools      []string   // faults of what the server lists
 	refusal    []string   // faults of the gateway's answer to it
+	rights     []string   // faults of calls that need more rights than the login has
 }
 
 // setFaults replaces the faults of one kind and reports all.
@@ -99,7 +109,7 @@ func (b *bridge) setFaults(kind *[]string, lines ...string) {
 	defer b.mu.Unlock()
 	*kind = lines
 	var all []string
-	for _, list := range [][]string{b.connection, b.tools, b.refusal} {
+	for _, list := range [][]string{b.connection, b.tools, b.refusal, b.rights} {
 		all = append(all, list...)
 	}
 	b.o.Faults(all)
@@ -113,6 +123,7 @@ func (b *bridge) runOnce(ctx context.Context) error {
 	}
 	defer u.close()
 	b.setFaults(&b.connection)
+	b.setFaults(&b.rights)
 	offered, err := u.list(ctx)
 	if err != nil {
 		return fmt.Errorf("listing what the MCP server has: %w", u.cause(err))

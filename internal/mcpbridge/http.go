@@ -22,14 +22,9 @@ const maxRedirects = 5
 // overHTTP connects to the server at a URL. Its headers go to no other host.
 func (u *upstream) overHTTP() (mcp.Transport, error) {
 	server := u.b.o.Provider.MCP
-	headers := http.Header{}
-	for _, name := range slices.Sorted(maps.Keys(server.Headers)) {
-		value, missing := configs.ExpandVariables(server.Headers[name])
-		if missing != "" {
-			return nil, fatalError{fmt.Errorf(
-				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing)}
-		}
-		headers.Set(name, value)
+	headers, err := expandHeaders(server)
+	if err != nil {
+		return nil, fatalError{err}
 	}
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -38,11 +33,31 @@ func (u *upstream) overHTTP() (mcp.Transport, error) {
 		cancel()
 		base.CloseIdleConnections()
 	}
-	return &mcp.StreamableClientTransport{
+	g := &guard{ctx: ctx, u: u, base: base, headers: headers}
+	transport := &mcp.StreamableClientTransport{
 		Endpoint:     server.URL,
-		HTTPClient:   &http.Client{Transport: &guard{ctx, u, base, headers}, CheckRedirect: stayOnHost},
+		HTTPClient:   &http.Client{Transport: g, CheckRedirect: stayOnHost},
 		MaxEventSize: maxMessage,
-	}, nil
+	}
+	if u.b.o.Logins != nil && !server.HasAuthorization() {
+		g.login = u.b.o.Logins.of(u.b.o.Provider)
+		transport.OAuthHandler = &authorizer{u, g.login}
+	}
+	return transport, nil
+}
+
+// expandHeaders returns the headers of a provider file with the values of their variables.
+func expandHeaders(server configs.MCPUpstream) (http.Header, error) {
+	headers := http.Header{}
+	for _, name := range slices.Sorted(maps.Keys(server.Headers)) {
+		value, missing := configs.ExpandVariables(server.Headers[name])
+		if missing != "" {
+			return nil, fmt.Errorf(
+				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing)
+		}
+		headers.Set(name, value)
+	}
+	return headers, nil
 }
 
 // stayOnHost refuses redirects to another host than the provider file names.
@@ -65,6 +80,7 @@ type guard struct {
 	u       *upstream
 	base    http.RoundTripper
 	headers http.Header
+	login   *login // nil: none counts
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -81,6 +97,9 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		end()
 		return nil, err
+	}
+	if resp.StatusCode != http.StatusUnauthorized {
+		g.login.taken(req)
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {

@@ -263,6 +263,9 @@ const lossTime = 500 * time.Millisecond
 // callError words the error of a call. If the server is gone, it first waits until the gateway has ended the call with
 // DISCONNECTED.
 func (u *upstream) callError(ctx context.Context, err error) error {
+	if why, needsLogin := errors.AsType[loginError](err); needsLogin {
+		return fmt.Errorf("the MCP server %w", why)
+	}
 	if _, isAnswer := errors.AsType[*jsonrpc.Error](err); !isAnswer {
 		timer := time.NewTimer(lossTime)
 		defer timer.Stop()

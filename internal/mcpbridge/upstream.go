@@ -31,10 +31,11 @@ const (
 type upstream struct {
 	b       *bridge
 	session *mcp.ClientSession
-	stop    func()         // ends what carries the connection
-	reason  func() error   // says why that ended, nil if it does not know
-	wg      sync.WaitGroup // every goroutine of the connection
-	changed chan struct{}  // holds one item; the server's list has changed
+	stop    func()          // ends what carries the connection
+	reason  func() error    // says why that ended, nil if it does not know
+	wg      sync.WaitGroup  // every goroutine of the connection
+	changed chan struct{}   // holds one item; the server's list has changed
+	relogin <-chan struct{} // closed when a person logs in or out
 	calls   calls
 
 	lostOnce sync.Once
@@ -46,7 +47,9 @@ type upstream struct {
 // question that newer ones answer. They get another connection, which begins as the older revisions do.
 func (b *bridge) connect(ctx context.Context) (*upstream, error) {
 	u, err := b.tryConnect(ctx, "")
-	if _, fatal := errors.AsType[fatalError](err); err == nil || fatal || ctx.Err() != nil {
+	_, isFatal := errors.AsType[fatalError](err)
+	_, needsLogin := errors.AsType[loginError](err)
+	if err == nil || isFatal || needsLogin || ctx.Err() != nil {
 		return u, err
 	}
 	if u, again := b.tryConnect(ctx, handshakeVersion); again == nil {
@@ -56,7 +59,9 @@ func (b *bridge) connect(ctx context.Context) (*upstream, error) {
 }
 
 func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, error) {
-	u := &upstream{b: b, changed: make(chan struct{}, 1), lost: make(chan struct{})}
+	u := &upstream{
+		b: b, changed: make(chan struct{}, 1), lost: make(chan struct{}), relogin: b.o.Logins.changes(b.o.Provider),
+	}
 	var transport mcp.Transport
 	var err error
 	if b.o.Provider.MCP.URL != "" {
@@ -79,15 +84,18 @@ func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, err
 	defer context.AfterFunc(connectCtx, u.stop)() // Connect may leave its connection open
 	u.session, err = client.Connect(connectCtx, transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
+		err = fmt.Errorf("connecting to the MCP server: %w", err)
 		switch why := u.reason(); {
+		case u.cause(nil) != nil: // it needs a login
+			err = u.why
 		case why != nil:
-			err = why
+			err = fmt.Errorf("connecting to the MCP server: %w", why)
 		case connectCtx.Err() != nil && ctx.Err() == nil:
-			err = fmt.Errorf("no answer within %s", connectTime)
+			err = fmt.Errorf("connecting to the MCP server: no answer within %s", connectTime)
 		}
 		u.stop()
 		u.wg.Wait()
-		return nil, fmt.Errorf("connecting to the MCP server: %w", err)
+		return nil, err
 	}
 	u.wg.Go(func() {
 		err := u.session.Wait()
@@ -180,6 +188,9 @@ func (u *upstream) follow(ctx context.Context, p *providers.Provider, last offer
 		case <-ctx.Done():
 			return
 		case <-u.lost:
+			return
+		case <-u.relogin:
+			u.lose(errLoginChanged)
 			return
 		case <-u.changed:
 		case <-tick:

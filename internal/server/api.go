@@ -95,6 +95,8 @@ func (a *api) routes() map[string]apiHandler {
 		"POST /providers/{name}/stop":           a.stopProvider,
 		"POST /providers/{name}/start":          a.startProvider,
 		"POST /providers/{name}/restart":        a.restartProvider,
+		"POST /providers/{name}/login":          a.loginProvider,
+		"POST /providers/{name}/logout":         a.logoutProvider,
 		"GET /providers/{name}/log":             a.providerLog,
 		"GET /pairings":                         a.pairings,
 	}

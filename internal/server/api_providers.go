@@ -23,6 +23,10 @@ type Supervisor interface {
 	// ask with next; WaitLines waits for one.
 	Lines(name string, after uint64) (lines []adminapi.TimelineLine, cursor uint64, err error)
 	WaitLines(ctx context.Context, name string, after uint64) error
+	// Login logs in at the MCP server of a provider. It calls show with the link that a person opens, waits for the
+	// browser's return, and keeps what the server gave. Logout forgets that, and reports whether there was something.
+	Login(ctx context.Context, name string, show func(link string) error) error
+	Logout(ctx context.Context, name string) (bool, error)
 	// Reload reads the files now.
 	Reload()
 }
@@ -72,6 +76,59 @@ func (a *api) restartProvider(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, adminapi.Restarted{Restarted: n})
+}
+
+// loginProvider answers with the link as soon as there is one, and with the login's end. The login ends with the
+// request.
+func (a *api) loginProvider(w http.ResponseWriter, r *http.Request) error {
+	var request adminapi.LoginRequest
+	if err := readBody(w, r, &request); err != nil {
+		return err
+	}
+	if request.File && a.signinDir == "" {
+		return fieldError("file", "this gateway has no directory for it")
+	}
+	if a.supervisor == nil {
+		return noSupervisor(r.PathValue("name"))
+	}
+	defer a.server.hold()()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(a.server.serving, cancel)()
+	var out *lineWriter
+	err := a.supervisor.Login(ctx, r.PathValue("name"), func(link string) error {
+		step := adminapi.LoginStep{URL: link}
+		if request.File {
+			var err error
+			if step.File, err = writeSigninFile(ctx, a.signinDir, link); err != nil {
+				return err
+			}
+		}
+		out = newLineWriter(w, r)
+		out.write(step)
+		return out.err
+	})
+	if out == nil {
+		return err
+	}
+	end := adminapi.LoginStep{Done: true}
+	if err != nil {
+		code, message := codeOf(err)
+		end.Error = &adminapi.Failure{Code: string(code), Message: message}
+	}
+	out.write(end)
+	return nil
+}
+
+func (a *api) logoutProvider(w http.ResponseWriter, r *http.Request) error {
+	if a.supervisor == nil {
+		return noSupervisor(r.PathValue("name"))
+	}
+	had, err := a.supervisor.Logout(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, adminapi.LoggedOut{LoggedOut: had})
 }
 
 func (a *api) configured(w http.ResponseWriter, _ *http.Request) error {

@@ -35,8 +35,9 @@ var statusOfCode = map[protocol.Code]int{
 	protocol.CodeTimeout:          http.StatusGatewayTimeout,
 }
 
-func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	code, message := protocol.CodeInternal, err.Error()
+// codeOf returns the code of an error, and its text without the code.
+func codeOf(err error) (code protocol.Code, message string) {
+	code, message = protocol.CodeInternal, err.Error()
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		code = e.Code
 		// The code stands beside the message; around it may stand more.
@@ -44,6 +45,11 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	} else if errors.Is(err, gateway.ErrSessionEnded) {
 		code = protocol.CodeInvalidState
 	}
+	return code, message
+}
+
+func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	code, message := codeOf(err)
 	status, ok := statusOfCode[code]
 	if !ok && r.Context().Err() != nil {
 		return // the client is gone

@@ -53,15 +53,19 @@ func (s *Server) requireMCP(next http.Handler) http.Handler {
 	})
 }
 
+// hold keeps the gateway in use until the function that it returns is called.
+func (s *Server) hold() (release func()) {
+	s.heldRequests.Add(1)
+	return func() {
+		s.recordActivity()
+		s.heldRequests.Add(-1)
+	}
+}
+
 // serveMCP reads a request's body and serves it. The request ends with the server, and its answer's parts with a reader
 // that takes nothing for writeDeadline.
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	s.recordActivity()
-	s.mcpRequests.Add(1)
-	defer func() {
-		s.mcpRequests.Add(-1)
-		s.recordActivity()
-	}()
+	defer s.hold()()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.mcpContext, cancel)()

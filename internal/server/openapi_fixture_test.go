@@ -10,6 +10,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 )
 
 // openAPISupervisor runs the provider "filed".
@@ -30,6 +31,22 @@ func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
 		Name: "filed", Kind: "command", File: "/p/filed.toml",
 		State: adminapi.ConfiguredWaiting, Reason: "there is no session that it is for",
 	}}
+}
+
+// Login shows a link, and denies the login.
+func (s openAPISupervisor) Login(_ context.Context, name string, show func(link string) error) error {
+	if _, err := s.of(name); err != nil {
+		return err
+	}
+	if err := show("https://as.example/authorize?state=x"); err != nil {
+		return err
+	}
+	return &protocol.Error{Code: protocol.CodeDenied, Message: "the login for filed was refused: access_denied"}
+}
+
+func (s openAPISupervisor) Logout(_ context.Context, name string) (bool, error) {
+	n, err := s.of(name)
+	return n > 0, err
 }
 
 func (s openAPISupervisor) Lines(name string, after uint64) ([]adminapi.TimelineLine, uint64, error) {

@@ -21,7 +21,7 @@ var schemaTypes = []any{
 	adminapi.Answer{}, adminapi.Call{}, adminapi.CallNote{}, adminapi.CallResult{}, adminapi.Callback{},
 	adminapi.ConfiguredProvider{}, adminapi.Diagnostics{}, adminapi.Error{}, adminapi.ErrorNote{}, adminapi.Fault{},
 	adminapi.Faults{}, adminapi.Gap{}, adminapi.GateNote{}, adminapi.Interrupt{}, adminapi.Interrupted{},
-	adminapi.Keep{}, adminapi.MCPToken{},
+	adminapi.Keep{}, adminapi.LoggedOut{}, adminapi.LoginRequest{}, adminapi.LoginStep{}, adminapi.MCPToken{},
 	adminapi.Model{}, adminapi.ModelRequest{}, adminapi.Nothing{}, adminapi.Pairing{},
 	adminapi.Persisted{}, adminapi.Provider{}, adminapi.ProviderLoad{}, adminapi.Push{}, adminapi.PushBudget{},
 	adminapi.Query{}, adminapi.Question{}, adminapi.Receipt{}, adminapi.RecordingLine{}, adminapi.RecordingStart{},

@@ -79,7 +79,7 @@ type Server struct {
 
 	draining        atomic.Bool
 	lastActive      atomic.Int64    // the last admin request, in Unix nanoseconds; 0: none
-	mcpRequests     atomic.Int64    // that run
+	heldRequests    atomic.Int64    // that run: of MCP clients, and logins
 	ctx             context.Context // ends when Shutdown has waited for the connections
 	cancel          context.CancelFunc
 	serving         context.Context // ends when Shutdown begins
@@ -247,9 +247,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // LastActivity returns the time of the last request of the admin or the session API, or of an MCP client; zero if none
-// came. It is now while an MCP client is connected. Providers and session hosts don't count.
+// came. It is now while an MCP client is connected, or a login runs. Providers and session hosts don't count.
 func (s *Server) LastActivity() time.Time {
-	if s.mcpRequests.Load() > 0 {
+	if s.heldRequests.Load() > 0 {
 		return time.Now()
 	}
 	if n := s.lastActive.Load(); n != 0 {

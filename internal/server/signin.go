@@ -362,7 +362,7 @@ func writeSigninFile(valid context.Context, dir, link string) (path string, err 
 	to := html.EscapeString(link)
 	_, err = fmt.Fprintf(f, `<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">`+
 		`<meta http-equiv="refresh" content="0; url=%s"><title>tapgw</title>`+
-		`<p><a href="%s">Open tapgw</a></p>`+"\n", to, to)
+		`<p><a href="%s">Continue</a></p>`+"\n", to, to)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", fmt.Errorf("writing a file for the link: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
@@ -78,6 +79,39 @@ func (s *Supervisor) control(verb, name string) (n int, err error) {
 		}
 	})
 	return n, err
+}
+
+// Provider returns what the file of a provider says. name is the file's name, or the name that its program connects
+// with. A project's file must be as the user trusted it. Errors are NOT_FOUND for an unknown name or one that several
+// files have, and INVALID_STATE for a file with a fault.
+func (s *Supervisor) Provider(name string) (p configs.Provider, err error) {
+	err = unknownProvider(name)
+	s.do(func() {
+		file, ambiguous := s.resolve("restart", name)
+		if ambiguous != nil {
+			err = ambiguous
+		}
+		for _, f := range s.files {
+			if f.Name != file || file == "" || f.LeftOut {
+				continue
+			}
+			var isUsable bool
+			if p, isUsable = s.usable[f.File]; isUsable && len(f.Faults) == 0 {
+				err = nil
+				return
+			}
+			err = &protocol.Error{
+				Code:    protocol.CodeInvalidState,
+				Message: fmt.Sprintf("%s has a fault: tapctl status shows it", f.File),
+			}
+		}
+	})
+	if err == nil && p.Project != "" {
+		if changed := configs.Unchanged(p.Project, p.File); changed != nil {
+			return configs.Provider{}, &protocol.Error{Code: protocol.CodeInvalidState, Message: changed.Error()}
+		}
+	}
+	return p, err
 }
 
 // errNoFile ends the wait for lines of a provider whose file was removed.
