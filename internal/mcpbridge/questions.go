@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -59,7 +61,7 @@ func (u *upstream) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 		Call:    id,
 	}
 	if req.Params.RequestedSchema != nil {
-		schema, err := json.Marshal(req.Params.RequestedSchema)
+		schema, err := formSchema(req.Params.RequestedSchema)
 		if err != nil || len(schema) > maxTool {
 			return decline("its form can't be shown")
 		}
@@ -79,4 +81,42 @@ func (u *upstream) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	return result, nil
+}
+
+// formSchema is the schema of a form. The SDK keeps no order of its fields, so those that must be filled come first,
+// as the server names them, and the others after them by name.
+func formSchema(requested any) (protocol.Raw, error) {
+	schema, _ := requested.(map[string]any)
+	properties, ok := schema["properties"].(map[string]any)
+	if !ok {
+		return json.Marshal(requested)
+	}
+	required, _ := schema["required"].([]any)
+	var names []string
+	for _, name := range required {
+		if name, ok := name.(string); ok && properties[name] != nil && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	first := len(names)
+	for name := range properties {
+		if !slices.Contains(names[:first], name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names[first:])
+	ordered := []byte{'{'}
+	for i, name := range names {
+		if i > 0 {
+			ordered = append(ordered, ',')
+		}
+		field, err := json.Marshal(map[string]any{name: properties[name]})
+		if err != nil {
+			return nil, err
+		}
+		ordered = append(ordered, field[1:len(field)-1]...)
+	}
+	schema = maps.Clone(schema)
+	schema["properties"] = json.RawMessage(append(ordered, '}'))
+	return json.Marshal(schema)
 }

@@ -445,7 +445,7 @@ func TestPageQuestions(t *testing.T) {
 		})
 	form := `form {"message":"Who?","schema":{"type":"object","required":["name","kind","level","langs"],"properties":{
 		"name":{"type":"string","title":"Your name"},
-		"mail":{"type":"string","format":"email"},
+		"mail":{"type":"string","format":"email","description":"\u202enot at all\u202c"},
 		"age":{"type":"integer","minimum":0},
 		"kind":{"type":"string","enum":["a","b"],"enumNames":["Aye","Bee"]},
 		"level":{"type":"string","oneOf":[{"const":"lo","title":"Low"},{"const":"hi","title":"High"}]},
@@ -458,24 +458,15 @@ func TestPageQuestions(t *testing.T) {
 		`{"name":"Ada","age":36,"kind":"b","level":"hi","size":"m","sure":true,"langs":["js"],"tags":["x","y"]}`,
 		func() {
 			v.checkAccessibility("form")
+			v.waitText(".card .hint", `\u202enot at all\u202c`)
 			v.button("Answer") // the browser asks for what is missing
 			v.until(`document.activeElement.labels[0].textContent === "Your name"`)
 			v.fill(".card input", "Ada")
 			v.fill(`.card input[type=number]`, "36")
-			for label, option := range map[string]string{"kind": "Bee", "level": "High"} {
-				v.until(`(() => {
-				const it = [...document.querySelectorAll(".card select")].find((s) => s.labels[0].textContent === %s);
-				const o = [...it.options].find((o) => o.textContent === %s);
-				if (o) o.selected = true;
-				return o;
-			})()`, label, option)
-			}
+			v.choose("kind", "Bee")
+			v.choose("level", "High")
 			for _, label := range []string{"sure", "JavaScript", "x"} {
-				v.until(
-					`window.box = [...document.querySelectorAll(".card input[type=checkbox]")].find((b) => b.labels[0].textContent === %s)`,
-					label,
-				)
-				eval[any](v.tab, `window.box.click()`)
+				v.tick(label)
 			}
 			v.button("Answer")
 		},

@@ -76,7 +76,7 @@ const asking = {
 
   input: (q) => {
     const choices = (q.choices ?? []).map((choice) => {
-      const b = h("button", { type: "button", onclick: () => answer(q, b, { text: choice }) }, choice);
+      const b = h("button", { type: "button", onclick: () => answer(q, b, { text: choice }) }, plain(choice));
       return b;
     });
     const decline = h("button",
@@ -112,12 +112,15 @@ const asking = {
   },
 };
 
+// shown is how a label of a form reads, which a program from anywhere may have sent.
+const shown = (label) => plain(String(label));
+
 // choices returns the values that a schema allows, with their labels; undefined if it allows any value.
 function choices({ enum: values, enumNames, oneOf, anyOf }) {
-  if (values) return values.map((value, i) => ({ value, label: String(enumNames?.[i] ?? value) }));
+  if (values) return values.map((value, i) => ({ value, label: shown(enumNames?.[i] ?? value) }));
   const named = oneOf ?? anyOf;
   if (named?.every((it) => it.const !== undefined))
-    return named.map((it) => ({ value: it.const, label: String(it.title ?? it.const) }));
+    return named.map((it) => ({ value: it.const, label: shown(it.title ?? it.const) }));
 }
 
 // Types of inputs by the format of a schema.
@@ -127,7 +130,7 @@ const formats = new Map([["email", "email"], ["uri", "url"], ["date", "date"]]);
 function field(q, name, schema) {
   const id = `form-${q.id}-${name}`;
   const required = (q.schema.required ?? []).includes(name);
-  const hint = schema.description && h("span", { class: "hint" }, schema.description);
+  const hint = schema.description && h("span", { class: "hint" }, shown(schema.description));
   const one = choices(schema),
     many = schema.type === "array" && choices(schema.items ?? {});
   let input, value;
@@ -141,7 +144,7 @@ function field(q, name, schema) {
         const chosen = many.filter((_, i) => boxes[i].checked).map((it) => it.value);
         return chosen.length || required ? chosen : undefined;
       },
-      element: h("fieldset", { class: "field" }, h("legend", null, schema.title ?? name),
+      element: h("fieldset", { class: "field" }, h("legend", null, shown(schema.title ?? name)),
         many.map((it, i) => h("label", { class: "check" }, boxes[i], it.label)), hint),
     };
   } else if (one) {
@@ -167,6 +170,6 @@ function field(q, name, schema) {
   return {
     name,
     value,
-    element: h("div", { class: "field" }, h("label", { for: id }, schema.title ?? name), input, hint),
+    element: h("div", { class: "field" }, h("label", { for: id }, shown(schema.title ?? name)), input, hint),
   };
 }
