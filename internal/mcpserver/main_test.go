@@ -232,3 +232,10 @@ func (c *client) hasTools(want ...string) {
 		}
 	}
 }
+
+// authorized is a client of HTTP with the admin token.
+func (w *world) authorized() *http.Client {
+	own := &http.Transport{}
+	w.Cleanup(own.CloseIdleConnections)
+	return &http.Client{Transport: bearer{w.gateway.AdminToken(), own}}
+}
