@@ -141,6 +141,36 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
+// A server's message that lacks its parameters is refused, or passed over, and the call goes on.
+func TestMissingParameters(t *testing.T) {
+	t.Parallel()
+	p := rawServer(t, plainTool("t"), func(w http.ResponseWriter, _ *http.Request, _, id string) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, method := range []string{
+			"notifications/elicitation/complete", "notifications/resources/updated", "notifications/message",
+			"notifications/progress", "notifications/cancelled", "notifications/tools/list_changed",
+			"notifications/resources/list_changed", "notifications/subscriptions/acknowledged",
+		} {
+			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":%q}\n\n", method)
+			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":%q,\"params\":null}\n\n", method)
+		}
+		for i, method := range []string{"elicitation/create", "roots/list", "sampling/createMessage", "ping"} {
+			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":%q}\n\n", 100+i, method)
+		}
+		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":"+
+			"{\"content\":[{\"type\":\"text\",\"text\":\"ok\"}]}}\n\n", id)
+	})
+	r := newRig(t)
+	s, h := r.session("one", "/w")
+	r.bridge(p)
+	h.has(t, "t")
+	for range 3 { // what the server asked for is answered beside the calls
+		if o := callTool(s, "t", "{}"); o.Text() != "ok" {
+			t.Errorf("the call ends with %q, want ok", o.Text())
+		}
+	}
+}
+
 // A list of what can't be used leaves out what is too large or wrong, and names it.
 func TestHostileLists(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/providers"
@@ -73,6 +74,7 @@ func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, err
 		return nil, err
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "tapgw", Version: b.o.Version}, u.clientOptions())
+	client.AddReceivingMiddleware(withParameters)
 	if b.o.Root != "" {
 		//nolint:staticcheck // servers of the older revisions know no other way
 		client.AddRoots(&mcp.Root{
@@ -130,6 +132,24 @@ func (u *upstream) clientOptions() *mcp.ClientOptions {
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { change() },
 		ElicitationHandler:          u.elicit,
 		ProgressNotificationHandler: u.progress,
+	}
+}
+
+// withParameters is the SDK's middleware for what comes from a server. It refuses what lacks the parameters that the
+// SDK uses unseen, which would end this program.
+func withParameters(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		isMissing := false
+		switch p := req.GetParams().(type) {
+		case *mcp.ElicitParams:
+			isMissing = p == nil
+		case *mcp.ElicitationCompleteParams:
+			isMissing = p == nil
+		}
+		if isMissing {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: method + " has no params"}
+		}
+		return next(ctx, method, req)
 	}
 }
 
