@@ -198,7 +198,7 @@ func (p *Provider) read(t *table) {
 	permit.strs("outside", &p.Permit.Outside, isOutside)
 	permit.rejectUnknown()
 	p.HTTP = t.httpTools("tools")
-	if p.MCP.read(t); p.Kind != KindMCP {
+	if p.MCP.read(t, p.Name); p.Kind != KindMCP {
 		p.MCP = MCPUpstream{} // without the defaults of that kind
 	}
 	if p.Kind == KindTools || p.Kind == KindHTTP || p.Kind == KindMCP {
@@ -239,6 +239,7 @@ var keyKinds = map[string][]string{
 	"oauth":     {KindMCP},
 	"resources": {KindMCP},
 	"prompts":   {KindMCP},
+	"events":    {KindMCP},
 }
 
 // checkTogether adds faults for keys that exclude or need each other.

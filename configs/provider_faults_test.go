@@ -121,6 +121,42 @@ func TestProviderMCPFaults(t *testing.T) {
 	})
 }
 
+func TestProviderEventFaults(t *testing.T) {
+	const head = "kind = \"mcp\"\nurl = \"http://h/mcp\"\n"
+	entry := func(text string) string { return head + "[[events]]\n" + text }
+	checkProviderFaults(t, []faultTest{
+		{"of another kind", "kind = \"connect\"\n[[events]]\nlog = \"info\"",
+			[]string{`2:3: events: belongs to a provider of kind "mcp"`}},
+		{"no tables", head + "events = [\"a\"]", []string{"3:1: events: must be an array of tables"}},
+		{"about nothing", entry("level = \"keep\""), []string{"3:1: events[0].resource: is missing, or log"}},
+		{"about both", entry("resource = \"a:b\"\nlog = \"info\""),
+			[]string{"5:1: events[0].log: can't stand beside resource"}},
+		{"keys of the other", entry("resource = \"a:b\"\nlogger = \"x\"\n[[events]]\nlog = \"info\"\nread = true"),
+			[]string{"5:1: events[0].logger: goes with log", "8:1: events[1].read: goes with resource"}},
+		{"words", entry("log = \"warn\"\nlevel = \"drop\"\nstream = \"a b\"\nevery = 1\nlogger = \"[\""),
+			[]string{
+				`4:1: events[0].log: "warn" is not one of "debug"`, `5:1: events[0].level: "drop" is not one of "keep"`,
+				`6:1: events[0].stream: "a b" is not a stream's name`,
+				"7:1: unknown key events[0].every: there are resource",
+				`8:1: events[0].logger: "[" is not a glob`,
+			}},
+		{"resource", entry("resource = \"\""), []string{"4:1: events[0].resource: must be a URI"}},
+		{"glob", entry("resource = \"a:*[\""), []string{`4:1: events[0].resource: "a:*[" is not a glob`}},
+		{"place of a pattern", entry("resource = \"a:{b,c}/{id}\""),
+			[]string{"4:1: events[0].resource: has the place {id} of a pattern: write *"}},
+		{"filter", entry("log = \"info\"\nfilter = [{ match = \"a\", outcome = \"stop\" }, { match = \"b\" }]"),
+			[]string{
+				`events[0].filter[0].outcome: "stop" is not one of "keep", "surface", "inject", "drop"`,
+				"events[0].filter[1].outcome: is missing: a rule is",
+			}},
+		{"two filters", entry("log = \"info\"\nfilter = [{ match = \"a\", outcome = \"drop\" }]\n[[events]]\n" +
+			"log = \"debug\"\nstream = \"F\"\nfilter = [{ match = \"b\", outcome = \"drop\" }]"),
+			[]string{"9:1: events[1].filter: the stream f has the filter of events[0]"}},
+		{"too many", head + strings.Repeat("[[events]]\nlog = \"info\"\n", 21),
+			[]string{"3:3: events: has 21 entries: at most 20"}},
+	})
+}
+
 func TestProviderSessionsFaults(t *testing.T) {
 	checkProviderFaults(t, []faultTest{
 		{

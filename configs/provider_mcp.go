@@ -16,6 +16,7 @@ type MCPUpstream struct {
 	Resources bool              // whether the model may list and read the server's resources
 	Prompts   bool              // whether the model may list and get the server's prompts
 	OAuth     OAuth             // how the gateway logs in at URL
+	Events    []MCPEvent        // none: what the server tells unasked becomes no events
 }
 
 // OAuth is the table [oauth]: how the gateway logs in at an MCP server that wants it. The zero value does for servers
@@ -28,13 +29,14 @@ type OAuth struct {
 	Port         int      // where the browser returns to, on 127.0.0.1; 0: a free one
 }
 
-func (m *MCPUpstream) read(t *table) {
+func (m *MCPUpstream) read(t *table, provider string) {
 	m.Resources, m.Prompts = true, true
 	t.str("url", &m.URL, isMCPURL)
 	t.headers(&m.Headers)
 	t.boolean("resources", &m.Resources)
 	t.boolean("prompts", &m.Prompts)
 	m.OAuth.read(t.table("oauth"))
+	m.readEvents(t, provider)
 }
 
 func (o *OAuth) read(t *table) {

@@ -46,6 +46,10 @@ func TestProviderSamples(t *testing.T) {
 			MCP: MCPUpstream{
 				URL: "https://tools.example/mcp", Headers: map[string]string{"Authorization": "Bearer ${TOOLS_TOKEN}"},
 				Resources: true, Prompts: true,
+				Events: []MCPEvent{
+					{Resource: "tickets://open/*", Read: true, Stream: "tickets", Level: "inject"},
+					{Log: "error", Level: "surface"},
+				},
 			},
 			Rules: ToolRules{Allow: []string{"search_*", "get_*"}},
 		},

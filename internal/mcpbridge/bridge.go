@@ -101,6 +101,7 @@ type bridge struct {
 	tools      []string   // faults of what the server lists
 	refusal    []string   // faults of the gateway's answer to it
 	rights     []string   // faults of calls that need more rights than the login has
+	events     []string   // faults of what the server should tell unasked
 }
 
 // setFaults replaces the faults of one kind and reports all.
@@ -109,7 +110,7 @@ func (b *bridge) setFaults(kind *[]string, lines ...string) {
 	defer b.mu.Unlock()
 	*kind = lines
 	var all []string
-	for _, list := range [][]string{b.connection, b.tools, b.refusal, b.rights} {
+	for _, list := range [][]string{b.connection, b.tools, b.refusal, b.rights, b.events} {
 		all = append(all, list...)
 	}
 	b.o.Faults(all)
@@ -128,12 +129,21 @@ func (b *bridge) runOnce(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing what the MCP server has: %w", u.cause(err))
 	}
-	p := providers.New(b.o.Provider.Name, &b.o.Gateway)
+	options := b.o.Gateway
+	if u.watch != nil {
+		options.OnBound = u.watch.outbox.bound
+	}
+	p := providers.New(b.o.Provider.Name, &options)
 	// No session has the provider before it has its tools.
 	if _, err := p.SetTools(ctx, offered.tools); err != nil {
 		return fatalError{err}
 	}
 	b.setFaults(&b.tools, offered.faults...)
+	if u.watch != nil {
+		if err := u.watch.prepare(ctx, p); err != nil {
+			return fatalError{err}
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -142,6 +152,9 @@ func (b *bridge) runOnce(ctx context.Context) error {
 		defer cancel() // the calls that run end with DISCONNECTED
 		u.follow(ctx, p, offered)
 	})
+	if u.watch != nil {
+		wg.Go(func() { u.watch.run(ctx) })
+	}
 	err = p.Run(ctx)
 	cancel()
 	if err != nil {

@@ -162,7 +162,7 @@ func TestMissingParameters(t *testing.T) {
 	})
 	r := newRig(t)
 	s, h := r.session("one", "/w")
-	r.bridge(p)
+	r.bridge(withEvents(p, about("mem://*", "", "keep"), configs.MCPEvent{Log: "debug", Level: "keep"}))
 	h.has(t, "t")
 	for range 3 { // what the server asked for is answered beside the calls
 		if o := callTool(s, "t", "{}"); o.Text() != "ok" {

@@ -37,7 +37,7 @@ func (u *upstream) overHTTP() (mcp.Transport, error) {
 	transport := &mcp.StreamableClientTransport{
 		Endpoint:     server.URL,
 		HTTPClient:   &http.Client{Transport: g, CheckRedirect: stayOnHost},
-		MaxEventSize: maxMessage,
+		MaxEventSize: 2 * maxMessage, // at its own bound the SDK gives up the connection: guard has a lower one
 	}
 	if u.b.o.Logins != nil && !server.HasAuthorization() {
 		g.login = u.b.o.Logins.of(u.b.o.Provider)
@@ -104,11 +104,19 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case kind == "text/event-stream":
-		stream := &events{Reader: resp.Body}
-		if req.Header.Get("Mcp-Method") == "subscriptions/listen" {
+		stream := &eventStream{Reader: resp.Body}
+		whole := body{stream, resp.Body, end}
+		if uri, ok := ctx.Value(subscriptionKey{}).(string); ok {
+			whole.end = func() {
+				if ctx.Err() == nil { // the bridge has not ended it
+					g.u.watch.ended(uri)
+				}
+				end()
+			}
+		} else if req.Header.Get("Mcp-Method") == "subscriptions/listen" {
 			stream.ended = g.u.listenEnded
 		}
-		resp.Body = body{stream, resp.Body, end}
+		resp.Body = whole
 	case kind == "application/json" && resp.StatusCode == http.StatusOK && req.Method == http.MethodPost:
 		err = wholeAnswer(req, resp)
 		end()
@@ -191,9 +199,9 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// events is a body of server-sent events that fails at an event that is too long. The SDK would read such a body to its
-// end, which need not come.
-type events struct {
+// eventStream is a body of server-sent events that fails at an event that is too long. The SDK would read such a body
+// to its end, which need not come.
+type eventStream struct {
 	io.Reader
 	ended func() // nil: nobody wants to know
 
@@ -202,7 +210,7 @@ type events struct {
 	failed bool
 }
 
-func (e *events) Read(p []byte) (int, error) {
+func (e *eventStream) Read(p []byte) (int, error) {
 	if e.failed {
 		return 0, errTooLong
 	}

@@ -48,12 +48,34 @@ func (u *upstream) offerResources(o *offerer) {
 			}
 			_, done := u.calls.begin(ctx)
 			defer done()
-			r, err := u.session.ReadResource(ctx, &mcp.ReadResourceParams{URI: in.URI})
+			contents, err := u.readResource(ctx, in.URI)
 			if err != nil {
 				return nil, u.callError(ctx, err)
 			}
-			return convertResource(r)
+			return convertResource(contents)
 		})
+}
+
+// readResource reads a resource.
+func (u *upstream) readResource(ctx context.Context, uri string) ([]*mcp.ResourceContents, error) {
+	r, err := u.session.ReadResource(ctx, &mcp.ReadResourceParams{URI: uri})
+	if err != nil {
+		return nil, err
+	}
+	contents := r.Contents
+	r.Contents = nil // the SDK keeps the answer for ever
+	return contents, nil
+}
+
+// readAnew is the SDK's middleware for requests: nothing is answered from its memory of what it has read.
+func readAnew(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		if r, ok := result.(*mcp.ReadResourceResult); ok && r != nil {
+			r.TTLMs = 0
+		}
+		return result, err
+	}
 }
 
 // entry is one line of a list.

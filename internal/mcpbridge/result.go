@@ -62,10 +62,10 @@ func convert(r *mcp.CallToolResult) (any, error) {
 }
 
 // convertResource makes what the server answered to a reading a result.
-func convertResource(r *mcp.ReadResourceResult) (any, error) {
+func convertResource(all []*mcp.ResourceContents) (any, error) {
 	result := &mcp.CallToolResult{}
-	for _, contents := range r.Contents {
-		if len(r.Contents) == 1 && contents != nil && contents.Blob == nil {
+	for _, contents := range all {
+		if len(all) == 1 && contents != nil && contents.Blob == nil {
 			result.Content = append(result.Content, &mcp.TextContent{Text: contents.Text})
 			continue
 		}

@@ -57,24 +57,35 @@ func newRig(t *testing.T) *rig {
 
 // host is a session's, and tells when its tools change.
 type host struct {
-	mu    sync.Mutex
-	tools []gateway.Tool
-	lists int
-	came  chan struct{} // holds one
+	mu      sync.Mutex
+	tools   []gateway.Tool
+	lists   int
+	prompts []string
+	came    chan struct{} // holds one
 }
 
 func (h *host) SetTools(_ context.Context, _ uint64, tools []gateway.Tool) error {
 	h.mu.Lock()
 	h.tools, h.lists = tools, h.lists+1
 	h.mu.Unlock()
-	select {
-	case h.came <- struct{}{}:
-	default:
-	}
+	signal(h.came)
 	return nil
 }
 
-func (h *host) Send(context.Context, gateway.Prompt) error          { return nil }
+func (h *host) Send(_ context.Context, p gateway.Prompt) error {
+	h.mu.Lock()
+	h.prompts = append(h.prompts, p.Text)
+	h.mu.Unlock()
+	signal(h.came)
+	return nil
+}
+
+func (h *host) prompted() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.prompts)
+}
+
 func (h *host) Log(adminapi.LogLevel, string)                       {}
 func (h *host) Interrupt(context.Context, string) ([]string, error) { return nil, nil }
 func (h *host) Close(context.Context, string) error                 { return nil }
@@ -151,10 +162,7 @@ func (r *rig) bridge(p configs.Provider, change ...func(*Options)) *bridged {
 		b.mu.Lock()
 		do()
 		b.mu.Unlock()
-		select {
-		case b.came <- struct{}{}:
-		default:
-		}
+		signal(b.came)
 	}
 	o := Options{
 		Provider: p, Version: "test", Dir: r.t.TempDir(), Env: append(os.Environ(), "MCP_CHILD="+p.Env["MCP_CHILD"]),

@@ -127,6 +127,14 @@ func child(mode string) {
 				<-ctx.Done()
 				return text("cancelled"), nil
 			})
+	case "touch":
+		s.AddTool(&mcp.Tool{Name: "touch", InputSchema: anyObject},
+			func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return text(
+					"%v",
+					s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: "mem://note"}),
+				), nil
+			})
 	case "roots":
 		s.AddTool(&mcp.Tool{Name: "roots", InputSchema: anyObject},
 			func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -38,6 +38,7 @@ type upstream struct {
 	changed chan struct{}   // holds one item; the server's list has changed
 	relogin <-chan struct{} // closed when a person logs in or out
 	calls   calls
+	watch   *watch // nil without [[events]]
 
 	lostOnce sync.Once
 	lost     chan struct{} // closed when the server is gone; why is set before
@@ -63,6 +64,9 @@ func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, err
 	u := &upstream{
 		b: b, changed: make(chan struct{}, 1), lost: make(chan struct{}), relogin: b.o.Logins.changes(b.o.Provider),
 	}
+	if len(b.o.Provider.MCP.Events) > 0 {
+		u.watch = newWatch(u)
+	}
 	var transport mcp.Transport
 	var err error
 	if b.o.Provider.MCP.URL != "" {
@@ -74,7 +78,12 @@ func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, err
 		return nil, err
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "tapgw", Version: b.o.Version}, u.clientOptions())
+	client.AddSendingMiddleware(readAnew)
 	client.AddReceivingMiddleware(withParameters)
+	if u.watch != nil {
+		client.AddSendingMiddleware(u.watch.sending)
+		client.AddReceivingMiddleware(u.watch.receiving)
+	}
 	if b.o.Root != "" {
 		//nolint:staticcheck // servers of the older revisions know no other way
 		client.AddRoots(&mcp.Root{
@@ -118,20 +127,26 @@ func (u *upstream) clientOptions() *mcp.ClientOptions {
 	if u.b.o.Root != "" {
 		capabilities.RootsV2 = &mcp.RootCapabilities{} //nolint:staticcheck // as AddRoots
 	}
-	change := func() {
-		select {
-		case u.changed <- struct{}{}:
-		default: // one that waits is enough
-		}
-	}
-	return &mcp.ClientOptions{
+	options := &mcp.ClientOptions{
 		Capabilities: capabilities,
 		Logger: slog.New(
 			slog.NewTextHandler(lines(u.b.o.Line), &slog.HandlerOptions{Level: slog.LevelWarn}),
 		),
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { change() },
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { signal(u.changed) },
 		ElicitationHandler:          u.elicit,
 		ProgressNotificationHandler: u.progress,
+	}
+	if u.watch != nil {
+		u.watch.addTo(options)
+	}
+	return options
+}
+
+// signal puts an item into a channel that holds one, unless one waits there.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -198,7 +213,8 @@ func (u *upstream) isBusy(err error) bool {
 // follow keeps the provider's tools what the server lists, until ctx ends or the server is lost.
 func (u *upstream) follow(ctx context.Context, p *providers.Provider, last offering) {
 	var tick <-chan time.Time
-	if u.b.o.Provider.MCP.URL != "" {
+	// On pipes, servers of the Go SDK forget who listens to changes of their tools when a subscription ends.
+	if u.b.o.Provider.MCP.URL != "" || u.watch != nil {
 		ticker := time.NewTicker(aliveEvery)
 		defer ticker.Stop()
 		tick = ticker.C
@@ -214,6 +230,9 @@ func (u *upstream) follow(ctx context.Context, p *providers.Provider, last offer
 			return
 		case <-u.changed:
 		case <-tick:
+			if u.watch != nil {
+				signal(u.watch.relists)
+			}
 		}
 		now, err := u.list(ctx)
 		if ctx.Err() != nil {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
 )
 
@@ -201,4 +202,71 @@ func TestMCPFaults(t *testing.T) {
 	if got := h.call(session, "read_graph", "{}"); !strings.Contains(got, "entities") {
 		t.Errorf("the good server: %q, want its graph", got)
 	}
+}
+
+// TestMCPEvents has a real MCP server wake a real session that idles: its changed resource becomes a prompt. So it is
+// after the server was killed; and a changed file changes what becomes of it.
+func TestMCPEvents(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	m := model(t, scriptmodel.Calls)
+	h.serveFiles()
+	const entry = "[[events]]\nresource = \"demo://resource/dynamic/text/%d\"\nstream = %q\nlevel = %q\n"
+	const logs = "[[events]]\nlog = \"debug\"\nstream = \"logs\"\nlevel = \"keep\"\n"
+	h.mcpFile("everything", fmt.Sprintf(entry, 1, "build", "inject")+logs)
+	session := h.copilot(m)
+	h.waitTool(session, "toggle-subscriber-updates")
+	live := h.start(tapctl, "sessions", "live", session)
+	events := func(stream string) []adminapi.StreamRow {
+		t.Helper()
+		return decode[[]adminapi.StreamRow](t, h.tapctl("query", "--session", session, stream+"@everything", "--json"))
+	}
+	waitEvent := func(stream, text string) {
+		t.Helper()
+		eventually(t, patience, func() error {
+			all := events(stream)
+			for _, e := range all {
+				if strings.Contains(e.Event, text) {
+					return nil
+				}
+			}
+			return fmt.Errorf("the stream %s has %v, want an event with %q", stream, all, text)
+		})
+	}
+
+	h.call(session, "toggle-subscriber-updates", "{}")
+	woken := request(t, m, 1)
+	const prompt = "[from provider everything]\ndemo://resource/dynamic/text/1 has changed:\nResource 1: This is a plaintext"
+	if !strings.Contains(woken.LastUser(), prompt) {
+		t.Errorf("the model was woken by %q, want %q in it", woken.LastUser(), prompt)
+	}
+	waitEvent("build", "demo://resource/dynamic/text/1 has changed:\nResource 1: ")
+	waitEvent("logs", "info: Received Subscribe Resource request for URI: demo://resource/dynamic/text/1")
+	eventually(t, patience, func() error {
+		if out := live.output(); !strings.Contains(out, "demo://resource/dynamic/text/1 has changed") {
+			return fmt.Errorf("tapctl sessions live shows %q, want the event", out)
+		}
+		return nil
+	})
+
+	h.killMCPServer("everything")
+	h.waitTimeline(session, "everything left")
+	h.waitTool(session, "toggle-subscriber-updates")
+	before := len(events("build"))
+	eventually(t, patience, func() error {
+		h.call(session, "toggle-subscriber-updates", "{}") // the subscription may come after the first
+		if n := len(events("build")); n == before {
+			return fmt.Errorf("there are %d events since the server was killed, want more", n-before)
+		}
+		return nil
+	})
+
+	h.mcpFile("everything", fmt.Sprintf(entry, 2, "quiet", "keep"))
+	eventually(t, patience, func() error {
+		h.call(session, "toggle-subscriber-updates", "{}")
+		if len(events("quiet")) == 0 {
+			return fmt.Errorf("the stream quiet is empty, want what the new file asks for")
+		}
+		return nil
+	})
 }
