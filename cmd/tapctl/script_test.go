@@ -55,6 +55,7 @@ func TestScripts(t *testing.T) {
 				env.Setenv(name, "")
 			}
 			env.Values[processes{}] = map[string]*process{}
+			env.Values[authServer{}] = new(*taptest.AuthServer)
 			return os.MkdirAll(env.Getenv("COPILOT_HOME"), 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -74,6 +75,10 @@ func TestScripts(t *testing.T) {
 			"waits":     cmdWaits,
 			"bound":     cmdBound,
 			"captured":  cmdCaptured,
+			"mcpserver": cmdMCPServer,
+			"browser":   cmdBrowser,
+			"fault":     cmdFault,
+			"nosecrets": cmdNoSecrets,
 		},
 	})
 }

@@ -59,7 +59,12 @@ func launchMCP(g *gateway.Gateway, logins *mcpbridge.Logins, version string) sup
 		}
 		o := mcpbridge.Options{
 			Provider: r.Provider, Gateway: *r.Options(), Dir: r.Path(r.Provider.CWD), Env: proc.Environ(env),
-			Version: version, Logins: logins, Line: r.Line, Trouble: r.Trouble,
+			Version: version, Logins: logins, Line: r.Line,
+			Trouble: func(err error) {
+				if r.Away(err); err != nil {
+					r.Trouble(err)
+				}
+			},
 			Ask: func(ctx context.Context, session string, q gateway.Question) (gateway.Answer, error) {
 				s, ok := g.Session(session)
 				if !ok {

@@ -33,7 +33,7 @@ type Options struct {
 	Line func(from, line string)
 	// Faults takes all present faults of the server, one line each. It replaces the earlier ones.
 	Faults func(lines []string)
-	// Trouble takes the reason why the server's tools are not there yet.
+	// Trouble takes the reason why the server's tools are not there; nil when they are.
 	Trouble func(error)
 }
 
@@ -144,6 +144,7 @@ func (b *bridge) runOnce(ctx context.Context) error {
 			return fatalError{err}
 		}
 	}
+	b.o.Trouble(nil)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup

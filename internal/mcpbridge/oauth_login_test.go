@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/protocol"
+	"tapgw/internal/taptest"
 )
 
 // isCode checks that an error has a code, and a text in its message.
@@ -32,13 +34,13 @@ func isCode(t *testing.T, err error, code protocol.Code, text string) {
 func TestLoginRefusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(a *authServer, p *configs.Provider)
+		change func(a *taptest.AuthServer, p *configs.Provider)
 		code   protocol.Code
 		want   string
 	}{
 		"denied by the person": {
-			func(a *authServer, _ *configs.Provider) {
-				a.answer = func(q url.Values) {
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Answer = func(q url.Values) {
 					q.Del("code")
 					q.Set("error", "access_denied")
 					q.Set("error_description", "not\x1b[2J today\n")
@@ -46,73 +48,73 @@ func TestLoginRefusals(t *testing.T) {
 			}, protocol.CodeDenied, `the login for srv was refused: access_denied, not`,
 		},
 		"answer of another server": {
-			func(a *authServer, _ *configs.Provider) {
-				a.answer = func(q url.Values) { q.Set("iss", "https://evil.example") }
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Answer = func(q url.Values) { q.Set("iss", "https://evil.example") }
 			}, protocol.CodeInvalidState, `authorization response issuer "https://evil.example" does not match`,
 		},
 		"code of another login": {
-			func(a *authServer, _ *configs.Provider) {
-				a.answer = func(q url.Values) { q.Set("code", "code-stolen") }
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Answer = func(q url.Values) { q.Set("code", "code-stolen") }
 			}, protocol.CodeInvalidState, "the authorization server answered invalid_grant",
 		},
 		"metadata of another issuer": {
-			func(a *authServer, _ *configs.Provider) {
-				a.metadata = func(m map[string]any) { m["issuer"] = "https://evil.example" }
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Metadata = func(m map[string]any) { m["issuer"] = "https://evil.example" }
 			}, protocol.CodeInvalidState, `metadata issuer "https://evil.example" does not match`,
 		},
 		"endpoint without TLS": {
-			func(a *authServer, _ *configs.Provider) {
-				a.metadata = func(m map[string]any) { m["token_endpoint"] = "http://evil.example/token" }
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Metadata = func(m map[string]any) { m["token_endpoint"] = "http://evil.example/token" }
 			}, protocol.CodeInvalidState, "token_endpoint",
 		},
 		"page that is a script": {
-			func(a *authServer, _ *configs.Provider) {
-				a.metadata = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Metadata = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
 			}, protocol.CodeInvalidState, "authorization_endpoint",
 		},
 		"no PKCE": {
-			func(a *authServer, _ *configs.Provider) {
-				a.metadata = func(m map[string]any) { delete(m, "code_challenge_methods_supported") }
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Metadata = func(m map[string]any) { delete(m, "code_challenge_methods_supported") }
 			}, protocol.CodeInvalidState, "does not implement PKCE",
 		},
 		"no registration": {
-			func(a *authServer, _ *configs.Provider) {
-				a.metadata = func(m map[string]any) { delete(m, "registration_endpoint") }
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Metadata = func(m map[string]any) { delete(m, "registration_endpoint") }
 			}, protocol.CodeInvalidState, "no configured client registration methods",
 		},
 		"client of another issuer": {
-			func(_ *authServer, p *configs.Provider) {
+			func(_ *taptest.AuthServer, p *configs.Provider) {
 				p.MCP.OAuth = configs.OAuth{ClientID: "c", Issuer: "https://other.example"}
 			}, protocol.CodeInvalidState, "does not match pre-registered credentials issuer",
 		},
 		"secret that is not set": {
-			func(_ *authServer, p *configs.Provider) {
+			func(_ *taptest.AuthServer, p *configs.Provider) {
 				p.MCP.OAuth = configs.OAuth{ClientID: "c", ClientSecret: "${OAUTH_TEST_NONE}"}
 			}, protocol.CodeInvalidState, "oauth.client_secret needs the variable OAUTH_TEST_NONE",
 		},
 		"token endpoint that says too much": {
-			func(a *authServer, _ *configs.Provider) {
-				a.token = func(w http.ResponseWriter, r *http.Request) {
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Token = func(w http.ResponseWriter, r *http.Request) {
 					http.Error(w, r.Form.Get("code_verifier")+"hush", http.StatusTeapot)
 				}
 			}, protocol.CodeInvalidState, "the authorization server answered 418 I'm a teapot",
 		},
 		"own header": {
-			func(_ *authServer, p *configs.Provider) {
+			func(_ *taptest.AuthServer, p *configs.Provider) {
 				p.MCP.Headers = map[string]string{"AUTHORIZATION": "x"}
 			}, protocol.CodeInvalidState, "has the header Authorization",
 		},
 		"a program": {
-			func(_ *authServer, p *configs.Provider) { p.MCP.URL = "" },
+			func(_ *taptest.AuthServer, p *configs.Provider) { p.MCP.URL = "" },
 			protocol.CodeInvalidState, `provider "srv" has no MCP server at a URL`,
 		},
 		"another kind": {
-			func(_ *authServer, p *configs.Provider) { p.Kind = configs.KindHTTP },
+			func(_ *taptest.AuthServer, p *configs.Provider) { p.Kind = configs.KindHTTP },
 			protocol.CodeInvalidState, `provider "srv" has no MCP server at a URL`,
 		},
 	} {
 		a := newAuthServer(t)
-		p := a.server(eras[0])
+		p := protectedServer(t, a, eras[0])
 		c.change(a, &p)
 		logins := NewLogins(filepath.Join(t.TempDir(), "logins"))
 		err := logIn(t, logins, p)
@@ -130,7 +132,7 @@ func TestLoginRefusals(t *testing.T) {
 func TestLoginReturn(t *testing.T) {
 	t.Parallel()
 	a := newAuthServer(t)
-	p := a.server(eras[0])
+	p := protectedServer(t, a, eras[0])
 	var second string
 	err := NewLogins(t.TempDir()).Login(t.Context(), p, func(link string) error {
 		client := &http.Client{
@@ -240,38 +242,26 @@ func TestLoginReturnsOnce(t *testing.T) {
 func TestOwnClient(t *testing.T) {
 	t.Setenv("OAUTH_TEST_SECRET", "hush")
 	a := newAuthServer(t)
-	p := a.server(eras[0])
+	p := protectedServer(t, a, eras[0])
 	free, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := free.Addr().(*net.TCPAddr).Port
 	p.MCP.OAuth = configs.OAuth{
-		ClientID: "mine", ClientSecret: "${OAUTH_TEST_SECRET}", Issuer: a.web.URL,
+		ClientID: "mine", ClientSecret: "${OAUTH_TEST_SECRET}", Issuer: a.URL,
 		Scopes: []string{"write"}, Port: port,
 	}
-	a.clients["mine"] = ""
+	a.Clients["mine"] = ""
 	logins := NewLogins(t.TempDir())
 	isCode(t, logIn(t, logins, p), protocol.CodeInvalidState, "the browser can't return to port "+strconv.Itoa(port))
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
-	secrets := make(chan string, 2)
-	plain := a.serveToken
-	a.token = func(w http.ResponseWriter, r *http.Request) {
-		_, secret, _ := r.BasicAuth()
-		secrets <- secret + r.Form.Get("client_secret")
-		serve := a.token
-		a.token = nil
-		a.mu.Unlock()
-		plain(w, r)
-		a.mu.Lock()
-		a.token = serve
-	}
 	if err := logIn(t, logins, p); err != nil {
 		t.Fatal(err)
 	}
-	q := a.asked[0]
+	q := a.Asked[0]
 	if back := "http://127.0.0.1:" + strconv.Itoa(port) + returnPath; q.Get("client_id") != "mine" ||
 		q.Get(
 			"redirect_uri",
@@ -279,16 +269,16 @@ func TestOwnClient(t *testing.T) {
 		q.Get("resource") != p.MCP.URL {
 		t.Errorf("the browser came with %v, want the client mine, scope write, the server's URL and %s", q, back)
 	}
-	a.locked(func() { clear(a.access) })
+	a.Locked(func() { clear(a.Access) })
 	if err := logins.of(p).renew(t.Context(), p, mustRead(t, filepath.Join(logins.dir, "srv.json")).Token.AccessToken,
 		nil); err != nil {
 		t.Errorf("refreshing: %v, want no error", err)
 	}
-	for range 2 {
-		if got := <-secrets; got != "hush" {
-			t.Errorf("the token endpoint got the secret %q, want hush", got)
+	a.Locked(func() {
+		if !slices.Equal(a.Presented, []string{"hush", "hush"}) {
+			t.Errorf("the token endpoint got the secrets %q, want hush for the code and for the refresh", a.Presented)
 		}
-	}
+	})
 	data, err := os.ReadFile(filepath.Join(logins.dir, "srv.json"))
 	if err != nil || strings.Contains(string(data), "hush") {
 		t.Errorf("the file has %s, %v, want no secret of the environment", data, err)
@@ -311,7 +301,7 @@ func TestNothingToLogInAt(t *testing.T) {
 func TestLoginGivenUp(t *testing.T) {
 	t.Parallel()
 	a := newAuthServer(t)
-	p := a.server(eras[0])
+	p := protectedServer(t, a, eras[0])
 	ctx, cancel := context.WithCancel(t.Context())
 	err := NewLogins(t.TempDir()).Login(ctx, p, func(string) error {
 		cancel()

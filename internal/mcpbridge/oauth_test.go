@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"tapgw/configs"
+	"tapgw/internal/taptest"
 )
 
 const needsLogin = "needs a login: run tapctl providers login srv"
@@ -33,7 +34,7 @@ func TestLogin(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			a, r := newAuthServer(t), newRig(t)
-			p := a.server(era)
+			p := protectedServer(t, a, era)
 			s, h := r.session("one", "/w")
 			dir := filepath.Join(t.TempDir(), "logins")
 			logins := NewLogins(dir)
@@ -55,7 +56,7 @@ func TestLogin(t *testing.T) {
 			b.mu.Lock()
 			said := strings.Join(append(b.lines, b.faults...), "\n")
 			b.mu.Unlock()
-			for _, secret := range a.tokens() {
+			for _, secret := range a.Secrets() {
 				if strings.Contains(said, secret) {
 					t.Errorf("the log has %s, want no secret in it:\n%s", secret, said)
 				}
@@ -98,7 +99,7 @@ func isPrivate(t *testing.T, path string, want fs.FileMode) {
 func TestRefreshesAtOnce(t *testing.T) {
 	t.Parallel()
 	a, r := newAuthServer(t), newRig(t)
-	p := a.server(eras[0])
+	p := protectedServer(t, a, eras[0])
 	one, h := r.session("one", "/w")
 	logins := NewLogins(t.TempDir())
 	if err := logIn(t, logins, p); err != nil {
@@ -115,21 +116,26 @@ func TestRefreshesAtOnce(t *testing.T) {
 					t.Errorf("%s: a call gives %q, want done", want, o.Text())
 				}
 			})
+			calls.Go(func() { // the connection of another session
+				if token, err := logins.of(p).token(t.Context(), p); token == nil || err != nil {
+					t.Errorf("%s: the token is %v, %v, want one", want, token, err)
+				}
+			})
 		}
 		calls.Wait()
 	}
 	var before int
-	a.locked(func() {
-		before = a.renewals
-		clear(a.access)
+	a.Locked(func() {
+		before = a.Renewals
+		clear(a.Access)
 	})
 	atOnce("tokens that the server forgot", 20)
-	a.locked(func() {
-		if n := a.renewals - before; n != 1 {
+	a.Locked(func() {
+		if n := a.Renewals - before; n != 1 {
 			t.Errorf("20 calls without a good token made %d refreshes, want 1", n)
 		}
-		a.lifetime = 1 // each token is too old at once
-		clear(a.access)
+		a.Lifetime = 1 // each token is too old at once
+		clear(a.Access)
 	})
 	atOnce("tokens that end", 20)
 	// The tokens of the file are the present ones.
@@ -137,9 +143,9 @@ func TestRefreshesAtOnce(t *testing.T) {
 	if token, err := again.of(p).token(t.Context(), p); err != nil || token == nil {
 		t.Errorf("the next gateway's token: %v, %v, want one", token, err)
 	}
-	a.locked(func() {
-		if a.thefts > 0 {
-			t.Errorf("%d refresh tokens were used twice, want none", a.thefts)
+	a.Locked(func() {
+		if a.Thefts > 0 {
+			t.Errorf("%d refresh tokens were used twice, want none", a.Thefts)
 		}
 	})
 }
@@ -149,30 +155,30 @@ func TestLoginEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, want string
-		end        func(a *authServer)
+		end        func(a *taptest.AuthServer)
 	}{
 		{
 			"revoked", "needs a login (the last one has ended): run tapctl providers login srv",
-			func(a *authServer) {
-				clear(a.access)
-				clear(a.refresh)
+			func(a *taptest.AuthServer) {
+				clear(a.Access)
+				clear(a.Refresh)
 			},
 		},
 		{
 			"client forgotten", "needs a login (the authorization server does not know the client: invalid_client): run",
-			func(a *authServer) {
-				clear(a.access)
-				a.token = func(w http.ResponseWriter, _ *http.Request) {
-					writeAnswer(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+			func(a *taptest.AuthServer) {
+				clear(a.Access)
+				a.Token = func(w http.ResponseWriter, _ *http.Request) {
+					taptest.WriteJSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
 				}
 			},
 		},
 		{
-			"new tokens refused, too", needsLogin, func(a *authServer) {
-				clear(a.access)
-				a.token = func(w http.ResponseWriter, _ *http.Request) {
-					a.renewals++
-					writeAnswer(w, http.StatusOK, map[string]any{"access_token": "useless"})
+			"new tokens refused, too", needsLogin, func(a *taptest.AuthServer) {
+				clear(a.Access)
+				a.Token = func(w http.ResponseWriter, _ *http.Request) {
+					a.Renewals++
+					taptest.WriteJSON(w, http.StatusOK, map[string]any{"access_token": "useless"})
 				}
 			},
 		},
@@ -180,7 +186,7 @@ func TestLoginEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			a, r := newAuthServer(t), newRig(t)
-			p := a.server(eras[0])
+			p := protectedServer(t, a, eras[0])
 			s, h := r.session("one", "/w")
 			logins := NewLogins(t.TempDir())
 			if err := logIn(t, logins, p); err != nil {
@@ -188,18 +194,18 @@ func TestLoginEnds(t *testing.T) {
 			}
 			b := r.bridge(p, with(logins))
 			h.offers(t)
-			a.locked(func() { c.end(a) })
+			a.Locked(func() { c.end(a) })
 			if o := callTool(s, "read", "{}"); !strings.HasPrefix(o.Text(), "DISCONNECTED") &&
 				!strings.HasPrefix(o.Text(), "INTERNAL: the MCP server "+c.want) {
 				t.Errorf("a call gives %q, want DISCONNECTED, or INTERNAL and the reason", o.Text())
 			}
 			b.hasFault(c.want)
 			h.has(t)
-			a.locked(func() {
-				if a.renewals > 1 {
-					t.Errorf("the token was refreshed %d times, want at most once", a.renewals)
+			a.Locked(func() {
+				if a.Renewals > 1 {
+					t.Errorf("the token was refreshed %d times, want at most once", a.Renewals)
 				}
-				a.token = nil
+				a.Token = nil
 			})
 			if err := logIn(t, logins, p); err != nil {
 				t.Fatal(err)
@@ -213,7 +219,7 @@ func TestLoginEnds(t *testing.T) {
 func TestAuthServerOutOfOrder(t *testing.T) {
 	t.Parallel()
 	a, r := newAuthServer(t), newRig(t)
-	p := a.server(eras[0])
+	p := protectedServer(t, a, eras[0])
 	s, h := r.session("one", "/w")
 	logins := NewLogins(t.TempDir())
 	if err := logIn(t, logins, p); err != nil {
@@ -221,9 +227,9 @@ func TestAuthServerOutOfOrder(t *testing.T) {
 	}
 	r.bridge(p, with(logins))
 	h.offers(t)
-	a.locked(func() {
-		clear(a.access)
-		a.token = func(w http.ResponseWriter, r *http.Request) {
+	a.Locked(func() {
+		clear(a.Access)
+		a.Token = func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "you sent "+r.Form.Get("refresh_token"), http.StatusServiceUnavailable)
 		}
 	})
@@ -232,7 +238,7 @@ func TestAuthServerOutOfOrder(t *testing.T) {
 		o.Text(), want) || strings.Contains(o.Text(), "you sent") {
 		t.Errorf("a call gives %q, want %q and nothing of the answer", o.Text(), want)
 	}
-	a.locked(func() { a.token = nil })
+	a.Locked(func() { a.Token = nil })
 	if o := callTool(s, "read", "{}"); o.Text() != "done" {
 		t.Errorf("a call afterwards gives %q, want done", o.Text())
 	}
@@ -245,7 +251,7 @@ func TestStepUp(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			a, r := newAuthServer(t), newRig(t)
-			p := a.server(era)
+			p := protectedServer(t, a, era)
 			s, h := r.session("one", "/w")
 			logins := NewLogins(t.TempDir())
 			if err := logIn(t, logins, p); err != nil {
@@ -270,8 +276,8 @@ func TestStepUp(t *testing.T) {
 				t.Errorf("the call gives %q after the login, want done", o.Text())
 			}
 			var scopes [][]string
-			a.locked(func() {
-				for _, q := range a.asked {
+			a.Locked(func() {
+				for _, q := range a.Asked {
 					asked := strings.Fields(q.Get("scope"))
 					slices.Sort(asked)
 					scopes = append(scopes, asked)
@@ -290,7 +296,7 @@ func TestStepUp(t *testing.T) {
 func TestTokenStaysWithItsServer(t *testing.T) {
 	t.Parallel()
 	a := newAuthServer(t)
-	p := a.server(eras[0])
+	p := protectedServer(t, a, eras[0])
 	dir := t.TempDir()
 	if err := logIn(t, NewLogins(dir), p); err != nil {
 		t.Fatal(err)
@@ -344,7 +350,7 @@ func mustRead(t *testing.T, file string) *keptLogin {
 func TestLoginIsOfItsFile(t *testing.T) {
 	t.Parallel()
 	a := newAuthServer(t)
-	p := a.server(eras[0])
+	p := protectedServer(t, a, eras[0])
 	logins := NewLogins(t.TempDir())
 	if err := logIn(t, logins, p); err != nil {
 		t.Fatal(err)

@@ -178,7 +178,7 @@ func (r *rig) bridge(p configs.Provider, change ...func(*Options)) *bridged {
 		},
 		Line:    func(from, line string) { report(func() { b.lines = append(b.lines, from+": "+line) }) },
 		Faults:  func(lines []string) { report(func() { b.faults = lines }) },
-		Trouble: func(err error) { report(func() { b.lines = append(b.lines, "trouble: "+err.Error()) }) },
+		Trouble: func(err error) { report(func() { b.lines = append(b.lines, fmt.Sprint("trouble: ", err)) }) },
 	}
 	for _, c := range change {
 		c(&o)

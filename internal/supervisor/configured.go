@@ -66,6 +66,9 @@ func (u *unit) state() (state, reason string) {
 	if err := u.trouble(); err != nil {
 		return adminapi.ConfiguredWaiting, err.Error()
 	}
+	if err := u.awayReason.Load(); err != nil {
+		return adminapi.ConfiguredWaiting, (*err).Error()
+	}
 	if u.spec.Kind == configs.KindConnect && u.pass.Name() == "" {
 		return adminapi.ConfiguredWaiting, "its program, which starts itself, has not joined a session"
 	}

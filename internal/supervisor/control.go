@@ -83,7 +83,7 @@ func (s *Supervisor) control(verb, name string) (n int, err error) {
 
 // Provider returns what the file of a provider says. name is the file's name, or the name that its program connects
 // with. A project's file must be as the user trusted it. Errors are NOT_FOUND for an unknown name or one that several
-// files have, and INVALID_STATE for a file with a fault.
+// files have, and INVALID_STATE for a file that has a fault or is not trusted.
 func (s *Supervisor) Provider(name string) (p configs.Provider, err error) {
 	err = unknownProvider(name)
 	s.do(func() {
@@ -92,17 +92,13 @@ func (s *Supervisor) Provider(name string) (p configs.Provider, err error) {
 			err = ambiguous
 		}
 		for _, f := range s.files {
-			if f.Name != file || file == "" || f.LeftOut {
-				continue
-			}
-			var isUsable bool
-			if p, isUsable = s.usable[f.File]; isUsable && len(f.Faults) == 0 {
-				err = nil
+			switch {
+			case f.Name != name && f.Name != file:
+			case len(f.Faults) > 0:
+				err = &protocol.Error{Code: protocol.CodeInvalidState, Message: f.Faults[0].Error()}
+			default:
+				p, err = f.Provider, nil
 				return
-			}
-			err = &protocol.Error{
-				Code:    protocol.CodeInvalidState,
-				Message: fmt.Sprintf("%s has a fault: tapctl status shows it", f.File),
 			}
 		}
 	})

@@ -61,6 +61,9 @@ type Run struct {
 	Faults func([]configs.Fault)
 	// Trouble takes the reason why the provider is not bound. It counts as a fault until the provider is bound.
 	Trouble func(error)
+	// Away takes the reason why a provider in this process has lost what it offers, which its state shows; nil when it
+	// is back. It counts as no fault.
+	Away func(error)
 }
 
 // Supervisor runs the providers of files. One goroutine, the loop, owns its state. The methods but Open, Quiesce and

@@ -43,6 +43,7 @@ type unit struct {
 	gaveUpReason atomic.Pointer[error]
 	fileFaults   atomic.Pointer[[]configs.Fault] // of the files that it consists of
 	bindError    atomic.Pointer[error]           // why it is not bound
+	awayReason   atomic.Pointer[error]           // why it offers nothing for now; nil while it does
 }
 
 // start runs a version of a provider. When the new unit is bound, it takes the place of the units that it replaces.
@@ -73,7 +74,7 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 	u.run = Run{Provider: p, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url, Token: u.pass.Token(),
 		Session: cmp.Or(session, providers.AllSessions), Client: s.o.HTTPClient, Line: u.out.line,
 		Faults:  func(faults []configs.Fault) { u.fileFaults.Store(&faults); s.o.Gateway.Touch() },
-		Trouble: u.setTrouble}
+		Trouble: u.setTrouble, Away: u.setAway}
 	s.units.Go(u.keepRunning)
 	s.units.Go(func() {
 		select {
@@ -214,6 +215,15 @@ func (u *unit) trouble() error {
 
 func (u *unit) setTrouble(err error) {
 	u.bindError.Store(&err)
+	u.touch()
+}
+
+func (u *unit) setAway(err error) {
+	why := &err
+	if err == nil {
+		why = nil
+	}
+	u.awayReason.Store(why)
 	u.touch()
 }
 
