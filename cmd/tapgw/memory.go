@@ -37,6 +37,9 @@ func releaseMemory(ctx context.Context) {
 		now := allocated()
 		if now-last < restBytes && now-atRelease >= releaseBytes {
 			debug.FreeOSMemory()
+			if atRelease == 0 { // the gateway has started: from now on it uses the same parts of itself
+				releaseProgram()
+			}
 			atRelease = now
 		}
 		last = now

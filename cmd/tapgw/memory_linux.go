@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// releaseProgram takes the pages of the program's file out of this process. The start needs a little of nearly
+// everywhere, since each package sets itself up, and the kernel maps 64 KiB around each page that is touched. What
+// runs later needs much less of it. The pages stay in the system's cache: what needs one again finds it there, and the
+// first call takes some tenths of a millisecond longer.
+func releaseProgram() {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return
+	}
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return
+	}
+	for _, m := range unwritten(string(smaps), self) {
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
+	}
+}
+
+// mapping is a part of this process's addresses.
+type mapping struct{ start, end uintptr }
+
+// unwritten returns the mappings of a file that have only what the file has: they are read-only, and nobody wrote to
+// them before. A loader that moves a program writes to what is read-only later, a debugger does so at any time, and
+// pages that were written to have no other copy.
+func unwritten(smaps, file string) []mapping {
+	var (
+		all         []mapping
+		m           mapping
+		isUnwritten bool // m is, as far as it was read
+	)
+	for line := range strings.Lines(smaps) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		switch f[0] {
+		case "Anonymous:":
+			isUnwritten = isUnwritten && f[1] == "0"
+		case "Swap:":
+			if isUnwritten && f[1] == "0" {
+				all = append(all, m)
+			}
+			isUnwritten = false
+		default:
+			if first, last, ok := strings.Cut(f[0], "-"); ok {
+				m = mapping{address(first), address(last)}
+				isUnwritten = strings.HasPrefix(f[1], "r-") && strings.HasSuffix(line, " "+file+"\n")
+			}
+		}
+	}
+	return all
+}
+
+// address reads an address of smaps.
+func address(hex string) uintptr {
+	n, _ := strconv.ParseUint(hex, 16, strconv.IntSize) // the kernel writes no other
+	return uintptr(n)
+}

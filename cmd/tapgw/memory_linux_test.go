@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// smap is one mapping as /proc/self/smaps describes it.
+func smap(addresses, mode, file string, anonymous, swap int) string {
+	return fmt.Sprintf("%s %s 00000000 fe:00 4711                     %s\n"+
+		"Size:                  8 kB\nRss:                   8 kB\nAnonymous:             %d kB\n"+
+		"AnonHugePages:         0 kB\nSwap:                  %d kB\nSwapPss:               0 kB\n"+
+		"VmFlags: rd mr mw me \n", addresses, mode, file, anonymous, swap)
+}
+
+func TestUnwritten(t *testing.T) {
+	t.Parallel()
+	const file = "/usr/local/my bin/tapgw"
+	text := smap("00400000-00f29000", "r-xp", file, 0, 0)
+	for name, test := range map[string]struct {
+		smaps string
+		want  []mapping
+	}{
+		"text and constants": {
+			text + smap("00f29000-01cd4000", "r--p", file, 0, 0),
+			[]mapping{{0x400000, 0xf29000}, {0xf29000, 0x1cd4000}},
+		},
+		"high addresses": {
+			smap("7fff00000000-7fff00001000", "r-xp", file, 0, 0),
+			[]mapping{{0x7fff00000000, 0x7fff00001000}},
+		},
+		"variables":         {smap("01cd4000-01dad000", "rw-p", file, 0, 0), nil},
+		"no access":         {smap("01cd4000-01dad000", "---p", file, 0, 0), nil},
+		"relocated":         {smap("00f29000-01cd4000", "r--p", file, 4, 0), nil},
+		"relocated, gone":   {smap("00f29000-01cd4000", "r--p", file, 0, 4), nil},
+		"another file":      {smap("00400000-00f29000", "r-xp", "/usr/lib/libc.so.6", 0, 0), nil},
+		"a like name":       {smap("00400000-00f29000", "r-xp", "/opt"+file, 0, 0), nil},
+		"the heap":          {smap("c000000000-c000400000", "rw-p", "", 0, 0), nil},
+		"counts are absent": {strings.Split(text, "Anonymous")[0], nil},
+		"no smaps":          {"", nil},
+	} {
+		if got := unwritten(test.smaps, file); !slices.Equal(got, test.want) {
+			t.Errorf("%s: unwritten mappings %x, want %x", name, got, test.want)
+		}
+	}
+}
+
+// residentProgram counts the pages of this program's file in this process, in KiB.
+func residentProgram(t *testing.T) (kib int) {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if _, err := fmt.Sscanf(line, "RssFile: %d", &kib); err == nil {
+			return kib
+		}
+	}
+	t.Fatal("/proc/self/status has no RssFile")
+	return 0
+}
+
+func TestReleaseProgram(t *testing.T) {
+	const least = 1 << 10 // a quarter of what goes in the smallest of the tests' programs
+	before := residentProgram(t)
+	releaseProgram()
+	if after := residentProgram(t); after > before-least {
+		t.Errorf("%d KiB of the program are resident, %d before: want at least %d less", after, before, least)
+	}
+}
