@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -68,6 +69,9 @@ type frame struct {
 		RequestID json.RawMessage `json:"requestId"`
 	}
 }
+
+// isRequest reports whether the client waits for an answer.
+func (f *frame) isRequest() bool { return f.id != "" && f.method != "" }
 
 func readFrame(line []byte) (*frame, error) {
 	f := &frame{line: line}
@@ -158,7 +162,7 @@ func (r *Relay) isWaiting() bool {
 			return true
 		}
 	}
-	return len(r.held) > 0
+	return slices.ContainsFunc(r.held, (*frame).isRequest)
 }
 
 // The methods that the relay knows.
@@ -199,7 +203,7 @@ func (r *Relay) fromClient(line []byte) {
 	switch {
 	case r.conn != nil && !r.restoring:
 		r.send(f)
-	case r.isLost && f.id != "" && f.method != "":
+	case r.isLost && f.isRequest():
 		r.answer(f.id, codeLost, "no gateway is reachable; start one with: tapgw serve, or tapgw ensure")
 	case len(r.held) < maxHeld:
 		r.held = append(r.held, f)
@@ -208,7 +212,7 @@ func (r *Relay) fromClient(line []byte) {
 
 // send writes a message of the client to the server, and remembers a request until its answer.
 func (r *Relay) send(f *frame) {
-	if f.id != "" && f.method != "" {
+	if f.isRequest() {
 		r.open[f.id] = f
 	}
 	r.write(f.line)
@@ -349,7 +353,7 @@ func (r *Relay) failHeld() {
 	held := r.held
 	r.held = nil
 	for _, f := range held {
-		if f.id != "" && f.method != "" {
+		if f.isRequest() {
 			r.answer(f.id, codeLost, "no gateway is reachable; start one with: tapgw serve, or tapgw ensure")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -212,6 +213,28 @@ func TestRelayWithoutServer(t *testing.T) {
 	if err := r.Run(t.Context()); err == nil || err.Error() != "it is down" {
 		t.Errorf("got %v, want that of the connection", err)
 	}
+}
+
+// Nobody waits for a gateway on behalf of a client that has gone: only a request wants an answer.
+func TestRelayEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &restarting{t: t, server: newServer("old")}
+		in, client := io.Pipe()
+		r := Relay{Dial: s.dial, In: in, Out: io.Discard, Note: func(string) {}}
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(t.Context()) }()
+		synctest.Wait()
+		s.cut(nil, true)
+		synctest.Wait()
+		if _, err := io.WriteString(client, `{"jsonrpc":"2.0","method":"notifications/cancelled"}`+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		_ = client.Close()
+		before := time.Now()
+		if err := <-ended; err != nil || time.Since(before) > 0 {
+			t.Errorf("the relay ends with %v after %v, want no error, at once", err, time.Since(before))
+		}
+	})
 }
 
 // What the client sends is answered although it closes its end at once, and bad lines are refused.

@@ -106,7 +106,13 @@ func TestMCPServer(t *testing.T) {
 	if last := m.Requests()[len(m.Requests())-1]; !strings.Contains(last.LastResult(), "DISCONNECTED") {
 		t.Errorf("the model was told %q, want DISCONNECTED", last.LastResult())
 	}
-	h.waitTool(session, "get-sum")
+	h.waitTimeline(session, "provider everything left")
+	eventually(t, patience, func() error {
+		if n := len(h.timeline(session, "provider everything joined")); n != 2 {
+			return fmt.Errorf("the server's tools came %d times, want 2", n)
+		}
+		return nil
+	})
 	if got := h.ask(session, `call:get-sum {"a":2,"b":40}`); !strings.Contains(got, "42") {
 		t.Errorf("get-sum of the new process: %q, want 42 in it", got)
 	}
