@@ -112,7 +112,7 @@ func TestNodePackage(t *testing.T) {
 	const version = `import("tapgw-provider").then((m) => console.log(Object.keys(m).sort().join(" ")))`
 	got := runNode(t, into, "node", "-e", version)
 	want := "CancelError NotConnectedError NotPairedError Provider ProviderError QuestionEnded Rule allow " +
-		"createProvider default deny fileResult imageResult notFound"
+		"contentResult createProvider default deny fileResult imageResult notFound"
 	if got != want {
 		t.Errorf("the installed package exports %s, want %s", got, want)
 	}

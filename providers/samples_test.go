@@ -148,6 +148,11 @@ func (s *sampleTools) add() {
 		"echo":  func(_ context.Context, a sampleArgs) (any, error) { return a.Text, nil },
 		"value": func(_ context.Context, a sampleArgs) (any, error) { return a.Value, nil },
 		"large": func(_ context.Context, a sampleArgs) (any, error) { return strings.Repeat("x", a.Size), nil },
+		"parts": func(context.Context, sampleArgs) (any, error) {
+			return providers.Content{Data: map[string]int{"n": 1}, Parts: []providers.Part{
+				{Type: "text", Text: "look"}, {Type: "image", MimeType: "image/png", Data: []byte("png")},
+				{Type: "resource", URI: "mem://a", Name: "a"}}}, nil
+		},
 		"image": func(context.Context, sampleArgs) (any, error) { return providers.Image{Data: []byte("png")}, nil },
 		"slow": func(ctx context.Context, _ sampleArgs) (any, error) {
 			<-ctx.Done()

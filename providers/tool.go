@@ -34,9 +34,9 @@ type Tool struct {
 	// SkipValidation stops the gateway from checking the arguments of a call against Parameters.
 	SkipValidation bool
 	// Handler runs a call; several may run at once. args is a JSON object. The result is any value that
-	// encoding/json can write, an [Image] or a [File]. An [*Error] has its own code; any other error becomes
-	// INTERNAL, or TIMEOUT for context.DeadlineExceeded. The context ends when the call is cancelled; its cause is
-	// then a [*CancelError].
+	// encoding/json can write, an [Image], a [File] or a [Content]. An [*Error] has its own code; any other error
+	// becomes INTERNAL, or TIMEOUT for context.DeadlineExceeded. The context ends when the call is cancelled; its
+	// cause is then a [*CancelError].
 	Handler func(ctx context.Context, args json.RawMessage) (any, error)
 }
 
@@ -67,6 +67,20 @@ type File struct {
 	// TTL says how long the file exists; the gateway reads it before. Zero: as long as the gateway needs.
 	TTL time.Duration
 }
+
+// Content is a result of several parts, of which a model gets those that it can take. Data is what programs get beside
+// them, any value that encoding/json can write; nil: nothing.
+type Content struct {
+	Parts []Part
+	Data  any
+}
+
+// Part is one part of a [Content]: a text, an image, a sound or a resource (docs/protocol.md, "Part"). All of a result
+// may have 5 MiB; larger bytes go in a File.
+type Part = protocol.Part
+
+// FileRef is the file of a [Part], in place of its Data.
+type FileRef = protocol.FileRef
 
 // Timeout is an option of [AddTool]. It sets the timeout of a call, from 1 ms to 1 h.
 func Timeout(d time.Duration) func(*Tool) {
@@ -308,9 +322,19 @@ func success(out any) (*protocol.ToolResult, error) {
 			Path: f.Path, MimeType: f.MIMEType, TTL: int64(math.Ceil(f.TTL.Seconds())),
 		}}, nil
 	}
+	result := &protocol.ToolResult{}
+	if c, ok := out.(Content); ok {
+		if result.Content = c.Parts; c.Parts == nil {
+			result.Content = []Part{}
+		}
+		if out = c.Data; out == nil {
+			return result, nil
+		}
+	}
 	data, err := marshal("the result", out)
 	if err != nil {
 		return nil, err
 	}
-	return &protocol.ToolResult{Data: data}, nil
+	result.Data = data
+	return result, nil
 }

@@ -220,9 +220,11 @@ type Call struct {
 }
 
 // CallResult is how a tool call ended: with Data, or with Error and ErrorCode, one of the
-// codes of docs/protocol.md, "Calls". DurationMs includes the waits for gates and slots.
+// codes of docs/protocol.md, "Calls". Of a result of several parts, Content has the parts, as in docs/protocol.md,
+// "Part", and Data is a text of them if the provider gave none. DurationMs includes the waits for gates and slots.
 type CallResult struct {
 	Data       json.RawMessage `json:"data,omitempty"`
+	Content    json.RawMessage `json:"content,omitempty"`
 	Error      string          `json:"error,omitempty"`
 	ErrorCode  string          `json:"errorCode,omitempty"`
 	DurationMs int64           `json:"durationMs"`

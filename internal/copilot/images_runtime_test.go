@@ -4,10 +4,12 @@ package copilot
 
 import (
 	"context"
+	"encoding/base64"
 	"strings"
 	"testing"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
 )
 
@@ -24,6 +26,29 @@ func TestImage(t *testing.T) {
 	s.turn("call:shoot")
 	if body := string(g.model.Requests()[1].Body); !strings.Contains(body, pixel) {
 		t.Error("the image did not reach the model, want it in the second request")
+	}
+}
+
+// All images of a result reach the model, with its texts.
+func TestImagesOfParts(t *testing.T) {
+	const other = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+	g := newRig(t)
+	s := g.start()
+	s.tool("shoot", func(context.Context, string) gateway.Outcome {
+		png, _ := base64.StdEncoding.DecodeString(pixel)
+		gif, _ := base64.StdEncoding.DecodeString(other)
+		return gateway.Outcome{Content: []protocol.Part{
+			{Type: protocol.PartText, Text: "two of them"},
+			{Type: protocol.PartImage, MimeType: "image/png", Data: png},
+			{Type: protocol.PartImage, MimeType: "image/gif", Data: gif},
+		}}
+	})
+	s.turn("call:shoot")
+	body := string(g.model.Requests()[1].Body)
+	for _, want := range []string{"two of them", pixel, other} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the second request lacks %.40q, want the text and both images in it", want)
+		}
 	}
 }
 

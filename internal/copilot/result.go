@@ -35,6 +35,8 @@ func toolResult(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
 		return failureResult(o)
 	case o.File != nil:
 		return fileResult(o.File)
+	case o.Content != nil:
+		return partsResult(o.Content)
 	}
 	if text, ok := protocol.Text(o.Data); ok {
 		return successResult(text)
@@ -79,14 +81,40 @@ func failureResult(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
 
 // binaryResult is a result with data that is not text, and a text beside it.
 func binaryResult(mimeType string, data []byte, text string) *rpc.ExternalToolTextResultForLlm {
+	result := successResult(text)
+	result.BinaryResultsForLlm = []rpc.ExternalToolTextResultForLlmBinaryResultsForLlm{binary(mimeType, data)}
+	return result
+}
+
+// binary is data for the runtime: an image for the model, or a resource.
+func binary(mimeType string, data []byte) rpc.ExternalToolTextResultForLlmBinaryResultsForLlm {
 	typ := rpc.ExternalToolTextResultForLlmBinaryResultsForLlmTypeResource
 	if strings.HasPrefix(mimeType, "image/") {
 		typ = rpc.ExternalToolTextResultForLlmBinaryResultsForLlmTypeImage
 	}
-	result := successResult(text)
-	result.BinaryResultsForLlm = []rpc.ExternalToolTextResultForLlmBinaryResultsForLlm{{
+	return rpc.ExternalToolTextResultForLlmBinaryResultsForLlm{
 		Data: base64.StdEncoding.EncodeToString(data), MIMEType: mimeType, Type: typ,
-	}}
+	}
+}
+
+// maxImage bounds an image that the model is shown, in bytes. GitHub's models refuse a larger one.
+const maxImage = 3 << 20
+
+// partsResult is the result for several parts: the images that the model can be shown, and a text that has the texts
+// and names everything else. A file that it names the model can open.
+func partsResult(parts []protocol.Part) *rpc.ExternalToolTextResultForLlm {
+	texts := make([]string, len(parts))
+	var images []rpc.ExternalToolTextResultForLlmBinaryResultsForLlm
+	for i := range parts {
+		p := &parts[i]
+		texts[i] = p.String()
+		isImage := p.Type == protocol.PartImage || strings.HasPrefix(p.MimeType, "image/")
+		if isImage && len(p.Data) > 0 && len(p.Data) <= maxImage {
+			images = append(images, binary(p.MimeType, p.Data))
+		}
+	}
+	result := successResult(strings.Join(texts, "\n"))
+	result.BinaryResultsForLlm = images
 	return result
 }
 

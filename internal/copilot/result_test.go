@@ -194,3 +194,30 @@ func TestToolResultOfFile(t *testing.T) {
 }
 
 func raw(s string) protocol.Raw { return protocol.Raw(s) }
+
+// A model gets all images that it can be shown, and reads where the others are.
+func TestPartsResult(t *testing.T) {
+	got := toolResult(gateway.Outcome{Content: []protocol.Part{
+		{Type: protocol.PartText, Text: "look"},
+		{Type: protocol.PartImage, MimeType: "image/png", Data: []byte("a")},
+		{Type: protocol.PartImage, MimeType: "image/png", Data: make([]byte, maxImage+1),
+			File: &protocol.FileRef{Path: "/p/large.png"}},
+		{Type: protocol.PartResource, URI: "mem://b", MimeType: "image/gif", Data: []byte("b")},
+		{Type: protocol.PartAudio, MimeType: "audio/wav", Data: []byte("c"), File: &protocol.FileRef{Path: "/p/c.wav"}},
+		{Type: protocol.PartResource, URI: "mem://\x1b", Name: "d", MimeType: "text/plain"},
+		{Type: protocol.PartResource, URI: "mem://e", Text: "e"},
+	}})
+	want := "look\n[image: image/png, 1 bytes]\n[image: image/png, 3145729 bytes, in the file /p/large.png]\n" +
+		"[resource mem://b: image/gif, 1 bytes]\n[sound: audio/wav, 1 bytes, in the file /p/c.wav]\n" +
+		`[resource mem://\x1b: d, text/plain]` + "\n[resource mem://e]\ne"
+	if got.TextResultForLlm != want {
+		t.Errorf("the text is\n%s\nwant\n%s", got.TextResultForLlm, want)
+	}
+	var images []string
+	for _, b := range got.BinaryResultsForLlm {
+		images = append(images, string(b.Type)+" "+b.MIMEType+" "+b.Data)
+	}
+	if want := "image image/png YQ==, image image/gif Yg=="; strings.Join(images, ", ") != want {
+		t.Errorf("the model is shown %q, want %q", images, want)
+	}
+}

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"mime"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -32,7 +34,11 @@ func (c *Conn) toolResult(m *protocol.ToolResult) {
 		return
 	}
 	if m.File != nil && !m.Failed() {
-		c.finishWithFile(answered, *m.File)
+		c.g.finishWithFile(p, answered, *m.File)
+		return
+	}
+	if !m.Failed() && slices.ContainsFunc(m.Content, func(p protocol.Part) bool { return p.File != nil }) {
+		c.g.finishWithParts(p, answered, m)
 		return
 	}
 	answered.finish(newOutcome(m))
@@ -42,7 +48,7 @@ func (c *Conn) toolResult(m *protocol.ToolResult) {
 // is an error.
 func newOutcome(m *protocol.ToolResult) Outcome {
 	if !m.Failed() {
-		return Outcome{Data: m.Data}
+		return Outcome{Data: m.Data, Content: m.Content}
 	}
 	o := Outcome{Error: m.Error, ErrorCode: m.ErrorCode.ResultCode(), Retryable: m.Retryable}
 	if o.Error == "" {
@@ -53,26 +59,56 @@ func newOutcome(m *protocol.ToolResult) Outcome {
 
 // finishWithFile finishes a call whose result is a file. It reads the file in a
 // goroutine, which [Gateway.Drain] waits for.
-func (c *Conn) finishWithFile(answered *call, ref protocol.FileRef) {
-	g, p := c.g, c.provider
-	fail := func(code protocol.Code, reason string) {
-		answered.finish(Outcome{Error: "tool.result.file: " + reason, ErrorCode: code})
-	}
-	if g.readFile == nil || p.trust == TrustExternal {
-		fail(protocol.CodeUnauthorized, "a provider without a persistDir has no files to name")
-		return
-	}
+func (g *Gateway) finishWithFile(p *Provider, answered *call, ref protocol.FileRef) {
 	g.fileReads.Go(func() {
-		f, err := g.readFile(p.name, ref)
+		f, err := g.readResult(p, "tool.result.file", ref)
 		if err != nil {
-			fail(protocol.CodeInternal, err.Error())
+			answered.finish(Outcome{Error: err.Message, ErrorCode: err.Code})
 			return
-		}
-		if t, _, err := mime.ParseMediaType(f.MimeType); err == nil {
-			f.MimeType = t
 		}
 		answered.finish(Outcome{File: f})
 	})
+}
+
+// finishWithParts finishes a call whose result has parts in files, as finishWithFile does.
+func (g *Gateway) finishWithParts(p *Provider, answered *call, m *protocol.ToolResult) {
+	g.fileReads.Go(func() {
+		total := 0
+		for i := range m.Content {
+			part := &m.Content[i]
+			if part.File == nil {
+				continue
+			}
+			field := fmt.Sprintf("tool.result.content[%d].file", i)
+			f, err := g.readResult(p, field, *part.File)
+			if err == nil {
+				if total += len(f.Content); total > protocol.MaxFile {
+					err = errorf(protocol.CodePayloadTooLarge, "%s: the files of a result are over 64 MiB", field)
+				}
+			}
+			if err != nil {
+				answered.finish(Outcome{Error: err.Message, ErrorCode: err.Code})
+				return
+			}
+			part.Data, part.MimeType = f.Content, cmp.Or(part.MimeType, f.MimeType)
+		}
+		answered.finish(newOutcome(m))
+	})
+}
+
+// readResult reads a file that a result names in a field.
+func (g *Gateway) readResult(p *Provider, field string, ref protocol.FileRef) (*File, *protocol.Error) {
+	if g.readFile == nil || p.trust == TrustExternal {
+		return nil, errorf(protocol.CodeUnauthorized, "%s: a provider without a persistDir has no files to name", field)
+	}
+	f, err := g.readFile(p.name, ref)
+	if err != nil {
+		return nil, errorf(protocol.CodeInternal, "%s: %v", field, err)
+	}
+	if t, _, err := mime.ParseMediaType(f.MimeType); err == nil {
+		f.MimeType = t
+	}
+	return f, nil
 }
 
 // toolProgress shows what a provider says of a running call in the session's timeline.

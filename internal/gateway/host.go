@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"tapgw/internal/adminapi"
@@ -198,11 +199,14 @@ type Call struct {
 	Asked func(q adminapi.Question, over bool)
 }
 
-// Outcome is how a call ended: with Data, with a File, or with Error and ErrorCode, one of
-// the codes of docs/protocol.md, "Calls". Duration runs from [Session.BeginCall] to the
+// Outcome is how a call ended: with Data, with Content, with a File, or with Error and
+// ErrorCode, one of the codes of docs/protocol.md, "Calls". Duration runs from [Session.BeginCall] to the
 // end, waits for gates and slots included.
 type Outcome struct {
-	Data      protocol.Raw // raw JSON as the provider sent it
+	Data protocol.Raw // raw JSON as the provider sent it
+	// Content are the parts of the result, with the bytes of their files; nil: there is Data alone. Data beside them
+	// is for programs, and may be nil.
+	Content   []protocol.Part
 	File      *File
 	Error     string
 	ErrorCode protocol.Code // "" on success
@@ -225,6 +229,12 @@ func (o Outcome) Text() string {
 			return text
 		}
 		return o.File.String()
+	case o.Content != nil:
+		texts := make([]string, len(o.Content))
+		for i := range o.Content {
+			texts[i] = o.Content[i].String()
+		}
+		return strings.Join(texts, "\n")
 	}
 	if s, ok := protocol.Text(o.Data); ok {
 		return s

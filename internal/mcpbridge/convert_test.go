@@ -11,9 +11,43 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"tapgw/internal/protocol"
+	"tapgw/providers"
 )
 
-// A model gets text and one image; what it can't get is named.
+// keep is a stand-in for the directory of results.
+func keep(mimeType string, data []byte) (string, error) {
+	if mimeType == "audio/full" {
+		return "", errors.New("the disk is full")
+	}
+	return fmt.Sprintf("/kept/%d", len(data)), nil
+}
+
+// asJSON writes a result as the wire has it.
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	if c, ok := v.(providers.Content); ok {
+		message := string(protocol.Append(nil, &protocol.ToolResult{Content: c.Parts}))
+		text, ok := strings.CutPrefix(message, `{"type":"tool.result","id":"",`)
+		if !ok {
+			t.Fatalf("the message %s, want it to begin with its type", message)
+		}
+		if c.Data == nil {
+			return "{" + text
+		}
+		return "{" + strings.TrimSuffix(text, "}") + `,"data":` + asJSON(t, c.Data) + "}"
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// What a server gives keeps its parts; what a message has no room for is in a file.
 func TestConvert(t *testing.T) {
 	png := []byte("\x89PNG")
 	size := int64(7)
@@ -35,43 +69,46 @@ func TestConvert(t *testing.T) {
 		"structured beside": {mcp.CallToolResult{
 			Content:           []mcp.Content{&mcp.TextContent{Text: "it is 1"}},
 			StructuredContent: map[string]any{"n": 1.0},
-		}, `"it is 1\n{\"n\":1}"`},
+		}, `{"content":[{"type":"text","text":"it is 1"},{"type":"text","text":"{\"n\":1}"}],"data":{"n":1}}`},
 		"images": {mcp.CallToolResult{Content: []mcp.Content{
 			&mcp.TextContent{Text: "look"}, &mcp.ImageContent{MIMEType: "image/png", Data: png},
 			&mcp.ImageContent{MIMEType: "image/gif", Data: png},
-		}}, `{"image":"data:image/png;base64,iVBORw==","text":"look\n[another image, image/gif, 4 bytes: a result ` +
-			`shows one only]"}`},
+		}}, `{"content":[{"type":"text","text":"look"},{"type":"image","data":"iVBORw==","mimeType":"image/png"},` +
+			`{"type":"image","data":"iVBORw==","mimeType":"image/gif"}]}`},
 		"no image": {mcp.CallToolResult{Content: []mcp.Content{
 			&mcp.ImageContent{MIMEType: "image/png,x", Data: png}, &mcp.ImageContent{MIMEType: "text/html", Data: png},
-			&mcp.ImageContent{MIMEType: "image/png", Data: make([]byte, maxImage+1)},
-		}}, `"[image, image/png,x, 4 bytes: its type is not that of an image]\n[image, text/html, 4 bytes: its type is ` +
-			`not that of an image]\n[image, image/png, 3145729 bytes: too large to be shown]"`},
+			&mcp.ImageContent{MIMEType: "image/png", Data: make([]byte, maxInline+1)},
+		}}, `{"content":[{"type":"text","text":"[image, image/png,x, 4 bytes: its type is not that of image]"},` +
+			`{"type":"text","text":"[image, text/html, 4 bytes: its type is not that of image]"},` +
+			`{"type":"image","mimeType":"image/png","file":{"path":"/kept/2097153","mimeType":"image/png"}}]}`},
 		"others": {mcp.CallToolResult{Content: []mcp.Content{
 			&mcp.AudioContent{MIMEType: "audio/wav", Data: png},
 			&mcp.ResourceLink{URI: "file:///a\x1b", Name: "a", MIMEType: "text/plain", Size: &size},
 			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://b", Text: "b"}},
 			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://c", MIMEType: "x/y", Blob: png}},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "mem://d", MIMEType: "image/png", Blob: png}},
 			&mcp.EmbeddedResource{},
-		}}, `"[a sound, audio/wav, 4 bytes: it can't be shown here]\n[resource file:///a\\x1b: a, text/plain, 7 bytes]` +
-			`\n[resource mem://b]\nb\n[resource mem://c, x/y, 4 bytes: it is no text]\n[a resource without content]"`},
+		}}, `{"content":[{"type":"audio","mimeType":"audio/wav","file":{"path":"/kept/4","mimeType":"audio/wav"}},` +
+			`{"type":"resource","mimeType":"text/plain","uri":"file:///a\u001b","name":"a","description":"7 bytes"},` +
+			`{"type":"resource","text":"b","uri":"mem://b"},` +
+			`{"type":"resource","mimeType":"x/y","uri":"mem://c","file":{"path":"/kept/4","mimeType":"x/y"}},` +
+			`{"type":"resource","data":"iVBORw==","mimeType":"image/png","uri":"mem://d"},` +
+			`{"type":"text","text":"[a resource without content]"}]}`},
+		"nothing kept": {mcp.CallToolResult{Content: []mcp.Content{
+			&mcp.AudioContent{MIMEType: "audio/full", Data: png},
+		}}, `"[audio, audio/full, 4 bytes: it can't be kept: the disk is full]"`},
 		"error": {mcp.CallToolResult{
 			IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: "no"}},
 		}, `no`},
 		"error of none": {mcp.CallToolResult{IsError: true}, `the MCP server gave no reason`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, err := convert(&tt.result)
+			v, err := convert(&tt.result, keep)
 			got := ""
 			if err != nil {
 				got = err.Error()
 			} else {
-				var b bytes.Buffer
-				enc := json.NewEncoder(&b)
-				enc.SetEscapeHTML(false)
-				if err := enc.Encode(v); err != nil {
-					t.Fatal(err)
-				}
-				got = strings.TrimSpace(b.String())
+				got = asJSON(t, v)
 			}
 			if got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
@@ -84,10 +121,10 @@ func TestConvert(t *testing.T) {
 func TestConvertCuts(t *testing.T) {
 	v, err := convert(&mcp.CallToolResult{Content: []mcp.Content{
 		&mcp.TextContent{Text: strings.Repeat("ä", maxText)},
-	}})
+	}}, keep)
 	got, _ := v.(string)
 	if err != nil || len(got) > maxText+100 ||
-		!strings.HasSuffix(got, "ä\n[cut here: the whole result has 2097152 bytes]") {
+		!strings.HasSuffix(got, "ä\n[cut here: the whole text has 2097152 bytes]") {
 		t.Errorf(
 			"got %d bytes that end with %q (%v), want at most %d and a note",
 			len(got),

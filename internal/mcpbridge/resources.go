@@ -52,7 +52,7 @@ func (u *upstream) offerResources(o *offerer) {
 			if err != nil {
 				return nil, u.callError(ctx, err)
 			}
-			return convertResource(contents)
+			return convertResource(contents, keeper(ctx))
 		})
 }
 
@@ -141,7 +141,7 @@ func (u *upstream) offerPrompts(o *offerer) {
 			for _, m := range r.Messages {
 				result.Content = append(result.Content, &mcp.TextContent{Text: string(m.Role) + ":"}, m.Content)
 			}
-			return convert(result)
+			return convert(result, keeper(ctx))
 		})
 }
 

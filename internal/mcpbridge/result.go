@@ -2,7 +2,7 @@ package mcpbridge
 
 import (
 	"bytes"
-	"encoding/base64"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,24 +13,22 @@ import (
 
 	"tapgw/internal/protocol"
 	"tapgw/internal/visible"
+	"tapgw/providers"
 )
 
 const (
 	maxText   = 1 << 20 // bytes of a result's text; more is of no use to a model
-	maxImage  = 3 << 20 // bytes of an image, which base64 makes a third longer
+	maxInline = 2 << 20 // bytes of a result's images in its message, which has at most 5 MiB; base64 makes them longer
 	maxReason = 500     // bytes of a server's message
 )
 
-// imageData is the form of a result that the model sees as an image, with a text beside it (docs/protocol.md, "Calls").
-type imageData struct {
-	Image string `json:"image"`
-	Text  string `json:"text,omitempty"`
-}
+// noURI is the URI of a resource that has none.
+const noURI = "about:blank"
 
-// convert makes a result of the server what the gateway gives a model: a text, or an image with a text. What a model
-// can't get is named in the text.
-func convert(r *mcp.CallToolResult) (any, error) {
-	c := &converter{}
+// convert makes a result of the server one of a provider. A text alone stays a text and an object an object; all else
+// has parts. keep writes bytes that a message has no room for, or that no model takes, to a file, and returns its path.
+func convert(r *mcp.CallToolResult, keep func(mimeType string, data []byte) (string, error)) (any, error) {
+	c := &converter{keep: keep, room: maxText}
 	for _, content := range r.Content {
 		c.add(content)
 	}
@@ -38,31 +36,29 @@ func convert(r *mcp.CallToolResult) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	isObject := strings.HasPrefix(structured, "{") && len(structured) <= maxText
 	isAll := len(r.Content) == 0 || len(r.Content) == 1 && isRepeated
-	if !r.IsError && isAll && strings.HasPrefix(structured, "{") && len(structured) <= maxText {
+	if !r.IsError && isAll && isObject {
 		return json.RawMessage(structured), nil // programs get it as it is, a model as text
 	}
 	if structured != "" && !isRepeated {
-		c.parts = append(c.parts, structured)
-	}
-	text := strings.Join(c.parts, "\n")
-	if len(text) > maxText {
-		cut := strings.ToValidUTF8(text[:maxText], "")
-		text = fmt.Sprintf("%s\n[cut here: the whole result has %d bytes]", cut, len(text))
+		c.addText(structured) // a model gets the parts alone
 	}
 	switch {
-	case r.IsError && strings.TrimSpace(text) == "":
-		return nil, errors.New("the MCP server gave no reason")
 	case r.IsError:
-		return nil, errors.New(text)
-	case c.image != "":
-		return imageData{c.image, text}, nil
+		return nil, c.failure()
+	case len(c.parts) == 0:
+		return "", nil
+	case len(c.parts) == 1 && c.parts[0].Type == protocol.PartText:
+		return c.parts[0].Text, nil
+	case isObject:
+		return providers.Content{Parts: c.parts, Data: json.RawMessage(structured)}, nil
 	}
-	return text, nil
+	return providers.Content{Parts: c.parts}, nil
 }
 
 // convertResource makes what the server answered to a reading a result.
-func convertResource(all []*mcp.ResourceContents) (any, error) {
+func convertResource(all []*mcp.ResourceContents, keep func(string, []byte) (string, error)) (any, error) {
 	result := &mcp.CallToolResult{}
 	for _, contents := range all {
 		if len(all) == 1 && contents != nil && contents.Blob == nil {
@@ -71,28 +67,68 @@ func convertResource(all []*mcp.ResourceContents) (any, error) {
 		}
 		result.Content = append(result.Content, &mcp.EmbeddedResource{Resource: contents})
 	}
-	return convert(result)
+	return convert(result, keep)
 }
 
 // converter collects the parts of a result.
 type converter struct {
-	parts []string
-	texts []string // of the parts that may be JSON
-	image string   // the first one, as a data: URL
+	parts  []providers.Part
+	texts  []string // that may be JSON
+	keep   func(mimeType string, data []byte) (string, error)
+	room   int // bytes that texts may still have
+	inline int // bytes of images so far
 }
 
-func (c *converter) say(format string, args ...any) {
-	c.parts = append(c.parts, fmt.Sprintf(format, args...))
+// failure is the error of a result that says it is one.
+func (c *converter) failure() error {
+	texts := make([]string, len(c.parts))
+	for i := range c.parts {
+		texts[i] = c.parts[i].String()
+	}
+	text := strings.Join(texts, "\n")
+	if strings.TrimSpace(text) == "" {
+		return errors.New("the MCP server gave no reason")
+	}
+	return errors.New(text)
+}
+
+// addPart adds a part, unless there are too many: then the last one says so.
+func (c *converter) addPart(p providers.Part) {
+	switch n := len(c.parts); {
+	case n < protocol.MaxParts-1:
+		c.parts = append(c.parts, p)
+	case n == protocol.MaxParts-1:
+		c.parts = append(c.parts, providers.Part{Type: protocol.PartText,
+			Text: fmt.Sprintf("[further parts are left out: a result has at most %d]", protocol.MaxParts)})
+	}
+}
+
+func (c *converter) say(format string, args ...any) { c.addText(fmt.Sprintf(format, args...)) }
+
+func (c *converter) addText(text string) {
+	c.addPart(providers.Part{Type: protocol.PartText, Text: c.fit(text)})
+}
+
+// fit cuts a text for which there is no room any more.
+func (c *converter) fit(text string) string {
+	if len(text) > c.room {
+		cut := strings.ToValidUTF8(text[:c.room], "")
+		c.room = 0
+		return fmt.Sprintf("%s\n[cut here: the whole text has %d bytes]", cut, len(text))
+	}
+	c.room -= len(text)
+	return text
 }
 
 func (c *converter) add(content mcp.Content) {
 	switch v := content.(type) {
 	case *mcp.TextContent:
-		c.parts, c.texts = append(c.parts, v.Text), append(c.texts, v.Text)
+		c.texts = append(c.texts, v.Text)
+		c.addText(v.Text)
 	case *mcp.ImageContent:
-		c.addImage("", v.MIMEType, v.Data)
+		c.addBytes(providers.Part{Type: protocol.PartImage, MimeType: v.MIMEType, Data: v.Data})
 	case *mcp.AudioContent:
-		c.say("[a sound, %s, %d bytes: it can't be shown here]", kindOf(v.MIMEType), len(v.Data))
+		c.addBytes(providers.Part{Type: protocol.PartAudio, MimeType: v.MIMEType, Data: v.Data})
 	case *mcp.ResourceLink:
 		c.addLink(v)
 	case *mcp.EmbeddedResource:
@@ -109,30 +145,41 @@ func kindOf(mimeType string) string {
 	return visible.Line(shorten(mimeType, 100))
 }
 
-// addImage keeps the first image, since a result has one at most, and names others.
-func (c *converter) addImage(uri, mimeType string, data []byte) {
-	name := "image"
-	if uri != "" {
-		name += " " + visible.Line(shorten(uri, maxReason))
-	}
+// addBytes adds an image, a sound or a resource. Images go in the message while there is room, and everything else in a
+// file, which a model can open.
+func (c *converter) addBytes(p providers.Part) {
+	isImage := strings.HasPrefix(p.MimeType, "image/")
+	size, kind := len(p.Data), kindOf(p.MimeType)
 	switch {
-	case !strings.HasPrefix(mimeType, "image/") || strings.ContainsAny(mimeType, ",;\r\n"):
-		c.say("[%s, %s, %d bytes: its type is not that of an image]", name, kindOf(mimeType), len(data))
-	case len(data) > maxImage:
-		c.say("[%s, %s, %d bytes: too large to be shown]", name, mimeType, len(data))
-	case c.image != "":
-		c.say("[another %s, %s, %d bytes: a result shows one only]", name, mimeType, len(data))
-	default:
-		c.image = "data:" + mimeType + ";base64," + base64.StdEncoding.EncodeToString(data)
+	case strings.ContainsAny(p.MimeType, ",;\r\n"),
+		p.Type != protocol.PartResource && !strings.HasPrefix(p.MimeType, p.Type+"/"):
+		c.say("[%s, %s, %d bytes: its type is not that of %s]", p.Type, kind, size, p.Type)
+		return
+	case isImage && c.inline+size <= maxInline:
+		c.inline += size
+		c.addPart(p)
+		return
 	}
+	path, err := c.keep(p.MimeType, p.Data)
+	if err != nil {
+		c.say("[%s, %s, %d bytes: it can't be kept: %v]", p.Type, kind, size, err)
+		return
+	}
+	p.Data, p.File = nil, &providers.FileRef{Path: path, MimeType: p.MimeType}
+	c.addPart(p)
 }
 
 func (c *converter) addLink(l *mcp.ResourceLink) {
-	about := visible.Line(shorten(strings.Join(notEmpty(l.Name, l.Title, l.Description, l.MIMEType), ", "), maxReason))
-	if l.Size != nil {
-		about += fmt.Sprintf(", %d bytes", *l.Size)
+	if l.URI == "" {
+		c.say("[a link to nothing]")
+		return
 	}
-	c.say("[resource %s: %s]", visible.Line(shorten(l.URI, maxReason)), about)
+	about := notEmpty(l.Title, l.Description)
+	if l.Size != nil {
+		about = append(about, fmt.Sprintf("%d bytes", *l.Size))
+	}
+	c.addPart(providers.Part{Type: protocol.PartResource, URI: c.fit(l.URI), Name: c.fit(l.Name), MimeType: l.MIMEType,
+		Description: c.fit(strings.Join(about, ", "))})
 }
 
 func notEmpty(all ...string) (some []string) {
@@ -148,13 +195,12 @@ func (c *converter) addResource(r *mcp.ResourceContents) {
 	switch {
 	case r == nil:
 		c.say("[a resource without content]")
-	case strings.HasPrefix(r.MIMEType, "image/") && r.Blob != nil:
-		c.addImage(r.URI, r.MIMEType, r.Blob)
 	case r.Blob != nil:
-		c.say("[resource %s, %s, %d bytes: it is no text]",
-			visible.Line(shorten(r.URI, maxReason)), kindOf(r.MIMEType), len(r.Blob))
+		c.addBytes(providers.Part{Type: protocol.PartResource, URI: c.fit(cmp.Or(r.URI, noURI)), MimeType: r.MIMEType,
+			Data: r.Blob})
 	default:
-		c.say("[resource %s]\n%s", visible.Line(shorten(r.URI, maxReason)), r.Text)
+		c.addPart(providers.Part{Type: protocol.PartResource, URI: c.fit(cmp.Or(r.URI, noURI)), MimeType: r.MIMEType,
+			Text: c.fit(r.Text)})
 	}
 }
 

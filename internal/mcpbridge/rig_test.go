@@ -35,7 +35,8 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	g := gateway.New(gateway.Options{})
+	persist := server.Persist{Dir: t.TempDir()}
+	g := gateway.New(gateway.Options{PersistDir: persist.Make, ReadFile: persist.Read})
 	web := server.New(server.Options{Gateway: g, Status: func() adminapi.Status { return adminapi.Status{} }})
 	if err := web.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)

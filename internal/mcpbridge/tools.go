@@ -253,7 +253,7 @@ func (u *upstream) toolHandler(name string) handler {
 		if err != nil {
 			return nil, u.callError(ctx, err)
 		}
-		return convert(result)
+		return convert(result, keeper(ctx))
 	}
 }
 

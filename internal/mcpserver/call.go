@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -188,6 +189,8 @@ func result(o gateway.Outcome) *mcp.CallToolResult {
 		return failed(o.ErrorCode, o.Error)
 	case o.File != nil:
 		return &mcp.CallToolResult{Content: fileContent(o.File)}
+	case o.Content != nil:
+		return partsResult(o)
 	case o.Data.Kind() != '{':
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: o.Text()}}}
 	}
@@ -198,6 +201,36 @@ func result(o gateway.Outcome) *mcp.CallToolResult {
 		Content:           []mcp.Content{&mcp.TextContent{Text: o.Text()}},
 		StructuredContent: json.RawMessage(o.Data),
 	}
+}
+
+// partsResult is a result of several parts, with the data beside them as its structure.
+func partsResult(o gateway.Outcome) *mcp.CallToolResult {
+	r := &mcp.CallToolResult{Content: []mcp.Content{}}
+	for _, p := range o.Content {
+		var content mcp.Content
+		switch {
+		case p.Type == protocol.PartText:
+			content = &mcp.TextContent{Text: p.Text}
+		case p.Type == protocol.PartImage:
+			content = &mcp.ImageContent{Data: p.Data, MIMEType: p.MimeType}
+		case p.Type == protocol.PartAudio:
+			content = &mcp.AudioContent{Data: p.Data, MIMEType: p.MimeType}
+		case p.Text != "":
+			content = &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
+				URI: p.URI, MIMEType: p.MimeType, Text: p.Text}}
+		case p.Data != nil:
+			content = &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
+				URI: p.URI, MIMEType: p.MimeType, Blob: p.Data}}
+		default:
+			content = &mcp.ResourceLink{URI: p.URI, MIMEType: p.MimeType, Name: cmp.Or(p.Name, p.URI),
+				Description: p.Description}
+		}
+		r.Content = append(r.Content, content)
+	}
+	if o.Data.Kind() == '{' {
+		r.StructuredContent = json.RawMessage(o.Data)
+	}
+	return r
 }
 
 // failed is the result of a call that failed.

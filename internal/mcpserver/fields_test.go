@@ -3,6 +3,8 @@ package mcpserver_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -86,4 +88,38 @@ func TestResultThatDoesNotFit(t *testing.T) {
 				r.StructuredContent, want)
 		}
 	}
+}
+
+// Parts of a result come as parts, those in files too, and the data beside them as the structure.
+func TestPartsOfAResult(t *testing.T) {
+	eachEra(t, func(t *testing.T, version string) {
+		w := newWorld(t, 60)
+		w.provide(w.session(), providers.Tool{Name: "parts", Description: "Gives parts",
+			Handler: func(ctx context.Context, _ json.RawMessage) (any, error) {
+				call, _ := providers.CallFrom(ctx)
+				file := filepath.Join(call.PersistDir, "large.gif")
+				return providers.Content{Data: map[string]int{"n": 1}, Parts: []providers.Part{
+					{Type: "text", Text: "look"}, {Type: "image", MimeType: "image/png", Data: []byte("png")},
+					{Type: "image", MimeType: "image/gif", File: &providers.FileRef{Path: file}},
+					{Type: "audio", MimeType: "audio/wav", Data: []byte("wav")},
+					{Type: "resource", URI: "mem://a", Name: "a"}, {Type: "resource", URI: "mem://b", Text: "b"},
+					{Type: "resource", URI: "mem://c", Data: []byte("c")},
+				}}, os.WriteFile(file, []byte("gif"), 0o600)
+			}})
+		c := w.connect(version, "/mcp", w.gateway.AdminToken())
+		c.hasTools(with("echo", "shape", "fails", "hang", "parts")...)
+		r := c.call("parts", nil)
+		got, err := json.Marshal(r.Content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `[{"type":"text","text":"look"},{"type":"image","mimeType":"image/png","data":"cG5n"},` +
+			`{"type":"image","mimeType":"image/gif","data":"Z2lm"},{"type":"audio","mimeType":"audio/wav","data":"d2F2"},` +
+			`{"type":"resource_link","uri":"mem://a","name":"a"},` +
+			`{"type":"resource","resource":{"uri":"mem://b","text":"b"}},` +
+			`{"type":"resource","resource":{"uri":"mem://c","blob":"Yw=="}}]`
+		if structure, _ := json.Marshal(r.StructuredContent); string(got) != want || string(structure) != `{"n":1}` {
+			t.Errorf("got %s and the structure %s, want %s and {\"n\":1}", got, structure, want)
+		}
+	})
 }

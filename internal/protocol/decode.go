@@ -313,6 +313,10 @@ func (f *Frame) result(r *ToolResult) error {
 		case "data":
 			// null is a value: a tool may return it.
 			r.Data = m.value
+		case "content":
+			if err := json.Unmarshal(m.value, &r.Content, WholeNumbers); err != nil {
+				return errors.New(Explain("tool.result.content", err))
+			}
 		case "error":
 			if !null {
 				r.Error, ok = Text(m.value)
@@ -357,6 +361,9 @@ func Explain(name string, err error) string {
 }
 
 func expected(t reflect.Type) string {
+	if t == reflect.TypeFor[[]byte]() {
+		return "must be base64"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "must be a string"

@@ -173,10 +173,12 @@ type FileRef struct {
 }
 
 // ToolResult answers a [ToolCall], once. Data is nil if it is missing; a JSON null is the text "null". One of Data,
-// Error, ErrorCode and File is required. With Retryable, another instance may be asked (docs/protocol.md, "Calls").
+// Content, Error, ErrorCode and File is required. With Content, Data is what programs get
+// beside it. With Retryable, another instance may be asked (docs/protocol.md, "Calls").
 type ToolResult struct {
 	ID        string   `json:"id"`
 	Data      Raw      `json:"data,omitzero"`
+	Content   []Part   `json:"content,omitzero"`
 	Error     string   `json:"error,omitzero"`
 	ErrorCode Code     `json:"errorCode,omitzero"`
 	Retryable bool     `json:"retryable,omitzero"`

@@ -17,6 +17,8 @@ const (
 	MaxMessage         = 2 << 20  // any other message
 	MaxFrame           = 16 << 20 // a larger one closes the connection with 1009
 	MaxTools           = 100      // tools of one provider
+	MaxParts           = 100      // parts of a result
+	MaxFile            = 64 << 20 // bytes of the files of a result
 	MaxHookRules       = 50       // hook rules of one provider
 	MaxTransforms      = 50       // sections that one provider changes
 	MaxFilterRules     = 100      // rules of one filter

@@ -295,8 +295,31 @@ func (c *checker) result(m *ToolResult) {
 			c.reject("file.ttl", "must not be negative")
 		}
 	}
-	if m.Data == nil && m.File == nil && !m.Failed() {
-		c.reject("data", "is required (or error, or file)")
+	for i, p := range m.Content {
+		c.part(fmt.Sprintf("content[%d]", i), &p)
+	}
+	if m.Data == nil && m.Content == nil && m.File == nil && !m.Failed() {
+		c.reject("data", "is required (or content, error, or file)")
+	}
+	c.limit("content", len(m.Content), MaxParts, "parts")
+}
+
+func (c *checker) part(at string, p *Part) {
+	c.oneOf(at+".type", p.Type, PartText, PartImage, PartAudio, PartResource)
+	hasBytes := p.Data != nil || p.File != nil
+	switch p.Type {
+	case PartImage, PartAudio:
+		if !strings.HasPrefix(p.MimeType, p.Type+"/") {
+			c.reject(at+".mimeType", "must begin with %s/", p.Type)
+		}
+		if !hasBytes {
+			c.reject(at+".data", "is required (or file)")
+		}
+	case PartResource:
+		c.require(at+".uri", p.URI)
+	}
+	if p.File != nil {
+		c.require(at+".file.path", p.File.Path)
 	}
 }
 

@@ -49,12 +49,10 @@ func callResult(o gateway.Outcome) adminapi.CallResult {
 	switch {
 	case o.Failed():
 		r.Error = cmp.Or(r.Error, "the call failed with "+r.ErrorCode)
-	case len(o.Data) > 0:
-		r.Data = json.RawMessage(o.Data)
 	case o.File != nil:
 		r.Data = json.RawMessage(fileData(o.File))
 	default:
-		r.Data = json.RawMessage("null")
+		r.Data, r.Content = outcomeData(o), contentParts(o)
 	}
 	return r
 }

@@ -148,15 +148,40 @@ func (c *hostConn) replyOutcome(id protocol.Raw, o gateway.Outcome) {
 		case o.File != nil:
 			dst = append(dst, `"data":`...)
 			dst = append(dst, fileData(o.File)...)
-		case len(o.Data) > 0:
-			dst = append(dst, `"data":`...)
-			dst = append(dst, o.Data...)
 		default:
-			dst = append(dst, `"data":null`...)
+			dst = append(dst, `"data":`...)
+			dst = append(dst, outcomeData(o)...)
+			if content := contentParts(o); content != nil {
+				dst = append(dst, `,"content":`...)
+				dst = append(dst, content...)
+			}
 		}
 		return append(dst, `}}`...)
 	})
 	c.rpc.Flush()
+}
+
+// outcomeData is what a call gave: its data, or else its parts as a text.
+func outcomeData(o gateway.Outcome) []byte {
+	switch {
+	case len(o.Data) > 0:
+		return o.Data
+	case o.Content != nil:
+		return protocol.AppendText(nil, o.Text())
+	}
+	return []byte("null")
+}
+
+// contentParts encodes the parts of a result; nil for a result without parts. The paths of files are the provider's.
+func contentParts(o gateway.Outcome) []byte {
+	if o.Content == nil {
+		return nil
+	}
+	b, err := json.Marshal(o.Content)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 // fileData encodes the file that is a call's result: a string for text, otherwise an object

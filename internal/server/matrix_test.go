@@ -257,6 +257,7 @@ var rules = []struct {
 		{"A tool's title, hints and output schema are optional; a wrong one is INVALID_JSON and named", "hello-fields"},
 		{"A tool that does not exist is NOT_FOUND", "core-call"},
 		{"data goes to the session as it came", "call-results"},
+		{"A result may have several parts, and files for their bytes; a wrong part is named", "call-results"},
 		{"errorCode without error, and data beside error, are errors; an unknown code is INTERNAL", "call-results"},
 		{
 			"A call ends at its timeout: tool.cancel, TIMEOUT; 300 s, the tool's own from 1 ms to 1 h, or the caller's " +

@@ -16,7 +16,7 @@ import (
 )
 
 // maxFile is how large a file may be that is the result of a call, in bytes.
-const maxFile = 64 << 20
+const maxFile = protocol.MaxFile
 
 // Persist makes and reads the providers' directories (persistDir): one for each provider name, below Dir, which
 // instances of the name share and no session's end removes (docs/protocol.md, "`hello.ack`").

@@ -330,6 +330,8 @@ func outcomeText(o gateway.Outcome) string {
 			line += " retryable"
 		}
 		return line
+	case o.Content != nil:
+		return fmt.Sprintf("parts %q data %s", o.Text(), o.Data)
 	case o.File != nil:
 		return fmt.Sprintf("file %s %q", o.File, o.File.Content)
 	case len(o.Data) > 400:

@@ -257,6 +257,35 @@ export class QuestionEnded extends CancelError {
  */
 export const notFound = (message) => new ProviderError("NOT_FOUND", message);
 
+/**
+ * A result of several parts, see contentResult.
+ * @typedef {object} Part
+ * @property {"text" | "image" | "audio" | "resource"} type
+ * @property {string} [text] of a text, or of a resource that is text
+ * @property {Uint8Array} [data] the bytes of an image, a sound or a resource
+ * @property {string} [mimeType] required for an image and a sound
+ * @property {string} [uri] of a resource
+ * @property {string} [name] of a resource, for people
+ * @property {string} [description] of a resource
+ * @property {{ path: string, mimeType?: string, ttl?: number }} [file] in the persistDir, in place of data
+ */
+class ContentResult {
+  /** @param {Part[]} parts @param {unknown} data */
+  constructor(parts, data) {
+    this.content = parts.map(({ data: bytes, ...part }) => ({
+      ...part,
+      ...(bytes && { data: Buffer.from(bytes).toString("base64") }),
+    }));
+    this.data = data;
+  }
+}
+
+/**
+ * A result of several parts, of which a model gets those that it can take.
+ * @param {Part[]} parts @param {unknown} [data] what programs get beside them
+ */
+export const contentResult = (parts, data) => new ContentResult(parts, data);
+
 /** A result in a file, see fileResult. */
 class FileResult {
   /** @param {string} path @param {{ mimeType?: string, ttl?: number }} options */
@@ -1520,6 +1549,9 @@ function success(id, out) {
   if (out instanceof FileResult) {
     if (!out.wire.path) throw new TypeError("the result is a file without a path");
     return JSON.stringify({ type: "tool.result", id, file: out.wire });
+  }
+  if (out instanceof ContentResult) {
+    return JSON.stringify({ type: "tool.result", id, content: out.content, data: out.data ?? undefined });
   }
   return `{"type":"tool.result","id":${JSON.stringify(id)},"data":${JSON.stringify(out) ?? "null"}}`;
 }

@@ -39,6 +39,9 @@ var fields = map[string]constraint{
 	"hello.subscribe":         each(oneOf(protocol.Events...)),
 	"session.ready.sessionId": nonEmpty,
 	"tool.result.id":          nonEmpty,
+	"tool.result.content":     maxItems(protocol.MaxParts),
+	"Part.type": oneOf(protocol.PartText, protocol.PartImage, protocol.PartAudio,
+		protocol.PartResource),
 	"tool.result.errorCode": examples(protocol.CodeNotFound, protocol.CodeTimeout, protocol.CodeCancelled,
 		protocol.CodeDisconnected, protocol.CodeUnauthorized, protocol.CodeInternal),
 	"tool.progress.id":          nonEmpty,
@@ -110,7 +113,20 @@ var objects = map[string]constraint{
 		hasField("mode", &jsonschema.Schema{Const: constant(protocol.ModePair)})),
 	"tool.result": atLeastOne(
 		hasField("data", &jsonschema.Schema{}), hasField("error", text()), hasField("errorCode", text()),
-		hasField("file", &jsonschema.Schema{Type: "object"})),
+		hasField("content", &jsonschema.Schema{Type: "array"}), hasField("file", &jsonschema.Schema{Type: "object"})),
+	"Part": func(s *jsonschema.Schema) {
+		bytes := atLeastOne(hasField("data", &jsonschema.Schema{Type: "string"}),
+			hasField("file", &jsonschema.Schema{Type: "object"}))
+		when := func(typ string, then *jsonschema.Schema) *jsonschema.Schema {
+			return &jsonschema.Schema{If: hasField("type", &jsonschema.Schema{Const: constant(typ)}), Then: then}
+		}
+		for _, typ := range []string{protocol.PartImage, protocol.PartAudio} {
+			then := hasField("mimeType", &jsonschema.Schema{Pattern: "^" + typ + "/"})
+			bytes(then)
+			s.AllOf = append(s.AllOf, when(typ, then))
+		}
+		s.AllOf = append(s.AllOf, when(protocol.PartResource, hasField("uri", text())))
+	},
 	"push": atLeastOne(hasField("event", text()), hasField("prompt", text())),
 	"tools.update": atLeastOne(hasField("tools", &jsonschema.Schema{Type: "array"}),
 		hasField("remove", &jsonschema.Schema{Type: "array"})),

@@ -50,6 +50,7 @@ var parts = map[reflect.Type]string{
 	reflect.TypeFor[protocol.Match]():       "Match",
 	reflect.TypeFor[protocol.Transform]():   "Transform",
 	reflect.TypeFor[protocol.FileRef]():     "File",
+	reflect.TypeFor[protocol.Part]():        "Part",
 	reflect.TypeFor[protocol.FilterRule]():  "FilterRule",
 	reflect.TypeFor[protocol.SessionInfo](): "Session",
 	reflect.TypeFor[protocol.StreamEntry](): "Entry",
@@ -244,6 +245,9 @@ func (g *generator) field(t reflect.Type, at string) (s *jsonschema.Schema, typ 
 			return &jsonschema.Schema{}, "any", nil
 		}
 		return &jsonschema.Schema{Type: "object"}, "object", nil
+	}
+	if t == reflect.TypeFor[[]byte]() {
+		return &jsonschema.Schema{Type: "string", ContentEncoding: "base64"}, "string", nil
 	}
 	if t == reflect.TypeFor[time.Time]() {
 		return &jsonschema.Schema{Type: "string", Format: "date-time"}, "string", nil

@@ -2,7 +2,7 @@
 // about.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { allow, createProvider, deny, fileResult, imageResult, ProviderError, QuestionEnded } from "../index.mjs";
+import { allow, contentResult, createProvider, deny, fileResult, imageResult, ProviderError, QuestionEnded } from "../index.mjs";
 
 const [, , name] = process.argv;
 
@@ -76,6 +76,11 @@ const handlers = {
   echo: ({ text = "" }) => text,
   value: ({ value }) => value,
   large: ({ size }) => "x".repeat(size),
+  parts: () => contentResult([
+    { type: "text", text: "look" },
+    { type: "image", mimeType: "image/png", data: Buffer.from("png") },
+    { type: "resource", uri: "mem://a", name: "a" },
+  ], { n: 1 }),
   image: () => imageResult(Buffer.from("png")),
   slow: (_, { signal }) => new Promise((_done, failed) => (signal.onabort = () => failed(signal.reason))),
   fail({ code, text, retryable }) {

@@ -19,8 +19,8 @@ from ._errors import (
     NotConnectedError, NotPairedError, ProviderError, not_found,
 )
 from ._model import (
-    ALL_SESSIONS, AssistantIntent, AssistantMessage, Binding, Call, Concurrency, Decision, Entry, File, FilterRule,
-    GateCall, Image, Match, Pushed, QuestionEnd, Receipt, Section, Session, SessionError, SessionEvent, ToolExecution,
+    ALL_SESSIONS, AssistantIntent, AssistantMessage, Binding, Call, Concurrency, Content, Decision, Entry, File,
+    FilterRule, GateCall, Image, Match, Part, Pushed, QuestionEnd, Receipt, Section, Session, SessionError, SessionEvent, ToolExecution,
     ToolRequest, UserMessage, allow, allow_with, deny,
 )
 from ._offer import Rule
@@ -32,9 +32,9 @@ __version__ = "2.0.0"  # the first number is the protocol's version
 
 __all__ = [
     "ALL_SESSIONS", "AUTH_FAILED", "AssistantIntent", "AssistantMessage", "Binding", "CANCELLED", "Call",
-    "Concurrency", "DISCONNECTED", "DUPLICATE_INSTANCE", "Decision", "Entry", "Error", "File", "FilterRule",
+    "Concurrency", "Content", "DISCONNECTED", "DUPLICATE_INSTANCE", "Decision", "Entry", "Error", "File", "FilterRule",
     "GateCall", "INTERNAL", "INVALID_JSON", "INVALID_SESSION", "INVALID_STATE", "Image", "Match", "NOT_FOUND",
-    "NotConnectedError", "NotPairedError", "PAYLOAD_TOO_LARGE", "Provider", "ProviderError", "Pushed", "Question",
+    "NotConnectedError", "NotPairedError", "PAYLOAD_TOO_LARGE", "Part", "Provider", "ProviderError", "Pushed", "Question",
     "QuestionEnd", "RATE_LIMITED", "Receipt", "Rule", "Section", "Session", "SessionError", "SessionEvent", "TIMEOUT",
     "TOOL_CONFLICT", "Tool", "ToolExecution", "ToolRequest", "UNAUTHORIZED", "UNSUPPORTED_VERSION", "UserMessage",
     "allow", "allow_with", "current_call", "deny", "not_found", "progress", "tool_of",

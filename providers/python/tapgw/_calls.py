@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._errors import CANCELLED, INTERNAL, NOT_FOUND, RESULT_CODES, TIMEOUT, Error
-from ._model import Call, File, GateCall, Image, Section
+from ._model import Call, Content, File, GateCall, Image, Section
 from ._offer import decision_of
 from ._tool import Tool, invoke
 from ._wire import check_json
@@ -50,6 +50,12 @@ def success(value: Any) -> dict[str, Any]:
         return {"type": "tool.result", "data": value}
     if isinstance(value, File):
         return {"type": "tool.result", "file": value.wire()}
+    if isinstance(value, Content):
+        result = {"type": "tool.result", "content": [part.wire() for part in value.parts]}
+        if value.data is not None:
+            check_json("the result", value.data)
+            result["data"] = value.data
+        return result
     if isinstance(value, Image):
         value = value.wire()
     elif value is not None:

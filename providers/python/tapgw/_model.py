@@ -80,6 +80,45 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One part of a Content: type is "text", "image", "audio" or "resource".
+
+    data are the bytes of an image, a sound or a resource, which may be in a file of the persist directory instead.
+    An image and a sound need a mime_type, a resource needs a uri.
+    """
+
+    type: str
+    text: str = ""
+    data: Optional[bytes] = None
+    mime_type: str = ""
+    uri: str = ""
+    name: str = ""
+    description: str = ""
+    file: Optional[File] = None
+
+    def wire(self) -> dict[str, Any]:
+        """Return the form that the gateway knows."""
+        wire: dict[str, Any] = {"type": self.type}
+        for key, value in (("text", self.text), ("mimeType", self.mime_type), ("uri", self.uri),
+                           ("name", self.name), ("description", self.description)):
+            if value:
+                wire[key] = value
+        if self.data is not None:
+            wire["data"] = base64.b64encode(self.data).decode()
+        if self.file is not None:
+            wire["file"] = self.file.wire()
+        return wire
+
+
+@dataclass(frozen=True)
+class Content:
+    """A result of several parts, of which a model gets those that it can take. data: what programs get beside them."""
+
+    parts: list[Part]
+    data: Any = None
+
+
+@dataclass(frozen=True)
 class File:
     """A result in a file of the persist directory, up to 64 MiB. ttl: seconds until you may delete it."""
 

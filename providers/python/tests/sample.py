@@ -11,9 +11,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tapgw import (  # noqa: E402
-    ALL_SESSIONS, AssistantIntent, AssistantMessage, Binding, Concurrency, Decision, Error, File, FilterRule, GateCall,
-    Image, Match, Provider, Pushed, Question, Receipt, Rule, Section, SessionError, Tool, ToolExecution, UserMessage,
-    allow, allow_with, current_call, deny, progress,
+    ALL_SESSIONS, AssistantIntent, AssistantMessage, Binding, Concurrency, Content, Decision, Error, File, FilterRule,
+    GateCall, Image, Match, Part, Provider, Pushed, Question, Receipt, Rule, Section, SessionError, Tool,
+    ToolExecution, UserMessage, allow, allow_with, current_call, deny, progress,
 )
 
 
@@ -93,6 +93,11 @@ def add_tools(p: Provider) -> None:
     @tool
     async def large(size: int = 0) -> str:
         return "x" * size
+
+    @tool
+    async def parts() -> Content:
+        return Content([Part("text", text="look"), Part("image", mime_type="image/png", data=b"png"),
+                        Part("resource", uri="mem://a", name="a")], data={"n": 1})
 
     @tool
     async def image() -> Image:
