@@ -66,7 +66,7 @@ func (w *watch) setLogLevel(ctx context.Context) (faults []string) {
 		return nil
 	}
 	has := w.u.session.InitializeResult().Capabilities
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	reason := ""
 	if has == nil || has.Logging == nil { //nolint:staticcheck // as LoggingMessageHandler
@@ -204,11 +204,18 @@ func (w *watch) begin(uri string, wanted *subscription) bool {
 
 // ask subscribes to a resource. Since 2026-07-28, the server confirms it later.
 func (w *watch) ask(ctx context.Context, uri string) {
-	if w.u.isModern() { // or the SDK would take an ended subscription for one that runs
-		_ = w.u.session.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: uri})
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	if w.u.isModern() {
+		end := func() { _ = w.u.session.Unsubscribe(context.WithoutCancel(ctx), &mcp.UnsubscribeParams{URI: uri}) }
+		end() // or the SDK would take an ended subscription for one that runs
+		// The SDK waits for the beginning of the answer, whatever ctx says.
+		defer context.AfterFunc(ctx, end)()
 	}
 	err := w.u.session.Subscribe(ctx, &mcp.SubscribeParams{URI: uri})
 	switch {
+	case ctx.Err() != nil:
+		w.setState(uri, isEnded, "subscribing to it: the MCP server does not answer within "+readTime.String())
 	case err == nil && w.u.isModern():
 	case err == nil:
 		w.setState(uri, isActive, "")

@@ -355,6 +355,7 @@ func TestEventsComeBack(t *testing.T) {
 			t.Parallel()
 			var isDown atomic.Bool
 			var cut atomic.Pointer[context.CancelFunc]
+			begun := make(chan struct{}, 10) // subscriptions
 			server := newEventServer(t, "mem://a")
 			p := serveHTTP(t, server.Server, era, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -372,6 +373,7 @@ func TestEventsComeBack(t *testing.T) {
 						defer cancel()
 						cut.Store(&cancel)
 						r = r.WithContext(ctx)
+						begun <- struct{}{}
 					}
 					next.ServeHTTP(w, r)
 				})
@@ -383,7 +385,13 @@ func TestEventsComeBack(t *testing.T) {
 			touch := func() { server.changed("mem://a") }
 			r.untilEvent(s, "srv", "the text", touch)
 			if era == eras[0] {
+				<-begun
 				(*cut.Load())()
+				select {
+				case <-begun:
+				case <-time.After(patience):
+					t.Fatal("the bridge does not subscribe again, want it after the cut")
+				}
 				server.set("after the cut")
 				r.untilEvent(s, "srv", "after the cut", touch)
 			}
@@ -395,6 +403,39 @@ func TestEventsComeBack(t *testing.T) {
 			server.set("after the outage")
 			r.untilEvent(s, "srv", "after the outage", touch)
 			b.until("no fault", func(_, faults string) bool { return faults == "" })
+		})
+	}
+}
+
+// A server that never answers a subscription holds up neither the others nor the end of the bridge.
+func TestMuteSubscription(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			server := newEventServer(t, "mem://a")
+			p := serveHTTP(t, server.Server, era, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, err := io.ReadAll(r.Body)
+					isMute := bytes.Contains(body, []byte("mem://mute"))
+					if err != nil || isMute && !bytes.Contains(body, []byte("cancelled")) {
+						<-r.Context().Done()
+						return
+					}
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					next.ServeHTTP(w, r)
+				})
+			})
+			r := newRig(t)
+			s, h := r.session("one", "/w")
+			b := r.bridge(withEvents(p, about("mem://mute", "", "keep"), about("mem://a", "", "keep")))
+			h.has(t, "log")
+			r.untilEvent(s, "srv", "the text", func() { server.changed("mem://a") })
+			b.hasFault("mem://mute: subscribing to it: the MCP server does not answer within 10s")
+			b.stop()
+			if err := <-b.done; err != nil {
+				t.Errorf("the bridge ends with %v, want nil", err)
+			}
+			b.done <- nil
 		})
 	}
 }
