@@ -224,6 +224,51 @@ func TestHostileLists(t *testing.T) {
 	}
 }
 
+// A list that does not end is read no further than what the memory may have of it, in either era.
+func TestEndlessLists(t *testing.T) {
+	for _, era := range []string{"2026-07-28", "2025-06-18"} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			var pages atomic.Int64
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var in struct {
+					ID     json.RawMessage
+					Method string
+				}
+				if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&in) != nil || in.ID == nil {
+					w.WriteHeader(http.StatusAccepted)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				answer := `"error":{"code":-32601,"message":"no"}`
+				const about = `"capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}`
+				switch {
+				case in.Method == "server/discover" && era == eras[0]:
+					answer = `"result":{"supportedVersions":["2026-07-28"],"resultType":"complete",` + about + `}`
+				case in.Method == "initialize":
+					answer = `"result":{"protocolVersion":"2025-06-18",` + about + `}`
+				case in.Method == "tools/list":
+					tool := fmt.Sprintf(`{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}`, pages.Add(1),
+						strings.Repeat("x", 8<<20))
+					answer = fmt.Sprintf(`"result":{"tools":[%s],"nextCursor":"%d","resultType":"complete"}`, tool,
+						pages.Load())
+				}
+				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, in.ID, answer)
+			}))
+			t.Cleanup(func() {
+				web.CloseClientConnections()
+				web.Close()
+			})
+			b := newRig(t).bridge(configs.Provider{MCP: configs.MCPUpstream{URL: web.URL}})
+			b.hasFault("the pages of the MCP server's lists have more than 64 MiB; tried again in ")
+			if n := pages.Load(); n > 2*maxPages>>23 {
+				t.Errorf("%d pages of 8 MiB were read, want no more than %d MiB of them", n, maxPages>>20)
+			}
+			b.until(era, func(lines, _ string) bool { return strings.Contains(lines, "connected by MCP "+era) })
+		})
+	}
+}
+
 // allow chooses among the tools of a server that has too many.
 func TestAllowChooses(t *testing.T) {
 	t.Parallel()
