@@ -5,7 +5,8 @@ package tapgw
 import "embed"
 
 // Files has the files below their paths in the repository. Of the Go SDK and the packages that it imports, it has no
-// tests: the patterns leave out what ends in t.go, and name the one file of the SDK that does.
+// tests: the patterns leave out what ends in t.go, and name the one file of the SDK that does. Of a template it has
+// what git has, and nothing that was built or installed there.
 //
 //go:embed go.mod go.sum LICENSE
 //go:embed providers/*[^t].go providers/prompt.go
@@ -14,5 +15,8 @@ import "embed"
 //go:embed internal/protocol/schema_flat.go internal/protocol/schema_inspect.go
 //go:embed providers/node/index.mjs providers/node/package.json providers/node/README.md
 //go:embed providers/python/tapgw/*.py providers/python/tapgw/py.typed
-//go:embed providers/templates/hello providers/templates/node providers/templates/python
+//go:embed providers/templates/hello/*.go providers/templates/hello/README.md
+//go:embed providers/templates/node/*.mjs providers/templates/node/package.json providers/templates/node/README.md
+//go:embed providers/templates/python/*.py providers/templates/python/requirements.txt
+//go:embed providers/templates/python/README.md
 var Files embed.FS

@@ -56,3 +56,27 @@ func TestPythonSDKIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// The templates are embedded with each file that git has, and no other.
+func TestTemplatesAreWhole(t *testing.T) {
+	for _, lang := range []string{"hello", "node", "python"} {
+		dir := "providers/templates/" + lang
+		tracked, err := exec.Command("git", "ls-files", dir).Output()
+		if err != nil {
+			t.Fatalf("listing %s: %v", dir, err)
+		}
+		var embedded []string
+		err = fs.WalkDir(tapgw.Files, dir, func(file string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				embedded = append(embedded, file)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := strings.Join(embedded, "\n"), strings.TrimSpace(string(tracked)); got != want {
+			t.Errorf("embedded of %s:\n%s\nwant\n%s", dir, got, want)
+		}
+	}
+}

@@ -59,6 +59,10 @@ func TestProviderSamples(t *testing.T) {
 			Command: []string{"go", "run", "./providers/templates/ci-review"},
 			Env:     map[string]string{"GITHUB_TOKEN": "${GITHUB_TOKEN}"},
 		},
+		"guard": {
+			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
+			Command: []string{"go", "run", "./providers/templates/guard", "-file", "/home/me/.ci-status"},
+		},
 		"jira-github": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
 			Command: []string{"node", "providers/templates/jira-github/main.mjs", "--source", "github", "--repo",
@@ -88,11 +92,8 @@ func TestProviderSamples(t *testing.T) {
 				"SAST_INJECT": "high", "SAST_SURFACE": "medium"},
 		},
 		"editor": {
-			Kind:     KindConnect,
-			CWD:      ".",
-			Sessions: Sessions{Mode: SessionsAll},
-			Grants:   []string{"context"},
-			Enabled:  true,
+			Kind: KindConnect, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
+			Grants: []string{"context"},
 		},
 	}
 	samples, err := filepath.Glob("providers/*.sample")

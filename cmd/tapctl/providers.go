@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -50,7 +49,8 @@ Examples:
 			},
 			{
 				Name: "restart", Usage: "stop a provider that a file names, and start it again", ArgsUsage: "NAME",
-				Description:  "Examples:\n  tapctl providers restart hello",
+				Description: "Returns when the new process was started. Sessions have its tools a moment later:\n" +
+					"`tapctl providers` shows it bound then.\n\nExamples:\n  tapctl providers restart hello",
 				BashComplete: providerNames(),
 				Action: shortAction(1, providerAction("restarted", func(c *command, name string) (int, error) {
 					return c.gw.RestartProvider(c.ctx, name)
@@ -130,8 +130,13 @@ func listProviders(c *command) error {
 	if c.out.JSON {
 		return c.out.Document(rows)
 	}
-	return c.out.Table(providersTable(rows),
-		"no providers; they connect to "+c.gw.URL()+", or a file names them: "+providerFiles())
+	none := "no providers; they connect to " + c.gw.URL()
+	if files, err := configs.Find(c.String("workdir"), c.String("config")); err == nil {
+		if file, err := files.UserProvider("NAME"); err == nil {
+			none += ", or a file names them: " + file
+		}
+	}
+	return c.out.Table(providersTable(rows), none)
 }
 
 func providersTable(rows []providerRow) *cli.Table {
@@ -159,9 +164,6 @@ func providersTable(rows []providerRow) *cli.Table {
 	}
 	return t
 }
-
-// providerFiles is the path of a user's provider files, for people.
-func providerFiles() string { return filepath.Join(configs.UserDir(), "providers", "NAME.toml") }
 
 // providerName is the argument of a subcommand.
 func providerName(c *command) (string, error) {

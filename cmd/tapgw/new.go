@@ -16,6 +16,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
 	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 	"tapgw/internal/visible"
 )
 
@@ -83,7 +84,7 @@ func newProvider(c *ucli.Context) error {
 	r := newResult{Name: p.name, Lang: p.lang, Dir: p.dir, File: p.file, Tool: p.tool, Ready: missing == ""}
 	next := "run: "
 	if r.Ready {
-		r.Sessions, next = awaitTool(c.Context, p.tool)
+		r.Sessions, next = awaitTool(c.Context, protocol.NormalName(p.name), p.tool)
 	} else {
 		r.Missing, r.Install = missing, p.installCommand()
 		next += r.Install
@@ -104,9 +105,9 @@ func newProvider(c *ucli.Context) error {
 // startLimit is how long tapgw new waits for the new provider in the sessions of a gateway.
 const startLimit = 10 * time.Second
 
-// awaitTool waits until each session of the gateway that runs has a tool. It returns how many sessions have it, and
-// what the user can do next.
-func awaitTool(ctx context.Context, tool string) (sessions int, next string) {
+// awaitTool waits until each session of the gateway that runs has a provider's tool: another provider may have one of
+// that name. It returns how many sessions have it, and what the user can do next.
+func awaitTool(ctx context.Context, provider, tool string) (sessions int, next string) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	g, runs := stateDir().Running(ctx)
@@ -124,7 +125,9 @@ func awaitTool(ctx context.Context, tool string) (sessions int, next string) {
 		all, sessions = len(list), 0
 		for _, s := range list {
 			tools, err := c.Tools(ctx, s.ID)
-			if err == nil && slices.ContainsFunc(tools, func(t adminapi.Tool) bool { return t.Name == tool }) {
+			if err == nil && slices.ContainsFunc(tools, func(t adminapi.Tool) bool {
+				return t.Name == tool && t.Provider == provider
+			}) {
 				sessions++
 			}
 		}

@@ -217,11 +217,11 @@ func (p *project) write() (err error) {
 	}
 	parent := filepath.Dir(p.dir)
 	if err := os.MkdirAll(parent, 0o755); err != nil { //nolint:gosec // a directory of sources
-		return fmt.Errorf("making the directory: %w", err)
+		return p.makingError(err)
 	}
 	temporary, err := os.MkdirTemp(parent, ".tapgw-new-")
 	if err != nil {
-		return fmt.Errorf("making the directory: %w", err)
+		return p.makingError(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
 	root := filepath.Join(temporary, "new") // with the rights that the user's umask leaves
@@ -247,6 +247,14 @@ func (p *project) write() (err error) {
 		return err
 	}
 	return os.Rename(root, p.dir)
+}
+
+// makingError names the directory that the user asked for, not the temporary one beside it.
+func (p *project) makingError(err error) error {
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err
+	}
+	return fmt.Errorf("making the directory %s: %w; choose another with --dir", p.dir, err)
 }
 
 // prepare makes the program able to start. If it can't, missing says why. The error is an interrupt.

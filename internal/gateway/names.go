@@ -73,7 +73,7 @@ func (s *Session) checkOwner(id *identity, name, spelling string, leaving ...*Pr
 		if isReserved && (r.Match == nil || r.Match(s.view())) {
 			return s.refuseName(
 				"hello.name: %q is the name of a provider file, whose provider alone may use it; "+
-					"choose another name, or use that file's token",
+					"choose another name, use that file's token, or stop that provider (tapctl providers stop)",
 				name,
 			)
 		}

@@ -85,7 +85,7 @@ func parseFlags(args []string) (o options, err error) {
 		&o.gate,
 		"gate",
 		gateClosed,
-		"git push while the state is unknown: closed denies, open allows; off: no gate",
+		"the `MODE` for git push while the state is unknown: closed denies, open allows; off: no gate",
 	)
 	f.BoolVar(&o.fixes, "fixes", false, "while GitHub's checks are red, let pushes of newer commits through")
 	if err := f.Parse(args); err != nil {

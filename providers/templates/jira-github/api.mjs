@@ -125,7 +125,8 @@ export class Api {
       signal?.throwIfAborted();
       this.#backOff(FIRST_WAIT);
       const why = /** @type {any} */ (e);
-      throw new Error(`asking ${this.name}: ${clean(why.cause?.code ?? why.cause?.message ?? why.message)}`);
+      const cause = clean(why.cause?.code ?? why.cause?.message ?? why.message);
+      throw new Error(`asking ${this.name} at ${new URL(url).host}: ${cause}`);
     }
     if (answer.status === 304 && old) {
       this.#failures = 0;

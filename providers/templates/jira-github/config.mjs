@@ -22,6 +22,12 @@ export const HELP = `Usage: main.mjs --source github|jira [options]
   --interval SECONDS  how long to wait between two looks (60)
 `;
 
+/** The options that a source does not read: a selection that nobody reads would select too much. */
+const FOREIGN_OPTIONS = /** @type {const} */ ({
+  github: ["project", "jql", "user-env"],
+  jira: ["repo", "status-label"],
+});
+
 /** @param {string} name @param {string} value @param {string[]} words */
 function wordsOf(name, value, words) {
   const found = value.split(",").filter(Boolean);
@@ -56,7 +62,11 @@ export function configure(args, env) {
     },
   });
   if (v.help) return null;
-  if (!["github", "jira"].includes(v.source)) throw new Error("--source is missing: github or jira");
+  if (!v.source) throw new Error("--source is missing: github or jira");
+  if (!["github", "jira"].includes(v.source))
+    throw new Error(`--source is ${JSON.stringify(v.source)}, want github or jira`);
+  for (const name of FOREIGN_OPTIONS[/** @type {"jira"} */ (v.source)])
+    if (v[name].length > 0) throw new Error(`--${name} is not for --source ${v.source}`);
   if (!["keep", "surface", "inject"].includes(v.level))
     throw new Error(`--level is ${JSON.stringify(v.level)}, want keep, surface or inject`);
   const interval = Number(v.interval) * 1000;

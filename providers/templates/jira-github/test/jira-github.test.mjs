@@ -207,7 +207,7 @@ test("a limit is kept, and errors name no secret", async (t) => {
     assert.equal(seen.length, 2);
   }
   const dead = new Api("It", "http://127.0.0.1:1", () => ({ Authorization: "Bearer secret" }));
-  await assert.rejects(dead.get("/x?a=secret"), (e) => /^asking It: /.test(e.message) && !e.message.includes("secret"));
+  await assert.rejects(dead.get("/x?a=secret"), (e) => /^asking It at 127.0.0.1:\d+: /.test(e.message) && !e.message.includes("secret"));
 });
 
 test("a change is sent once, and not to where a redirect leads", async (t) => {
@@ -221,7 +221,6 @@ test("a change is sent once, and not to where a redirect leads", async (t) => {
 
 test("what the command line says", () => {
   for (const [args, want] of [
-    ["--source gitlab", /--source is missing: github or jira/],
     ["--source github", /--repo is "", want OWNER\/NAME/],
     ["--source github --repo a/..", /--repo is "a\/\.\."/],
     ["--source jira", /--api is missing/],
@@ -231,6 +230,11 @@ test("what the command line says", () => {
     ["--source github --repo a/b --as loud", /--as has "loud"/],
     ["--source github --repo a/b --level loud", /--level is "loud"/],
     ["--source github --repo a/b --interval 0", /--interval must be/],
+    ["--repo a/b", /--source is missing/],
+    ["--source gitlab", /--source is "gitlab", want github or jira/],
+    ["--source github --repo a/b --jql x", /--jql is not for --source github/],
+    ["--source jira --api https://a.example --repo a/b", /--repo is not for --source jira/],
+    ["--source jira --api https://a.example --status-label a", /--status-label is not for --source jira/],
     ["--source github --repo a/b --token x", /Unknown option '--token'/],
   ]) {
     assert.throws(() => configure(args.split(" "), {}), want, args);
