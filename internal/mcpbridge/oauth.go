@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -46,8 +45,8 @@ type authorizer struct {
 // TokenSource implements auth.OAuthHandler.
 func (a *authorizer) TokenSource(ctx context.Context) (oauth2.TokenSource, error) {
 	return tokenSource(func() (*oauth2.Token, error) {
-		if err := a.u.cause(nil); err != nil {
-			return nil, err // the connection is about to end
+		if why, needsLogin := errors.AsType[loginError](a.u.cause(nil)); needsLogin {
+			return nil, why // nothing of this connection can succeed
 		}
 		token, err := a.login.token(ctx, a.u.b.o.Provider)
 		return token, a.check(err)
@@ -61,7 +60,6 @@ func (s tokenSource) Token() (*oauth2.Token, error) { return s() }
 
 // Authorize implements auth.OAuthHandler. After nil, the SDK sends the request once more.
 func (a *authorizer) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
-	_, _ = io.CopyN(io.Discard, resp.Body, maxReason)
 	_ = resp.Body.Close()
 	p := a.u.b.o.Provider
 	challenges, err := oauthex.ParseWWWAuthenticate(resp.Header.Values("WWW-Authenticate"))

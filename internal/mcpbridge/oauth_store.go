@@ -235,6 +235,9 @@ func (l *login) refresh(p configs.Provider) error {
 			return err
 		}
 	}
+	if config.ClientSecret == "" {
+		config.Endpoint.AuthStyle = oauth2.AuthStyleInParams // a client without a secret only says its id
+	}
 	client := newOAuthClient(p.MCP.URL)
 	defer client.CloseIdleConnections()
 	ctx := context.WithValue(context.Background(), oauth2.HTTPClient, client)

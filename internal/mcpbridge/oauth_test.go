@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"tapgw/configs"
+	"tapgw/internal/protocol"
 	"tapgw/internal/taptest"
 )
 
@@ -242,6 +243,28 @@ func TestAuthServerOutOfOrder(t *testing.T) {
 	if o := callTool(s, "read", "{}"); o.Text() != "done" {
 		t.Errorf("a call afterwards gives %q, want done", o.Text())
 	}
+}
+
+// A refusal whose body never ends holds nobody up.
+func TestEndlessRefusal(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/mcp" {
+			http.NotFound(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(func() {
+		web.CloseClientConnections()
+		web.Close()
+	})
+	p := configs.Provider{Name: "srv", Kind: configs.KindMCP, MCP: configs.MCPUpstream{URL: web.URL + "/mcp"}}
+	logins := NewLogins(t.TempDir())
+	newRig(t).bridge(p, with(logins)).hasFault(needsLogin)
+	isCode(t, logIn(t, NewLogins(t.TempDir()), p), protocol.CodeInvalidState, "logging in at "+web.URL)
 }
 
 // A call that needs more rights fails alone, and says what to do. The next login asks for these rights, too.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
@@ -96,18 +97,21 @@ func (a *api) loginProvider(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	defer context.AfterFunc(a.server.serving, cancel)()
 	var out *lineWriter
+	file := ""
 	err := a.supervisor.Login(ctx, r.PathValue("name"), func(link string) error {
-		step := adminapi.LoginStep{URL: link}
 		if request.File {
 			var err error
-			if step.File, err = writeSigninFile(ctx, a.signinDir, link); err != nil {
+			if file, err = writeSigninFile(ctx, a.signinDir, link); err != nil {
 				return err
 			}
 		}
 		out = newLineWriter(w, r)
-		out.write(step)
+		out.write(adminapi.LoginStep{URL: link, File: file})
 		return out.err
 	})
+	if file != "" {
+		_ = os.Remove(file)
+	}
 	if out == nil {
 		return err
 	}
