@@ -30,10 +30,12 @@ func TestMCPSuiteServer(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
 			h := newHome(t)
-			g := h.serve()
+			g := h.serveFiles()
 			session := h.local()
 			fixtures := start(t, "fixtures", h.program("fixtures", session))
 			fixtures.expect("bound")
+			h.askingFile()
+			h.waitTool(session, "multi_input")
 			s := &suite{home: h, role: "server", revision: revision}
 			s.args = []string{"--url", g.withToken() + "/mcp/s/" + session}
 			s.run()
@@ -73,7 +75,7 @@ func fixtures(args []string) error {
 	defer stop()
 	p := providers.New("fixtures", &providers.Options{Session: args[0],
 		OnBound: func(context.Context, providers.Binding) { fmt.Println("bound") }})
-	for _, t := range fixtureTools(p) {
+	for _, t := range append(fixtureTools(p), taskTools()...) {
 		t.Description = "A tool for the suite"
 		if t.Parameters == nil {
 			t.Parameters = json.RawMessage(`{"type":"object"}`)
