@@ -73,6 +73,11 @@ type frame struct {
 // isRequest reports whether the client waits for an answer.
 func (f *frame) isRequest() bool { return f.id != "" && f.method != "" }
 
+// isSubscribed reports whether it is a subscription to lists that stays until somebody ends it.
+func (f *frame) isSubscribed() bool {
+	return f.method == methodListen && (f.params.Notifications.Tools || f.params.Notifications.Resources)
+}
+
 func readFrame(line []byte) (*frame, error) {
 	f := &frame{line: line}
 	if len(line) > 0 && line[0] == '[' { // a batch of an old revision
@@ -228,9 +233,13 @@ func (r *Relay) fromServer(line []byte) {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
+		Error  json.RawMessage `json:"error"`
 	}
 	_ = json.Unmarshal(line, &m)
 	if id := string(m.ID); m.Method == "" && id != "" {
+		if f := r.open[id]; f != nil && f.isSubscribed() && m.Error == nil {
+			return // a gateway that shuts down ends it; the next one gets it again
+		}
 		delete(r.open, id)
 		if r.silent[id] {
 			delete(r.silent, id)

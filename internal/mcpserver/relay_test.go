@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -212,6 +213,47 @@ func TestRelayWithoutServer(t *testing.T) {
 	r := Relay{Dial: s.dial, In: strings.NewReader(""), Out: io.Discard, Note: func(string) {}}
 	if err := r.Run(t.Context()); err == nil || err.Error() != "it is down" {
 		t.Errorf("got %v, want that of the connection", err)
+	}
+}
+
+// A gateway that shuts down ends its subscriptions first. The client does not hear of that, and is subscribed at the
+// next one.
+func TestRelaySubscribesAgain(t *testing.T) {
+	const listen = `{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`
+	gateways := make(chan net.Conn, 3)
+	in, client := io.Pipe()
+	var out strings.Builder // read when the relay has ended
+	r := Relay{In: in, Out: &out, Note: func(string) {}, Dial: func(context.Context) (io.ReadWriteCloser, error) {
+		ours, theirs := net.Pipe()
+		gateways <- theirs
+		return ours, nil
+	}}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(t.Context()) }()
+	go func() { _, _ = io.WriteString(client, listen+"\n") }()
+	for i := range 3 {
+		gateway := <-gateways
+		_ = gateway.SetReadDeadline(time.Now().Add(testPatience / 4))
+		if line, err := bufio.NewReader(gateway).ReadString('\n'); err != nil || line != listen+"\n" {
+			t.Errorf("the gateway gets %q, %v, want %s", line, err, listen)
+		}
+		if i == 2 {
+			break
+		}
+		if _, err := io.WriteString(gateway, `{"jsonrpc":"2.0","id":2,"result":{}}`+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := gateway.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = client.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("the relay ends with %v, want no error", err)
+	}
+	changed := strings.Count(out.String(), `"notifications/tools/list_changed"`)
+	if strings.Contains(out.String(), "result") || changed < 1 {
+		t.Errorf("the client is told %q, want that the list changed, and of no end", out.String())
 	}
 }
 

@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -181,8 +182,9 @@ func TestMCPEnsure(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, patience, func() error {
-				if h.gatewayInfo().PID == first.PID {
-					return fmt.Errorf("no gateway was started again")
+				info, err := os.ReadFile(h.state("gateway.json"))
+				if err != nil || decode[gatewayInfo](t, string(info)).PID == first.PID {
+					return fmt.Errorf("no gateway was started again: %s (%v)", info, err)
 				}
 				return nil
 			})
