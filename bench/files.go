@@ -21,7 +21,9 @@ const (
 // the session, memory, and loading.
 func providerFiles(ctx context.Context, o options, r *report) error {
 	r.title("Providers by file", "metric\t\ttapgw\tof target\tat most\t")
-	for _, measure := range []func(context.Context, *middle, options, *report) error{fileToTool, idleMemory, loading} {
+	for _, measure := range []func(context.Context, *middle, options, *report) error{
+		fileToTool, idleMemory, idleMCPMemory, loading,
+	} {
 		m, err := startGateway(ctx, o.binary, nil)
 		if err != nil {
 			return err
@@ -99,40 +101,61 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 	if err != nil {
 		return err
 	}
-	live, err := watch(ctx, m, "live", true)
+	file := fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\n", binary)
+	mib, err := m.grownBy(ctx, file, "get_weather")
 	if err != nil {
 		return err
 	}
-	if err := waitUntilIdle(ctx); err != nil {
-		return err
-	}
-	before, err := m.memory()
-	if err != nil {
-		return err
-	}
-	for i := range idlePrograms {
-		if err := m.put(fmt.Sprintf("providers/p%d.toml", i),
-			fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\n"+
-				"prefix = \"p%d_\"\n", binary, i)); err != nil {
-			return err
-		}
-	}
-	for i := range idlePrograms {
-		if _, err := live.wait(ctx, fmt.Sprintf("p%d_get_weather", i)); err != nil {
-			return err
-		}
-	}
-	if err := waitUntilIdle(ctx); err != nil {
-		return err
-	}
-	after, err := m.memory()
-	if err != nil {
-		return err
-	}
-	mib := float64(after.resident-before.resident) / (1 << 20)
 	r.row(fmt.Sprintf("%d idle programs, resident memory of the gateway more (30 MiB)", idlePrograms), "",
 		fmt.Sprintf("%.1f MiB", mib), mib/30, 1, false)
 	return nil
+}
+
+// idleMCPMemory measures the memory of as many idle MCP servers on HTTP.
+func idleMCPMemory(ctx context.Context, m *middle, o options, r *report) error {
+	url, stop, err := startMCPServer(ctx, o.self)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	mib, err := m.grownBy(ctx, fmt.Sprintf("kind = \"mcp\"\nurl = %q\n", url), "echo")
+	if err != nil {
+		return err
+	}
+	r.row(fmt.Sprintf("%d idle MCP servers on HTTP, resident memory of the gateway more (20 MiB)", idlePrograms), "",
+		fmt.Sprintf("%.1f MiB", mib), mib/20, 1, false)
+	return nil
+}
+
+// grownBy returns the MiB of resident memory that idlePrograms provider files of one text add, once a session has the
+// tool of each, under a prefix of its own.
+func (m *middle) grownBy(ctx context.Context, text, tool string) (float64, error) {
+	live, err := watch(ctx, m, "live", true)
+	if err != nil {
+		return 0, err
+	}
+	if err := waitUntilIdle(ctx); err != nil {
+		return 0, err
+	}
+	before, err := m.memory()
+	if err != nil {
+		return 0, err
+	}
+	for i := range idlePrograms {
+		if err := m.put(fmt.Sprintf("providers/p%d.toml", i), text+fmt.Sprintf("prefix = \"p%d_\"\n", i)); err != nil {
+			return 0, err
+		}
+	}
+	for i := range idlePrograms {
+		if _, err := live.wait(ctx, fmt.Sprintf("p%d_%s", i, tool)); err != nil {
+			return 0, err
+		}
+	}
+	if err := waitUntilIdle(ctx); err != nil {
+		return 0, err
+	}
+	after, err := m.memory()
+	return float64(after.resident-before.resident) / (1 << 20), err
 }
 
 // loading measures loading a directory of many files that start no process.

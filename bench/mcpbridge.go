@@ -53,6 +53,26 @@ func runMCPServer(ctx context.Context, args []string) error {
 	return nil
 }
 
+// startMCPServer runs an MCP server on streamable HTTP as a process of its own.
+func startMCPServer(ctx context.Context, self string) (url string, stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	program := exec.CommandContext(ctx, self, "mcptool", "http")
+	out, err := program.StdoutPipe()
+	if err == nil {
+		err = program.Start()
+	}
+	if err != nil {
+		cancel()
+		return "", nil, err
+	}
+	stop = func() { cancel(); _ = program.Wait() }
+	if _, err := fmt.Fscanln(out, &url); err != nil {
+		stop()
+		return "", nil, err
+	}
+	return url, stop, nil
+}
+
 // mcpCalls compares calls through the bridge with calls of the SDK's client to a server of the same program.
 func mcpCalls(ctx context.Context, o options, r *report) error {
 	r.title("Calls of an MCP server's tool: through the bridge and a session, and on the SDK's client",
@@ -71,20 +91,13 @@ func mcpCallsOver(ctx context.Context, o options, r *report, transport string) e
 	file := configs.Provider{Name: "bench", Kind: configs.KindMCP, Command: []string{o.self, "mcptool"}}
 	var direct mcp.Transport = &mcp.CommandTransport{Command: exec.CommandContext(ctx, o.self, "mcptool")}
 	if transport != "pipes" {
-		program := exec.CommandContext(ctx, o.self, "mcptool", "http")
-		out, err := program.StdoutPipe()
+		url, stop, err := startMCPServer(ctx, o.self)
 		if err != nil {
 			return err
 		}
-		if err := program.Start(); err != nil {
-			return err
-		}
-		defer func() { cancel(); _ = program.Wait() }()
-		file.Command = nil
-		if _, err := fmt.Fscanln(out, &file.MCP.URL); err != nil {
-			return err
-		}
-		direct = &mcp.StreamableClientTransport{Endpoint: file.MCP.URL}
+		defer stop()
+		file.Command, file.MCP.URL = nil, url
+		direct = &mcp.StreamableClientTransport{Endpoint: url}
 	}
 	client, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(ctx, direct, nil)
 	if err != nil {

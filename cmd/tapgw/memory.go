@@ -8,11 +8,13 @@ import (
 )
 
 // The gateway is at rest when it allocates less than restBytes in a restPeriod. Memory is
-// worth releasing when the gateway has allocated releaseBytes since the last time.
+// worth releasing when the gateway has allocated releaseBytes since the last time. Calls need
+// less of the program than programBytes: between bursts of them it stays.
 const (
 	restPeriod   = time.Second / 2
 	restBytes    = 64 << 10
 	releaseBytes = 1 << 20
+	programBytes = 10 << 20
 )
 
 // releaseMemory returns memory to the system whenever the gateway comes to rest, until ctx
@@ -37,9 +39,7 @@ func releaseMemory(ctx context.Context) {
 		now := allocated()
 		if now-last < restBytes && now-atRelease >= releaseBytes {
 			debug.FreeOSMemory()
-			if atRelease == 0 { // the gateway has started: from now on it uses the same parts of itself
-				releaseProgram()
-			}
+			releaseProgram(programBytes)
 			atRelease = now
 		}
 		last = now

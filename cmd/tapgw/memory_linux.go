@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseProgram takes the pages of the program's file out of this process. The start needs a little of nearly
-// everywhere, since each package sets itself up, and the kernel maps 64 KiB around each page that is touched. What
-// runs later needs much less of it. The pages stay in the system's cache: what needs one again finds it there, and the
-// first call takes some tenths of a millisecond longer.
-func releaseProgram() {
+// releaseProgram takes the pages of the program's file out of this process if they are more than most bytes. The start
+// needs a little of nearly everywhere, since each package sets itself up, and the kernel maps 64 KiB around each page
+// that is touched. What runs later needs much less of it. The pages stay in the system's cache: what needs one again
+// finds it there, and the first call takes some tenths of a millisecond longer.
+func releaseProgram(most int) {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return
@@ -21,13 +21,24 @@ func releaseProgram() {
 	if err != nil {
 		return
 	}
-	for _, m := range unwritten(string(smaps), self) {
+	all := unwritten(string(smaps), self)
+	resident := 0
+	for _, m := range all {
+		resident += m.resident
+	}
+	if resident <= most {
+		return
+	}
+	for _, m := range all {
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
 	}
 }
 
 // mapping is a part of this process's addresses.
-type mapping struct{ start, end uintptr }
+type mapping struct {
+	start, end uintptr
+	resident   int // bytes of it in memory
+}
 
 // unwritten returns the mappings of a file that have only what the file has: they are read-only, and nobody wrote to
 // them before. A loader that moves a program writes to what is read-only later, a debugger does so at any time, and
@@ -44,6 +55,9 @@ func unwritten(smaps, file string) []mapping {
 			continue
 		}
 		switch f[0] {
+		case "Rss:":
+			kib, _ := strconv.Atoi(f[1])
+			m.resident = kib << 10
 		case "Anonymous:":
 			isUnwritten = isUnwritten && f[1] == "0"
 		case "Swap:":
@@ -53,7 +67,7 @@ func unwritten(smaps, file string) []mapping {
 			isUnwritten = false
 		default:
 			if first, last, ok := strings.Cut(f[0], "-"); ok {
-				m = mapping{address(first), address(last)}
+				m = mapping{start: address(first), end: address(last)}
 				isUnwritten = strings.HasPrefix(f[1], "r-") && strings.HasSuffix(line, " "+file+"\n")
 			}
 		}

@@ -26,11 +26,11 @@ func TestUnwritten(t *testing.T) {
 	}{
 		"text and constants": {
 			text + smap("00f29000-01cd4000", "r--p", file, 0, 0),
-			[]mapping{{0x400000, 0xf29000}, {0xf29000, 0x1cd4000}},
+			[]mapping{{0x400000, 0xf29000, 8 << 10}, {0xf29000, 0x1cd4000, 8 << 10}},
 		},
 		"high addresses": {
 			smap("7fff00000000-7fff00001000", "r-xp", file, 0, 0),
-			[]mapping{{0x7fff00000000, 0x7fff00001000}},
+			[]mapping{{0x7fff00000000, 0x7fff00001000, 8 << 10}},
 		},
 		"variables":         {smap("01cd4000-01dad000", "rw-p", file, 0, 0), nil},
 		"no access":         {smap("01cd4000-01dad000", "---p", file, 0, 0), nil},
@@ -65,10 +65,19 @@ func residentProgram(t *testing.T) (kib int) {
 }
 
 func TestReleaseProgram(t *testing.T) {
-	const least = 1 << 10 // a quarter of what goes in the smallest of the tests' programs
+	const kib = 1 << 10
 	before := residentProgram(t)
-	releaseProgram()
-	if after := residentProgram(t); after > before-least {
-		t.Errorf("%d KiB of the program are resident, %d before: want at least %d less", after, before, least)
+	releaseProgram(2 * before * kib)
+	if got := residentProgram(t); got < before {
+		t.Errorf(
+			"%d KiB of the program are resident, %d before: want no less, for the limit is twice that",
+			got,
+			before,
+		)
+	}
+	releaseProgram(0)
+	const least = 1 << 10 // KiB; a quarter of what goes in the smallest of the tests' programs
+	if got := residentProgram(t); got > before-least {
+		t.Errorf("%d KiB of the program are resident, %d before: want at least %d less", got, before, least)
 	}
 }
