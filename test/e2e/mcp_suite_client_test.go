@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,8 +22,11 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// suiteFiles is the variable of the directory for provider files.
-const suiteFiles = "MCP_SUITE_FILES"
+// Variables: the directory for provider files, and the secret of the client that the suite has registered.
+const (
+	suiteFiles  = "MCP_SUITE_FILES"
+	suiteSecret = "MCP_SUITE_SECRET"
+)
 
 // TestMCPSuiteClient runs the official conformance suite against provider files of kind mcp. The suite starts a server
 // and then the program suite-client, which gives that server to a session and lets it call the tools.
@@ -32,6 +36,7 @@ func TestMCPSuiteClient(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
 			h := newHome(t)
+			h.env = append(h.env, suiteSecret+"=pre-registered-secret")
 			h.serveFiles()
 			s := &suite{home: h, role: "client", revision: revision}
 			h.env = append(h.env, programVariable+"=suite-client", suiteFiles+"="+h.path("providers"))
@@ -49,10 +54,30 @@ func TestMCPSuiteClient(t *testing.T) {
 // scenario asks for, accepts each form with what it must have, and cleans up.
 type suiteClient struct {
 	*client.Client
-	scenario string
-	name     string // of the provider and the session
-	session  string
-	calls    []suiteCall // that the scenario wants
+	name    string // of the provider and the session
+	session string
+	calls   []suiteCall // that the scenario wants
+	seen    attempts
+	logins  int
+}
+
+// attempts count what the log of the provider says of its connections.
+type attempts struct{ made, refused int }
+
+// maxLogins is how often the person logs in before they give up.
+const maxLogins = 3
+
+// suiteContext is what the suite says of a scenario in MCP_CONFORMANCE_CONTEXT.
+type suiteContext struct {
+	ToolCalls []suiteCall
+	ClientID  string `json:"client_id"` // that the server's operator has registered
+}
+
+func readSuiteContext() (c suiteContext, err error) {
+	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
+		err = json.Unmarshal([]byte(text), &c)
+	}
+	return c, err
 }
 
 type suiteCall struct {
@@ -69,15 +94,12 @@ func runSuiteClient(args []string) error {
 		return err
 	}
 	defer admin.Close()
-	c := &suiteClient{Client: admin, scenario: os.Getenv("MCP_CONFORMANCE_SCENARIO")}
-	c.name = fmt.Sprintf("%s-%d", regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(c.scenario, "-"), os.Getpid())
-	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
-		var asked struct{ ToolCalls []suiteCall }
-		if err := json.Unmarshal([]byte(text), &asked); err != nil {
-			return err
-		}
-		c.calls = asked.ToolCalls
+	scenario, err := readSuiteContext()
+	if err != nil {
+		return err
 	}
+	name := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(os.Getenv("MCP_CONFORMANCE_SCENARIO"), "-")
+	c := &suiteClient{Client: admin, name: fmt.Sprintf("%s-%d", name, os.Getpid()), calls: scenario.ToolCalls}
 	cwd, err := os.Getwd()
 	if err != nil {
 		return err
@@ -88,11 +110,14 @@ func runSuiteClient(args []string) error {
 	defer func() { _ = c.Delete(context.WithoutCancel(ctx), c.session) }()
 	path := filepath.Join(os.Getenv(suiteFiles), c.name+".toml")
 	file := fmt.Sprintf("kind = \"mcp\"\nurl = %q\nsessions = { label = %q }\n", args[0], c.name)
+	if scenario.ClientID != "" {
+		file += fmt.Sprintf("[oauth]\nclient_id = %q\nclient_secret = \"${%s}\"\n", scenario.ClientID, suiteSecret)
+	}
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(path) }()
-	if err := c.waitBound(ctx); err != nil {
+	if err := c.connect(ctx); err != nil {
 		return err
 	}
 	answering, stop := context.WithCancel(ctx)
@@ -119,26 +144,79 @@ func poll(ctx context.Context, look func() (found bool, err error)) error {
 	}
 }
 
-// waitBound waits until the session has the server's tools, or the gateway says why it has not.
-func (c *suiteClient) waitBound(ctx context.Context) error {
+// connect waits until the session has the server's tools, and logs in where the server wants that.
+func (c *suiteClient) connect(ctx context.Context) error {
 	return poll(ctx, func() (bool, error) {
-		list, err := c.Providers(ctx)
-		for _, p := range list {
-			if p.Name == c.name && p.Session == c.session {
-				return true, nil
-			}
+		now := c.attempts(ctx)
+		if now.refused > c.seen.refused {
+			return false, c.login(ctx)
 		}
-		if err != nil {
-			return false, err
+		list, err := c.Providers(ctx)
+		isBound := slices.ContainsFunc(list, func(p adminapi.Provider) bool {
+			return p.Name == c.name && p.Session == c.session
+		})
+		if err != nil || isBound && now.made > c.seen.made {
+			c.seen = now
+			return true, err
 		}
 		files, err := c.Configured(ctx)
 		for _, f := range files {
-			if f.Name == c.name && f.Reason != "" {
+			if f.Name == c.name && f.Reason != "" && !isPassing.MatchString(f.Reason) {
 				return false, errors.New(f.Reason)
 			}
 		}
 		return false, err
 	})
+}
+
+const needsLogin = "needs a login"
+
+// isPassing matches reasons why there is no connection yet.
+var isPassing = regexp.MustCompile(needsLogin + "|the login has changed")
+
+// attempts reads the log of the provider.
+func (c *suiteClient) attempts(ctx context.Context) (n attempts) {
+	lines, _ := c.ProviderLog(ctx, c.name, client.LogQuery{}) // there is none before the gateway has read the file
+	for _, line := range lines {
+		switch {
+		case strings.Contains(line, "connected by MCP"):
+			n.made++
+		case strings.Contains(line, needsLogin):
+			n.refused++
+		}
+	}
+	return n
+}
+
+// login logs in at the server, as a person does who trusts it.
+func (c *suiteClient) login(ctx context.Context) error {
+	if c.logins++; c.logins > maxLogins {
+		return fmt.Errorf("the server still wants a login after %d", maxLogins)
+	}
+	c.seen.made = c.attempts(ctx).made
+	for step, err := range c.LoginProvider(ctx, c.name, false) {
+		if err == nil && step.URL != "" {
+			err = browse(ctx, step.URL)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.seen.refused = c.attempts(ctx).refused + 1 // an attempt may have begun before the login
+	return nil
+}
+
+// browse opens a link as a browser does.
+func browse(ctx context.Context, link string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, link, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
 }
 
 // callAll calls the tools that the scenario names, or each tool once, and reads a resource and a prompt where the
@@ -188,6 +266,12 @@ func (c *suiteClient) call(ctx context.Context, name string, args json.RawMessag
 		r, err = c.Call(ctx, c.session, name, adminapi.Call{Args: args})
 	}
 	fmt.Fprintf(os.Stderr, "%s %s: %s%s %s\n", name, args, r.Data, r.ErrorCode, r.Error)
+	if strings.Contains(r.Error, needsLogin) {
+		if err := errors.Join(c.login(ctx), c.connect(ctx)); err != nil {
+			return "", err
+		}
+		return c.call(ctx, name, args)
+	}
 	_ = json.Unmarshal(r.Data, &text)
 	return text, err
 }
