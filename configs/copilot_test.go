@@ -216,7 +216,7 @@ func checkFaults(t *testing.T, tests []faultTest) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, faults := Parse("f.toml", []byte(tt.text))
-			match(t, faults, tt.want)
+			matchFaults(t, faults, tt.want)
 		})
 	}
 }

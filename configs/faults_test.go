@@ -18,7 +18,7 @@ func testFaults(t *testing.T, tests []faultCase) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, faults := Parse("f.toml", []byte(tt.text))
-			match(t, faults, tt.want)
+			matchFaults(t, faults, tt.want)
 			if diff := cmp.Diff(Config{}, c); diff != "" {
 				t.Errorf("a file with faults gave a configuration, -want +got:\n%s", diff)
 			}
@@ -168,8 +168,8 @@ func TestFaultsOfText(t *testing.T) {
 	})
 }
 
-// match compares faults with parts of the texts that they must have.
-func match(t *testing.T, faults Faults, want []string) {
+// matchFaults compares faults with parts of the texts that they must have.
+func matchFaults(t *testing.T, faults Faults, want []string) {
 	t.Helper()
 	ok := len(faults) == len(want)
 	for i := range min(len(faults), len(want)) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"tapgw/internal/match"
 )
 
 // MCPEvent is an entry of [[events]] in a provider file of kind mcp: what of a server's notifications becomes events of
@@ -81,10 +83,8 @@ func (m *MCPUpstream) readEvents(t *table, provider string) {
 
 func readFilterRule(t *table) (r FilterRule) {
 	t.str("match", &r.Match, func(s string) error {
-		if len(s) > maxPattern {
-			return fmt.Errorf("has %d bytes: at most %d", len(s), maxPattern)
-		}
-		return nil
+		_, err := match.Compile(s)
+		return err
 	})
 	t.str("outcome", &r.Outcome, oneOf(filterOutcomes...))
 	for _, key := range []string{"match", "outcome"} {
@@ -95,8 +95,6 @@ func readFilterRule(t *table) (r FilterRule) {
 	t.rejectUnknown()
 	return r
 }
-
-const maxPattern = 1 << 10
 
 // check adds faults for keys that exclude or need each other.
 func (e *MCPEvent) check(t *table) {

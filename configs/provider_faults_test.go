@@ -10,7 +10,7 @@ func checkProviderFaults(t *testing.T, tests []faultTest) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, faults := ParseProvider("f.toml", []byte(tt.text))
-			match(t, faults, tt.want)
+			matchFaults(t, faults, tt.want)
 		})
 	}
 }
@@ -144,8 +144,9 @@ func TestProviderEventFaults(t *testing.T) {
 		{"glob", entry("resource = \"a:*[\""), []string{`4:1: events[0].resource: "a:*[" is not a glob`}},
 		{"place of a pattern", entry("resource = \"a:{b,c}/{id}\""),
 			[]string{"4:1: events[0].resource: has the place {id} of a pattern: write *"}},
-		{"filter", entry("log = \"info\"\nfilter = [{ match = \"a\", outcome = \"stop\" }, { match = \"b\" }]"),
+		{"filter", entry("log = \"info\"\nfilter = [{ match = \"(\", outcome = \"stop\" }, { match = \"b\" }]"),
 			[]string{
+				`events[0].filter[0].match: "(" is not a regular expression`,
 				`events[0].filter[0].outcome: "stop" is not one of "keep", "surface", "inject", "drop"`,
 				"events[0].filter[1].outcome: is missing: a rule is",
 			}},

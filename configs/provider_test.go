@@ -203,7 +203,7 @@ func TestHTTPFaults(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, faults := ParseProvider("f.toml", []byte(tt.text))
-			match(t, faults, tt.want)
+			matchFaults(t, faults, tt.want)
 			if strings.Contains(lines(faults), "secret") {
 				t.Errorf(`the fault repeats a secret: %v, want no "secret" in it`, faults)
 			}

@@ -41,7 +41,7 @@ func TestCheckFindsRulesThatNeverHold(t *testing.T) {
 		for i := range faults {
 			faults[i].File = "f.toml"
 		}
-		match(t, faults, tt.want)
+		matchFaults(t, faults, tt.want)
 		if tt.file[0] != 'p' {
 			if _, err := (Files{User: file}).Load(); err != nil {
 				t.Errorf("%s: Load: got %v, want no error", tt.file, err)

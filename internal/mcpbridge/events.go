@@ -18,7 +18,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"tapgw/configs"
-	"tapgw/internal/match"
 	"tapgw/internal/visible"
 	"tapgw/providers"
 )
@@ -165,10 +164,7 @@ func (w *watch) prepare(ctx context.Context, p *providers.Provider) error {
 			continue
 		}
 		var rules []providers.FilterRule
-		for j, r := range e.Filter {
-			if _, err := match.Compile(r.Match); err != nil {
-				return fmt.Errorf("events[%d].filter[%d].match: %w", i, j, err)
-			}
+		for _, r := range e.Filter {
 			rules = append(rules, providers.FilterRule{Match: r.Match, Outcome: providers.Level(r.Outcome)})
 		}
 		if _, err := p.SetFilter(ctx, cmp.Or(e.Stream, w.u.b.o.Provider.Name), rules...); err != nil {

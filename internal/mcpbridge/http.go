@@ -118,12 +118,14 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		resp.Body = whole
 	case kind == "application/json" && resp.StatusCode == http.StatusOK && req.Method == http.MethodPost:
-		err = wholeAnswer(req, resp)
-		end()
+		defer end()
+		if err := wholeAnswer(req, resp); err != nil {
+			return nil, err
+		}
 	default:
 		resp.Body = body{&limited{resp.Body, maxMessage}, resp.Body, end}
 	}
-	return resp, err
+	return resp, nil
 }
 
 // body is the body of an answer, read through a bound.

@@ -12,7 +12,7 @@ import (
 
 // maxPages bounds what the pages of a server's lists may have together behind the first ones, in bytes. The SDK keeps
 // each page by its cursor as long as the connection, so this is about different pages, whenever they came.
-const maxPages = 64 << 20
+const maxPages = 16 << 20
 
 // pages counts different pages of a server's lists.
 type pages struct {
