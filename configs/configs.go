@@ -59,6 +59,9 @@ type Config struct {
 	// MCPToolThreshold is how many tools of providers a session may have until MCP clients search
 	// them instead of getting them all, from 0 to 10,000; 0: they always search.
 	MCPToolThreshold int
+	// CopilotToolThreshold is how many tools of providers a Copilot session may have until its model
+	// searches them instead, from 0 to 10,000; -1: it gets them all.
+	CopilotToolThreshold int
 	// InjectQuiet is the time without injects after which a provider may inject again
 	// without a prompt of the user.
 	InjectQuiet time.Duration
@@ -106,9 +109,11 @@ func Default() Config {
 		LogLevel:       "info",
 		MaxConnections: 50,
 
-		MCPToolThreshold: 60,
-		InjectQuiet:      10 * time.Minute,
-		API:              API{Auth: AuthToken},
+		MCPToolThreshold:     60,
+		CopilotToolThreshold: -1,
+
+		InjectQuiet: 10 * time.Minute,
+		API:         API{Auth: AuthToken},
 		Copilot: Copilot{
 			ProviderKeyEnv: "TAP_MODEL_KEY",
 			MaxRounds:      200,
@@ -218,6 +223,7 @@ func (c *Config) read(root *table) {
 	root.str("log_level", &c.LogLevel, oneOf("debug", "info", "warn", "error"))
 	root.integer("max_connections", &c.MaxConnections, 1, 10_000)
 	root.integer("mcp_tool_threshold", &c.MCPToolThreshold, 0, 10_000)
+	root.integer("copilot_tool_threshold", &c.CopilotToolThreshold, -1, 10_000)
 	root.duration("inject_quiet", &c.InjectQuiet, time.Second, 7*24*time.Hour)
 	api := root.table("api")
 	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
@@ -233,6 +239,7 @@ func (c *Config) copyUserKeys(from Config) {
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey = from.Listen, from.Insecure, from.TLSCert, from.TLSKey
 	c.Hosts, c.API = from.Hosts, from.API
 	c.MaxConnections, c.MCPToolThreshold = from.MaxConnections, from.MCPToolThreshold
+	c.CopilotToolThreshold = from.CopilotToolThreshold
 	c.Copilot.CLI = from.Copilot.CLI
 	c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
 	c.Copilot.GitHubHost, c.Hooks = from.Copilot.GitHubHost, from.Hooks
@@ -253,6 +260,7 @@ func (c *Config) rejectUserKeys(root *table) {
 		{"hosts", len(c.Hosts) > 0},
 		{"max_connections", c.MaxConnections != d.MaxConnections},
 		{"mcp_tool_threshold", c.MCPToolThreshold != d.MCPToolThreshold},
+		{"copilot_tool_threshold", c.CopilotToolThreshold != d.CopilotToolThreshold},
 		{"log_level", c.LogLevel != d.LogLevel},
 		{"inject_quiet", c.InjectQuiet != d.InjectQuiet},
 		{"api.auth", c.API != d.API},

@@ -75,6 +75,7 @@ hosts = ["gateway.example", "10.0.0.1"]
 log_level = "debug"
 max_connections = 7
 mcp_tool_threshold = 8
+copilot_tool_threshold = 9
 inject_quiet = "1h"
 api.auth = "token"
 copilot.cli = "./copilot"
@@ -114,7 +115,8 @@ hook = "allow"
 			"gateway.example",
 			"10.0.0.1",
 		}, LogLevel: "debug", MaxConnections: 7, MCPToolThreshold: 8,
-		InjectQuiet: time.Hour, API: API{Auth: "token"},
+		CopilotToolThreshold: 9,
+		InjectQuiet:          time.Hour, API: API{Auth: "token"},
 		Copilot: Copilot{
 			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
 			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,

@@ -25,7 +25,8 @@ import (
 // [copilot] for new sessions. The other keys take effect at the gateway's next start.
 func appliesAtOnce(key string) bool {
 	switch key {
-	case "log_level", "hosts", "max_connections", "mcp_tool_threshold", "inject_quiet", "api.auth", "hooks":
+	case "log_level", "hosts", "max_connections", "mcp_tool_threshold", "copilot_tool_threshold",
+		"inject_quiet", "api.auth", "hooks":
 		return true
 	case "copilot.cli", "copilot.github_host", "copilot.github_token_env":
 		return false // the runtime's process has read them
@@ -257,7 +258,13 @@ func (p *gatewayProcess) sessionsAt(o gatewayOptions) func(string) (*copilot.Opt
 // sessions returns the options of Copilot sessions.
 func (p *gatewayProcess) sessions(o gatewayOptions) copilot.Options {
 	cp := o.config.Copilot
+	var toolThreshold *int
+	if n := o.config.CopilotToolThreshold; n >= 0 {
+		toolThreshold = &n
+	}
 	return copilot.Options{
+		ToolThreshold: toolThreshold,
+
 		CLI:         cp.CLI,
 		Home:        o.home,
 		ProviderURL: cp.ProviderURL,

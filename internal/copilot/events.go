@@ -235,7 +235,8 @@ func (t *tracker) delta(callback, id, text string) {
 func (t *tracker) message(d *rpc.AssistantMessageData) {
 	requests := make([]gateway.ToolRequest, len(d.ToolRequests))
 	for i, r := range d.ToolRequests {
-		requests[i] = gateway.ToolRequest{Name: r.Name, Args: rawJSON(r.Arguments)}
+		tool, args := t.s.called(r.Name, rawJSON(r.Arguments))
+		requests[i] = gateway.ToolRequest{Name: tool, Args: args}
 	}
 	_, begun := t.openParts[partKey(gateway.OnEndMessage, d.MessageID)]
 	switch {
@@ -271,10 +272,11 @@ func (t *tracker) toolStart(d *rpc.ToolExecutionStartData) {
 	if !begun {
 		return
 	}
-	o.tool, o.provider = d.ToolName, t.s.owner(d.ToolName)
+	tool, args := t.s.called(d.ToolName, rawJSON(d.Arguments))
+	o.tool, o.provider = tool, t.s.owner(tool)
 	t.emit(gateway.Event{
 		Callback: gateway.OnStartToolExecution, ID: d.ToolCallID, ParentID: deref(d.ParentToolCallID),
-		Tool: d.ToolName, Args: string(rawJSON(d.Arguments)), Provider: o.provider,
+		Tool: tool, Args: string(args), Provider: o.provider,
 	})
 }
 

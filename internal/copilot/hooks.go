@@ -93,7 +93,11 @@ func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*s
 	if !s.awaitCalls() {
 		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: errEnded.Error()}, nil
 	}
-	d := s.calls.PreToolUse(s.ctx, in.ToolName, rawJSON(in.ToolArgs))
+	tool, args := s.called(in.ToolName, rawJSON(in.ToolArgs))
+	d := s.calls.PreToolUse(s.ctx, tool, args)
+	if tool != in.ToolName && !d.Deny {
+		s.noteAsked(tool, args)
+	}
 	switch {
 	case d.Deny:
 		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: d.Reason}, nil

@@ -99,6 +99,7 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.Per
 		s.note(adminapi.LogWarning, fmt.Sprintf("%s request denied: %s", req.Kind(), reason))
 		return &rpc.PermissionDecisionReject{Feedback: &reason}
 	}
+	req = s.requested(req)
 	denial, mustAsk := s.policy(req)
 	switch {
 	case denial != "":

@@ -79,6 +79,7 @@ func (t *tracker) replay(it item) {
 	t.reportBusy()
 	c := t.conn()
 	for _, d := range it.pending {
+		d = t.s.pendingOf(d)
 		t.s.calls.Note(
 			adminapi.LogInfo,
 			fmt.Sprintf("tool %s, which was called before the session was lost, is called again", d.ToolName),

@@ -132,6 +132,7 @@ type fakeSession struct {
 	tools   map[string]toolFunc
 	list    []gateway.Tool
 	rev     uint64
+	gated   []bool // of each call: the gateway is to ask the gates
 }
 
 func (g *rig) start(change ...func(*gateway.StartRequest)) *fakeSession {
@@ -326,6 +327,7 @@ func describe(events []gateway.Event) string {
 func (s *fakeSession) CallTool(ctx context.Context, c gateway.Call) gateway.Outcome {
 	s.mu.Lock()
 	f := s.tools[c.Name]
+	s.gated = append(s.gated, c.AskGates)
 	s.mu.Unlock()
 	if f == nil {
 		return gateway.Outcome{Error: "no such tool", ErrorCode: protocol.CodeNotFound}

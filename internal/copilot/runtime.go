@@ -42,6 +42,9 @@ type Options struct {
 	// AnswerTimeout is how long a question waits for a person. 0: the gateway's default.
 	AnswerTimeout time.Duration
 	AskUser       bool // the model and MCP servers may ask a person
+	// ToolThreshold is how many tools of providers a session may have until its model searches them; nil: no limit. It
+	// holds for all sessions of the runtime, also for those that run.
+	ToolThreshold *int
 	// At returns the options for sessions in a directory, where a project's config changes them; nil: these options.
 	// An error keeps sessions from starting there.
 	At func(dir string) (*Options, error)
@@ -77,7 +80,9 @@ func (o Options) environ() []string {
 type Runtime struct {
 	o       Options                 // as given to New
 	current atomic.Pointer[Options] // for sessions that start now
-	log     *slog.Logger
+
+	toolThreshold atomic.Int64 // of all sessions; -1: none
+	log           *slog.Logger
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
@@ -111,11 +116,31 @@ func New(o Options) *Runtime {
 	return r
 }
 
-// Configure sets the options of sessions that start from now on. What the process is started with does not change: CLI,
-// Home, Env, SessionEnv, Log and Launcher stay as they were given to [New].
+// Configure sets the options of sessions that start from now on, and the threshold of tools of all. What the process is
+// started with does not change: CLI, Home, Env, SessionEnv, Log and Launcher stay as they were given to [New].
 func (r *Runtime) Configure(o Options) {
 	o.fillDefaults()
 	r.current.Store(&o)
+	r.setToolThreshold(o.ToolThreshold)
+}
+
+// setToolThreshold gives the sessions that run their tools anew if the threshold is another one.
+func (r *Runtime) setToolThreshold(most *int) {
+	threshold := int64(-1)
+	if most != nil {
+		threshold = int64(*most)
+	}
+	if r.toolThreshold.Swap(threshold) == threshold {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	for _, s := range r.allSessions() {
+		r.wg.Go(s.renewTools)
+	}
 }
 
 // fillDefaults gives each unset option of sessions its default.

@@ -48,6 +48,8 @@ type session struct {
 	hasShownImage atomic.Bool // the model was given an image
 	lacksVision   atomic.Bool // the model refused an image
 
+	searches atomic.Bool // the runtime has the searchers instead of the providers' tools
+
 	saveError atomic.Pointer[string] // why the runtime can't save the session; nil while it can
 
 	sendLock lock // one Send or Interrupt at a time
@@ -69,6 +71,7 @@ type session struct {
 	model        string
 	effort       string // of reasoning; "": the model's default
 	tools        []gateway.Tool
+	asked        map[string]int                // calls of call_tool that the hooks allowed, by tool and arguments
 	toolsChanged chan struct{}                 // closed and replaced when tools change
 	inFlight     map[string]context.CancelFunc // calls of providers' tools, by request id
 	sent         []*sentPrompt                 // prompts that have not begun, in order

@@ -37,6 +37,19 @@ func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) 
 	return err
 }
 
+// renewTools gives the runtime the list that it should have now.
+func (s *session) renewTools() {
+	s.mu.Lock()
+	c := s.conn
+	s.mu.Unlock()
+	if c == nil {
+		return // it gets the list when it is back
+	}
+	if err := s.applyTools(s.ctx, c); err != nil && s.ctx.Err() == nil && !c.process.hasEnded() {
+		s.note(adminapi.LogWarning, fmt.Sprintf("the session did not take its tools: %v", err))
+	}
+}
+
 // applyTools gives the runtime the present list of tools.
 func (s *session) applyTools(ctx context.Context, c *conn) error {
 	if err := s.configLock.lock(ctx); err != nil {
@@ -144,6 +157,12 @@ func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, e
 // definitions converts the providers' tools for the runtime. It omits a tool with the name of
 // one of the runtime's own tools, with a warning, because every turn would fail.
 func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []rpc.ProtocolExternalToolDefinition {
+	searches := s.areTooMany(tools, builtins)
+	s.searches.Store(searches)
+	if searches {
+		s.warnedTools = nil
+		return s.searchers()
+	}
 	never := rpc.ProtocolExternalToolDeferNever
 	defs := []rpc.ProtocolExternalToolDefinition{}
 	left := map[string]string{}
@@ -166,7 +185,7 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 			Name:           t.Name,
 			Description:    t.Description,
 			Parameters:     params,
-			SkipPermission: new(s.o.Permissions.CustomTool == configs.Allow),
+			SkipPermission: new(s.skipsPermission()),
 			Defer:          &never,
 		})
 	}
@@ -178,6 +197,9 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	s.warnedTools = left
 	return defs
 }
+
+// skipsPermission reports whether nobody need allow a call of a provider's tool.
+func (s *session) skipsPermission() bool { return s.o.Permissions.CustomTool == configs.Allow }
 
 // startCall runs a tool call of the model on a goroutine of its own, and answers the runtime. The pump calls it.
 func (s *session) startCall(c *conn, d *rpc.ExternalToolRequestedData) {
@@ -199,7 +221,8 @@ func (s *session) runCall(
 	args := rawJSON(d.Arguments)
 	s.r.wg.Go(func() {
 		defer cancel()
-		outcome := callTool(ctx, gateway.Call{Name: d.ToolName, Args: args, Traceparent: deref(d.Traceparent)})
+		call := gateway.Call{Name: d.ToolName, Args: args, Traceparent: deref(d.Traceparent)}
+		outcome := s.answer(ctx, call, callTool)
 		cancelled := ctx.Err() != nil
 		s.mu.Lock()
 		delete(s.inFlight, d.RequestID)

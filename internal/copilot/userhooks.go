@@ -21,7 +21,8 @@ func (s *session) afterTool(e gateway.HookEvent) string {
 func (s *session) afterToolHook(
 	in sdk.PostToolUseHookInput, _ sdk.HookInvocation,
 ) (*sdk.PostToolUseHookOutput, error) {
-	e := gateway.HookEvent{Tool: in.ToolName, Args: rawJSON(in.ToolArgs), Result: resultText(in.ToolResult)}
+	tool, args := s.called(in.ToolName, rawJSON(in.ToolArgs))
+	e := gateway.HookEvent{Tool: tool, Args: args, Result: resultText(in.ToolResult)}
 	if add := s.afterTool(e); add != "" {
 		return &sdk.PostToolUseHookOutput{AdditionalContext: add}, nil
 	}
@@ -31,7 +32,8 @@ func (s *session) afterToolHook(
 func (s *session) afterFailureHook(
 	in sdk.PostToolUseFailureHookInput, _ sdk.HookInvocation,
 ) (*sdk.PostToolUseFailureHookOutput, error) {
-	e := gateway.HookEvent{Tool: in.ToolName, Args: rawJSON(in.ToolArgs), Error: in.Error}
+	tool, args := s.called(in.ToolName, rawJSON(in.ToolArgs))
+	e := gateway.HookEvent{Tool: tool, Args: args, Error: in.Error}
 	if add := s.afterTool(e); add != "" {
 		return &sdk.PostToolUseFailureHookOutput{AdditionalContext: add}, nil
 	}

@@ -29,7 +29,7 @@ var layers = [][]string{
 		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel",
 		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff", "internal/instructions",
 		"internal/markdown", "testdata/sdk"},
-	{"internal/match", "internal/terminal", "internal/recording"},
+	{"internal/match", "internal/terminal", "internal/recording", "internal/toolsearch"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations",
 		"internal/checkpoint", "internal/orchestrate", "internal/conformance"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -182,29 +181,6 @@ func TestEventsThatAreGoneAreCounted(t *testing.T) {
 			t.Errorf("got %d events to %d, %d lost; want 5 to 105, 100 lost", len(events), cursor, lost)
 		}
 	})
-}
-
-func TestRank(t *testing.T) {
-	tools := []adminapi.Tool{
-		{Name: "read_file", Description: "Read a file of the workspace"},
-		{Name: "createIssue", Description: "Make a ticket"},
-		{Name: "list_issues", Description: "Tickets that are open"},
-		{Name: "weather", Description: "The weather of a city. It reads no file."},
-	}
-	for query, want := range map[string][]int{
-		"issue":           {1, 2},
-		"read files":      {0, 3},
-		"WEATHER in city": {3},
-		"nothing such":    {},
-		"":                {},
-	} {
-		if got := rank(query, tools, 8); !slices.Equal(got, want) {
-			t.Errorf("%q: got %v, want %v", query, got, want)
-		}
-	}
-	if got := rank("issue", tools, 1); len(got) != 1 {
-		t.Errorf("limit 1: got %v, want one", got)
-	}
 }
 
 func TestResultContent(t *testing.T) {
