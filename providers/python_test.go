@@ -16,7 +16,7 @@ const systemPython = "/usr/bin/python3"
 func python(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("the Python SDK's tests need python3-websockets")
+		t.Skip("it starts Python")
 	}
 	cmd := exec.Command(systemPython, args...) //nolint:gosec // the tests name it
 	cmd.Dir = "python"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,7 +146,7 @@ type kit func(ctx context.Context, j *judgment) (*conformance.Report, error)
 
 // judge runs a kit and reports what it finds: each result as it comes, or with --json all of them at the end. The exit
 // code is 1 if a rule failed.
-func judge(flags *ucli.Context, rules int, run kit) error {
+func judge(flags *ucli.Context, rules int, run kit) (err error) {
 	ctx, out := flags.Context, cli.Out(flags)
 	if timeout := flags.Duration("timeout"); flags.IsSet("timeout") {
 		if timeout <= 0 {
@@ -160,19 +161,19 @@ func judge(flags *ucli.Context, rules int, run kit) error {
 		return cli.Usage("flag --junit: there is no directory %s", filepath.Dir(file))
 	}
 	j, ctx := newJudgment(ctx, out, rules)
-	report, err := run(ctx, j)
+	report, cut := run(ctx, j)
 	j.close()
-	if err != nil {
-		return err
-	}
-	if file != "" {
-		text, err := report.JUnit()
+	if file != "" && report != nil {
+		text, err := report.JUnit(cut)
+		if err == nil {
+			err = proc.WritePrivate(file, text)
+		}
 		if err != nil {
-			return err
+			return errors.Join(cut, err)
 		}
-		if err := proc.WritePrivate(file, text); err != nil {
-			return err
-		}
+	}
+	if cut != nil {
+		return cut
 	}
 	if out.JSON {
 		err = out.Document(report)

@@ -80,10 +80,10 @@ func Gateway(ctx context.Context, o GatewayOptions, each func(Result)) (*Report,
 	for i, rule := range rules {
 		begin(o.Begin, rule.Rule)
 		result := <-results[i]
-		report.add(result)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return report, context.Cause(ctx)
 		}
+		report.add(result)
 		each(result)
 	}
 	return report, nil

@@ -140,11 +140,9 @@ func (k *kit) run(each func(Result)) (*Report, error) {
 		k.opts.Waiting(k.stage.url, k.opts.Token)
 	}
 	report := &Report{Subject: subject}
-	if err := k.judge(report, each); err != nil {
-		return nil, err
-	}
+	err = k.judge(report, each)
 	report.Stderr = k.out.all()
-	return report, nil
+	return report, err
 }
 
 // open opens the gateway's place.

@@ -23,6 +23,9 @@ type ReplayOptions struct {
 	Home      string        // stands for <home>; "" if it is unknown
 }
 
+// longestPause bounds how long a replay waits for the time of a message.
+const longestPause = 100 * 365 * 24 * time.Hour
+
 // defaultPatience is that of a replay. It is short, as each message that is missing takes it.
 const defaultPatience = 5 * time.Second
 
@@ -233,9 +236,11 @@ func (r *replayer) pace(ctx context.Context, s replayStep) {
 	if r.Speed == 0 || s.line.TS.IsZero() {
 		return
 	}
-	since := time.Duration(float64(s.line.TS.Sub(r.Recording.Start.TS)) / r.Speed)
+	// At a wild speed this is more than a Duration holds.
+	since := float64(s.line.TS.Sub(r.Recording.Start.TS)) / r.Speed
+	since = max(0, min(since, float64(longestPause)))
 	select {
-	case <-time.After(time.Until(r.begun.Add(since))):
+	case <-time.After(time.Until(r.begun.Add(time.Duration(since)))):
 	case <-ctx.Done():
 	}
 }

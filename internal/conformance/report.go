@@ -18,6 +18,7 @@ type (
 		Name     string      `xml:"name,attr"`
 		Tests    int         `xml:"tests,attr"`
 		Failures int         `xml:"failures,attr"`
+		Errors   int         `xml:"errors,attr"`
 		Skipped  int         `xml:"skipped,attr"`
 		Time     string      `xml:"time,attr"`
 		Cases    []junitCase `xml:"testcase"`
@@ -28,6 +29,7 @@ type (
 		Name    string        `xml:"name,attr"`
 		Time    string        `xml:"time,attr"`
 		Failure *junitFailure `xml:"failure"`
+		Error   *junitError   `xml:"error"`
 		Skipped *junitSkipped `xml:"skipped"`
 	}
 	junitFailure struct {
@@ -35,14 +37,18 @@ type (
 		Type    string `xml:"type,attr"`
 		Text    string `xml:",chardata"`
 	}
+	junitError struct {
+		Message string `xml:"message,attr"`
+	}
 	junitSkipped struct {
 		Message string `xml:"message,attr"`
 	}
 )
 
 // JUnit returns the report as a JUnit XML file: one suite, and a test case for each rule, whose class is the rule's
-// section. The subject is the suite's name. Control characters of foreign text are made visible.
-func (r *Report) JUnit() ([]byte, error) {
+// section. The subject is the suite's name. Control characters of foreign text are made visible. cut is what ended the
+// run early, or nil; it is one more test case, so that no CI system takes the file for a whole run.
+func (r *Report) JUnit(cut error) ([]byte, error) {
 	suite := junitSuite{Name: visible.Line(r.Subject), Tests: len(r.Results), Failures: r.Failed, Skipped: r.Skipped,
 		Stderr: visible.Controls(strings.Join(r.Stderr, "\n"))}
 	total := int64(0)
@@ -58,6 +64,12 @@ func (r *Report) JUnit() ([]byte, error) {
 		case Passed:
 		}
 		suite.Cases = append(suite.Cases, c)
+	}
+	if cut != nil {
+		suite.Tests++
+		suite.Errors++
+		suite.Cases = append(suite.Cases, junitCase{Class: "run", Name: "the run comes to its end", Time: seconds(0),
+			Error: &junitError{Message: visible.Line(cut.Error())}})
 	}
 	suite.Time = seconds(total)
 	text, err := xml.MarshalIndent(junitSuites{Suites: []junitSuite{suite}}, "", "  ")

@@ -16,7 +16,7 @@ func TestReportIsHarmless(t *testing.T) {
 	for _, err := range []error{fail(hostile, "%s", hostile), skipf("%s", hostile), errors.New(hostile), nil} {
 		report.add(rule.result(err, 1500*time.Millisecond))
 	}
-	text, err := report.JUnit()
+	text, err := report.JUnit(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func SDK(ctx context.Context, command []string, next func(Rule), each func(Resul
 		begin(next, all[i].rule())
 		result := <-c
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return report, context.Cause(ctx)
 		}
 		report.add(result)
 		each(result)

@@ -11,7 +11,7 @@ import (
 // go test then knows that its result depends on these files.
 func TestUnits(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the template's tests need python3-websockets")
+		t.Skip("it starts Python")
 	}
 	dir := t.TempDir()
 	for from, to := range map[string]string{".": "templates/git-watch", "../../python": "python"} {
