@@ -258,9 +258,9 @@ func TestNoEvents(t *testing.T) {
 					n := p.Notifications
 					asked.Store("list changes", n.ResourcesListChanged || len(n.ResourceSubscriptions) > 0)
 				}
-				if params := req.GetParams(); params != nil {
-					//nolint:staticcheck // clients of servers that log send it
-					asked.Store("logs", params.GetMeta()[mcp.MetaKeyLogLevel] != nil)
+				//nolint:staticcheck // clients of servers that log send it
+				if p := req.GetParams(); p != nil && p.GetMeta()[mcp.MetaKeyLogLevel] != nil {
+					asked.Store("logs", true)
 				}
 				return next(ctx, method, req)
 			}
