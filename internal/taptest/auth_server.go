@@ -27,6 +27,7 @@ type AuthServer struct {
 
 	mu       sync.Mutex // guards the fields that follow
 	Lifetime int        // of access tokens in seconds; 0: they don't say
+	Asks     bool       // a person has to press a button
 	// Answer, Metadata and Token change what a browser brings back and what clients learn, and answer in place of the
 	// token endpoint. nil: they don't.
 	Answer    func(q url.Values)
@@ -53,7 +54,7 @@ func NewAuthServer() *AuthServer {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/oauth-authorization-server", a.serveMetadata)
 	mux.HandleFunc("POST /register", a.serveRegister)
-	mux.HandleFunc("GET /authorize", a.serveAuthorize)
+	mux.HandleFunc("/authorize", a.serveAuthorize)
 	mux.HandleFunc("POST /token", a.serveToken)
 	a.web = httptest.NewServer(mux)
 	a.URL = a.web.URL
@@ -107,6 +108,11 @@ func (a *AuthServer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.Asks && r.Method != http.MethodPost {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, `<!doctype html><title>Allow?</title><form method="post"><button>Allow</button></form>`)
+		return
+	}
 	a.Asked = append(a.Asked, q)
 	redirect, known := a.Clients[q.Get("client_id")]
 	if !known || redirect != "" && redirect != q.Get("redirect_uri") || q.Get("code_challenge_method") != "S256" {
