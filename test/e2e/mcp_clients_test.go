@@ -28,6 +28,9 @@ func installed(t testing.TB, pattern string) string {
 // platform is how npm's packages name this system.
 var platform = runtime.GOOS + "-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 
+// agentPatience is longer than that for our own programs: some agents compute for five seconds before they do anything.
+const agentPatience = 3 * patience
+
 // mcpAgent is a coding agent that is an MCP client: how it runs one prompt with the scripted model.
 type mcpAgent struct {
 	settings string // a file of its own in the home, without which it does not work
@@ -41,7 +44,8 @@ var mcpAgents = map[string]mcpAgent{
 	"copilot": {
 		env: func(m *scriptmodel.Server) []string {
 			return []string{"COPILOT_PROVIDER_BASE_URL=" + m.URL, "COPILOT_PROVIDER_API_KEY=" + modelKey,
-				"COPILOT_MODEL=" + scriptmodel.ModelID, "COPILOT_OFFLINE=true"}
+				"COPILOT_MODEL=" + scriptmodel.ModelID, "COPILOT_OFFLINE=true",
+				"COPILOT_PKG_CACHE_HOME=" + filepath.Join(root, "copilot-cli")} // it unpacks 235 MB
 		},
 		command: func(t testing.TB) []string {
 			return []string{installed(t, "@github/copilot-"+platform+"/copilot"), "--no-auto-update", "--silent",
@@ -149,11 +153,16 @@ func testAgent(t *testing.T, name string, a mcpAgent, flags []string) {
 	turn := start(t, name, h.command(env, words[0], words[1:]...))
 	_ = turn.in.Close()
 
-	p.expect("called wait_here")
+	eventually(t, agentPatience, func() error {
+		if p.find("called wait_here") == "" {
+			return fmt.Errorf("the agent calls no tool:\n%s", turn.output())
+		}
+		return nil
+	})
 	p.writeLine("add greet_late")
 	p.expect("added greet_late <nil>")
 	p.writeLine("finish")
-	if code := turn.wait(patience); code != 0 || !strings.Contains(turn.output(), "Hello, latecomer!") {
+	if code := turn.wait(agentPatience); code != 0 || !strings.Contains(turn.output(), "Hello, latecomer!") {
 		t.Errorf("%s: code %d, want 0 and what the late tool said:\n%s", name, code, turn.output())
 	}
 	h.waitTimeline(session, "calls greet_late")
