@@ -55,7 +55,7 @@ lint: ## formatting, vet and golangci-lint (built from source once: minutes)
 	@bash ci/lint.sh
 
 demo: build ## the main job, on a real Copilot session where npm can fetch the runtime
-	@bash ci/runtime.sh || echo "no Copilot runtime: the demo uses a local session" >&2
+	@bash ci/runtime.sh demo || echo "no Copilot runtime: the demo uses a local session" >&2
 	@bin/tapgw demo
 
 clean: ## remove what the other targets made

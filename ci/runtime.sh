@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # Installs what test/e2e/package.json pins into .runtime/: the Copilot runtime, CLI and
 # language server, other agents, and the npm packages of the tests. Does nothing when they
-# are there already.
+# are there already. With the argument demo it installs the Copilot runtime only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/need.sh
 need node npm
 
 src=test/e2e
+if [ "${1-}" = demo ]; then
+	compgen -G '.runtime/node_modules/@github/copilot-sdk-*/prebuilds/*/copilot-runtime' >/dev/null && exit 0
+	sdk=@github/copilot-sdk@$(node -p 'require("./test/e2e/package.json").devDependencies["@github/copilot-sdk"]')
+	echo "installing the Copilot runtime from npm into .runtime/ (130 MB)" >&2
+	exec npm install --prefix .runtime --no-save --no-package-lock --ignore-scripts \
+		--no-audit --no-fund --loglevel=error "$sdk" >/dev/null
+fi
 stamp=.runtime/.stamp
 want=$(cat "$src/package.json" "$src/package-lock.json" | cksum)-$(uname -sm)
 [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
