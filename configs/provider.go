@@ -25,6 +25,7 @@ const (
 	KindTools   = "tools"   // a directory of tools
 	KindHTTP    = "http"    // an HTTP API
 	KindMCP     = "mcp"     // an MCP server, which the gateway starts or reaches by URL
+	KindSource  = "source"  // events: of a command, files, a URL, a webhook, or a schedule
 )
 
 // Values of sessions besides a filter, which [Sessions] describes. The default is all for the kinds tools, http and
@@ -48,6 +49,7 @@ type Provider struct {
 	Permit   Permit     // of drop-in tools
 	HTTP     []HTTPTool // by name
 	MCP      MCPUpstream
+	Source   *Source // nil for other kinds
 	Sessions Sessions
 	Grants   []string // transforms, gates, context, questions; never of a project's file
 	Rules    ToolRules
@@ -154,6 +156,10 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 		t.fault("grants",
 			"a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
 	}
+	if p.Source != nil && p.Source.Prompt != "" && !project {
+		// The user wrote the prompt, so it counts as a prompt of the user, and the guard against loops is max_runs.
+		p.Grants = []string{"questions"}
+	}
 	if len(doc.faults) > 0 {
 		return Provider{}, doc.sorted()
 	}
@@ -198,10 +204,18 @@ func (p *Provider) read(t *table) {
 	permit.strs("outside", &p.Permit.Outside, isOutside)
 	permit.rejectUnknown()
 	p.HTTP = t.httpTools("tools")
-	if p.MCP.read(t, p.Name); p.Kind != KindMCP {
-		p.MCP = MCPUpstream{} // without the defaults of that kind
+	p.MCP.read(t, p.Name)
+	var source Source
+	if source.read(t); p.Kind == KindSource {
+		source.URL, source.Headers = p.MCP.URL, p.MCP.Headers
+		source.Stream = cmp.Or(source.Stream, p.Name)
+		p.Source = &source
 	}
-	if p.Kind == KindTools || p.Kind == KindHTTP || p.Kind == KindMCP {
+	if p.Kind != KindMCP {
+		p.MCP = MCPUpstream{}
+	}
+	if p.Kind == KindTools || p.Kind == KindHTTP || p.Kind == KindMCP ||
+		p.Source != nil && !p.Source.isOfOneSession() {
 		p.Sessions.Mode = SessionsAll // the gateway speaks for them: one of them does for all
 	}
 	t.sessions(&p.Sessions)
@@ -223,23 +237,35 @@ func (p *Provider) read(t *table) {
 	t.rejectUnknown()
 }
 
-var isProviderKind = oneOf(KindCommand, KindConnect, KindTools, KindHTTP, KindMCP)
+var isProviderKind = oneOf(KindCommand, KindConnect, KindTools, KindHTTP, KindMCP, KindSource)
+
+var (
+	ofSource  = []string{KindSource}
+	withTools = []string{KindCommand, KindConnect, KindTools, KindHTTP, KindMCP}
+)
 
 // keyKinds has the kinds of providers that a key is for. Other keys are for all kinds.
 var keyKinds = map[string][]string{
 	"name":      {KindCommand, KindConnect},
 	"command":   {KindCommand, KindMCP},
-	"cwd":       {KindCommand, KindMCP},
-	"env":       {KindCommand, KindMCP},
+	"cwd":       {KindCommand, KindMCP, KindSource},
+	"env":       {KindCommand, KindMCP, KindSource},
 	"dir":       {KindTools},
 	"permit":    {KindTools},
 	"tools":     {KindHTTP},
-	"url":       {KindMCP},
-	"headers":   {KindMCP},
+	"url":       {KindMCP, KindSource},
+	"headers":   {KindMCP, KindSource},
 	"oauth":     {KindMCP},
 	"resources": {KindMCP},
 	"prompts":   {KindMCP},
 	"events":    {KindMCP},
+
+	"run": ofSource, "prompt": ofSource, "files": ofSource, "webhook": ofSource, "secret_env": ofSource,
+	"every": ofSource, "cron": ofSource, "zone": ofSource, "at": ofSource, "idle": ofSource, "missed": ofSource,
+	"max_runs": ofSource, "compare": ofSource, "stderr": ofSource, "stream": ofSource, "level": ofSource,
+	"text": ofSource, "filter": ofSource,
+
+	"allow": withTools, "deny": withTools, "prefix": withTools, "concurrency": withTools, "grants": withTools,
 }
 
 // checkTogether adds faults for keys that exclude or need each other.
@@ -265,6 +291,8 @@ func (p *Provider) checkTogether(t *table) {
 		}
 	case KindMCP:
 		p.checkMCP(t)
+	case KindSource:
+		p.checkSource(t)
 	case KindTools:
 		needs("dir", `dir = "directory"`)
 	case KindHTTP:

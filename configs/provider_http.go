@@ -60,7 +60,10 @@ var placeholder = lazyregexp.New(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
 
 // ParseTemplate reads a text with {name} for arguments; {{ and }} are braces. A single brace
 // elsewhere is an error.
-func ParseTemplate(s string) (Template, error) {
+func ParseTemplate(s string) (Template, error) { return parseTemplate(s, placeholder) }
+
+// parseTemplate reads a text with the places that an expression finds: its one group is a place's name.
+func parseTemplate(s string, place *lazyregexp.Regexp) (Template, error) {
 	var t Template
 	text := func(s string) {
 		switch n := len(t); {
@@ -72,7 +75,7 @@ func ParseTemplate(s string) (Template, error) {
 		}
 	}
 	at := 0
-	for _, m := range placeholder.FindAllStringSubmatchIndex(s, -1) {
+	for _, m := range place.FindAllStringSubmatchIndex(s, -1) {
 		text(s[at:m[0]])
 		at = m[1]
 		switch found := s[m[0]:m[1]]; {

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +97,7 @@ func TestProviderSamples(t *testing.T) {
 			Grants: []string{"context"},
 		},
 	}
+	maps.Copy(want, sourceSamples())
 	samples, err := filepath.Glob("providers/*.sample")
 	if err != nil || len(samples) != len(want) {
 		t.Errorf("samples %v, %v, want no error and %v of them", samples, err, len(want))

@@ -57,7 +57,7 @@ func schemaSources(t *testing.T) []schemaSource {
 // ofKinds adds which keys a provider has by its kind.
 func ofKinds(s *jsonschema.Schema) {
 	needed := map[string]string{KindCommand: "command", KindTools: "dir", KindHTTP: "tools"}
-	for _, kind := range []string{KindCommand, KindConnect, KindTools, KindHTTP, KindMCP} {
+	for _, kind := range []string{KindCommand, KindConnect, KindTools, KindHTTP, KindMCP, KindSource} {
 		then := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{}}
 		for _, key := range slices.Sorted(maps.Keys(keyKinds)) {
 			if !slices.Contains(keyKinds[key], kind) {

@@ -54,6 +54,7 @@ Examples:
 			pushCommand(),
 			queryCommand(),
 			providersCommand(),
+			sourcesCommand(),
 			pairCommand(),
 			toolsCommand(),
 			mcpCommand(),

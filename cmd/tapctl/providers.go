@@ -131,12 +131,23 @@ func listProviders(c *command) error {
 		return c.out.Document(rows)
 	}
 	none := "no providers; they connect to " + c.gw.URL()
-	if files, err := configs.Find(c.String("workdir"), c.String("config")); err == nil {
-		if file, err := files.UserProvider("NAME"); err == nil {
-			none += ", or a file names them: " + file
-		}
+	if file := c.providerFile("NAME"); file != "" {
+		none += ", or a file names them: " + file
 	}
 	return c.out.Table(providersTable(rows), none)
+}
+
+// providerFile is the path that a provider file of the user's would have, "" if nobody can say it.
+func (c *command) providerFile(name string) string {
+	files, err := configs.Find(c.String("workdir"), c.String("config"))
+	if err != nil {
+		return ""
+	}
+	file, err := files.UserProvider(name)
+	if err != nil {
+		return ""
+	}
+	return file
 }
 
 func providersTable(rows []providerRow) *cli.Table {

@@ -29,6 +29,7 @@ import (
 	"tapgw/internal/mcpserver"
 	"tapgw/internal/proc"
 	"tapgw/internal/server"
+	"tapgw/internal/sources"
 	"tapgw/internal/statedir"
 	"tapgw/internal/supervisor"
 )
@@ -51,6 +52,7 @@ type gatewayProcess struct {
 	runtime    *copilot.Runtime
 	supervisor *supervisor.Supervisor
 	logins     *mcpbridge.Logins
+	sources    *sources.Set
 	mcp        *mcpserver.Handler
 	traces     traces
 	settings   *configs.Follower[configs.Config]
@@ -171,12 +173,14 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	p.gateway.SetHooks(hooks.New(o.config.Hooks))
 	p.gateway.SetInjectQuiet(o.config.InjectQuiet)
 	p.logins = mcpbridge.NewLogins(p.state.Logins())
+	p.sources = sources.NewSet()
 	p.supervisor = supervisor.New(supervisor.Options{
 		Gateway:  p.gateway,
 		Files:    o.files,
 		TokenDir: p.state.Tokens(),
 		Launch: map[string]supervisor.Launcher{
 			configs.KindTools: launchTools, configs.KindMCP: launchMCP(p.gateway, p.logins, p.info.Version),
+			configs.KindSource: launchSource(p.gateway, p.sources, p.state.Sources()),
 		},
 		HTTPClient: ownTLSClient(cert),
 		Log:        p.log,
@@ -192,7 +196,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		MaxConnections: o.config.MaxConnections,
 		TLS:            cert,
 
-		Supervisor: reloader{p.supervisor, p.settings, p.logins},
+		Supervisor: reloader{p.supervisor, p.settings, p.logins, p.sources},
 		Page:       dashboard.Handler(),
 		MCP:        p.mcp,
 		SigninDir:  string(p.state),
@@ -308,7 +312,7 @@ func (p *gatewayProcess) quiesce() {
 }
 
 // reload reads all files now and applies them.
-func (p *gatewayProcess) reload() { reloader{p.supervisor, p.settings, p.logins}.Reload() }
+func (p *gatewayProcess) reload() { reloader{p.supervisor, p.settings, p.logins, p.sources}.Reload() }
 
 // localURL replaces the address of a server that listens on all addresses by one at which
 // this machine reaches it.

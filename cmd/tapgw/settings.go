@@ -18,6 +18,7 @@ import (
 	"tapgw/internal/copilot"
 	"tapgw/internal/hooks"
 	"tapgw/internal/mcpbridge"
+	"tapgw/internal/sources"
 	"tapgw/internal/supervisor"
 )
 
@@ -145,6 +146,7 @@ type reloader struct {
 	*supervisor.Supervisor
 	settings *configs.Follower[configs.Config]
 	logins   *mcpbridge.Logins
+	sources  *sources.Set
 }
 
 // Login logs in at the MCP server of a provider.

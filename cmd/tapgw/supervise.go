@@ -72,13 +72,7 @@ func launchMCP(g *gateway.Gateway, logins *mcpbridge.Logins, version string) sup
 				}
 				return s.Ask(ctx, q)
 			},
-			Faults: func(lines []string) {
-				faults := make([]configs.Fault, len(lines))
-				for i, line := range lines {
-					faults[i] = configs.Fault{File: r.Provider.File, Line: 1, Column: 1, Message: line}
-				}
-				r.Faults(faults)
-			},
+			Faults: r.LineFaults,
 		}
 		if s, ok := g.Session(r.Session); ok {
 			o.Root = s.View().CWD

@@ -349,6 +349,20 @@ func (c *Client) Configured(ctx context.Context) ([]adminapi.ConfiguredProvider,
 	return get[[]adminapi.ConfiguredProvider](ctx, c, "/providers/configured", nil)
 }
 
+// Sources returns the sources of events that config files name, by name and session (docs/admin-api.md, GET
+// /api/v1/sources).
+func (c *Client) Sources(ctx context.Context) ([]adminapi.Source, error) {
+	return get[[]adminapi.Source](ctx, c, "/sources", nil)
+}
+
+// RunSource makes a source run now, whatever its schedule. It returns for how many sessions (docs/admin-api.md, POST
+// /api/v1/sources/{name}/run).
+func (c *Client) RunSource(ctx context.Context, name string) (int, error) {
+	answer, err := post[adminapi.StartedProvider](
+		ctx, c, "/sources/"+url.PathEscape(name)+"/run", adminapi.Nothing{})
+	return answer.Started, err
+}
+
 // ProviderLog returns lines of a provider that a file names, oldest first: what it printed, and what became of its
 // processes. The gateway stores only the last lines (docs/admin-api.md, GET /api/v1/providers/{name}/log).
 func (c *Client) ProviderLog(ctx context.Context, name string, q LogQuery) ([]string, error) {

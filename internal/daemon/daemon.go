@@ -56,6 +56,9 @@ func (d Dir) Tokens() string { return d.file("providers") }
 // Logins is the directory with the logins at the MCP servers of provider files.
 func (d Dir) Logins() string { return d.file("logins") }
 
+// Sources is the directory with what the sources of provider files keep over a restart.
+func (d Dir) Sources() string { return d.file("sources") }
+
 func (d Dir) lockFile() string  { return d.file(statedir.LockFile) }
 func (d Dir) startFile() string { return d.file("ensure.lock") }
 

@@ -98,6 +98,8 @@ func (a *api) routes() map[string]apiHandler {
 		"POST /providers/{name}/login":          a.loginProvider,
 		"POST /providers/{name}/logout":         a.logoutProvider,
 		"GET /providers/{name}/log":             a.providerLog,
+		"GET /sources":                          a.sources,
+		"POST /sources/{name}/run":              a.runSource,
 		"GET /pairings":                         a.pairings,
 	}
 }

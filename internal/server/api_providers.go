@@ -28,6 +28,9 @@ type Supervisor interface {
 	// browser's return, and keeps what the server gave. Logout forgets that, and reports whether there was something.
 	Login(ctx context.Context, name string, show func(link string) error) error
 	Logout(ctx context.Context, name string) (bool, error)
+	// Sources lists the sources that files name. RunSource makes one run now and returns for how many sessions.
+	Sources() []adminapi.Source
+	RunSource(name string) (int, error)
 	// Reload reads the files now.
 	Reload()
 }
@@ -140,6 +143,24 @@ func (a *api) configured(w http.ResponseWriter, _ *http.Request) error {
 		return writeJSON(w, http.StatusOK, []adminapi.ConfiguredProvider{})
 	}
 	return writeJSON(w, http.StatusOK, orEmpty(a.supervisor.Configured()))
+}
+
+func (a *api) sources(w http.ResponseWriter, _ *http.Request) error {
+	if a.supervisor == nil {
+		return writeJSON(w, http.StatusOK, []adminapi.Source{})
+	}
+	return writeJSON(w, http.StatusOK, orEmpty(a.supervisor.Sources()))
+}
+
+func (a *api) runSource(w http.ResponseWriter, r *http.Request) error {
+	if a.supervisor == nil {
+		return noSupervisor(r.PathValue("name"))
+	}
+	n, err := a.supervisor.RunSource(r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, adminapi.StartedProvider{Started: n})
 }
 
 // providerLog answers with the last lines of a provider's log as texts, or, where the request

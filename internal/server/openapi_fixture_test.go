@@ -49,6 +49,16 @@ func (s openAPISupervisor) Logout(_ context.Context, name string) (bool, error) 
 	return n > 0, err
 }
 
+func (openAPISupervisor) Sources() []adminapi.Source {
+	return []adminapi.Source{{
+		Name: "filed", Kind: "run", State: adminapi.SourceWaiting, Session: "all", Stream: "filed", Runs: 1,
+		LastRunAt: time.Now(), NextRunAt: time.Now().Add(time.Minute), Reason: "no session that it serves",
+		File: "/home/me/.config/tapgw/providers/filed.toml",
+	}}
+}
+
+func (s openAPISupervisor) RunSource(name string) (int, error) { return s.of(name) }
+
 func (s openAPISupervisor) Lines(name string, after uint64) ([]adminapi.TimelineLine, uint64, error) {
 	_, err := s.of(name)
 	lines := []adminapi.TimelineLine{

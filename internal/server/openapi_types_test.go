@@ -22,6 +22,7 @@ var schemaTypes = []any{
 	adminapi.ConfiguredProvider{}, adminapi.Diagnostics{}, adminapi.Error{}, adminapi.ErrorNote{}, adminapi.Fault{},
 	adminapi.Faults{}, adminapi.Gap{}, adminapi.GateNote{}, adminapi.Interrupt{}, adminapi.Interrupted{},
 	adminapi.Keep{}, adminapi.LoggedOut{}, adminapi.LoginRequest{}, adminapi.LoginStep{}, adminapi.MCPToken{},
+	adminapi.Source{},
 	adminapi.Model{}, adminapi.ModelRequest{}, adminapi.Nothing{}, adminapi.Pairing{},
 	adminapi.Persisted{}, adminapi.Provider{}, adminapi.ProviderLoad{}, adminapi.Push{}, adminapi.PushBudget{},
 	adminapi.Query{}, adminapi.Question{}, adminapi.Receipt{}, adminapi.RecordingLine{}, adminapi.RecordingStart{},

@@ -60,6 +60,15 @@ func (r Run) Options() *providers.Options {
 		}}
 }
 
+// LineFaults reports faults of the provider that are at no line of its file. It replaces the earlier ones.
+func (r Run) LineFaults(lines []string) {
+	faults := make([]configs.Fault, len(lines))
+	for i, line := range lines {
+		faults[i] = configs.Fault{File: r.Provider.File, Line: 1, Column: 1, Message: line}
+	}
+	r.Faults(faults)
+}
+
 // stayOnHost refuses redirects to another host than the provider file names.
 func stayOnHost(req *http.Request, via []*http.Request) error {
 	first := via[0].URL

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tapgw/configs"
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/proc"
+	"tapgw/internal/protocol"
+	"tapgw/internal/sources"
+	"tapgw/internal/supervisor"
+)
+
+// launchSource returns a launcher that runs the sources of provider files. dir keeps what they did.
+func launchSource(g *gateway.Gateway, set *sources.Set, dir string) supervisor.Launcher {
+	return func(ctx context.Context, r supervisor.Run) error {
+		env, err := r.Variables()
+		if err != nil {
+			return err
+		}
+		return set.Run(ctx, sources.Options{
+			Provider: r.Provider, Gateway: g, Token: r.Token, Session: r.Session, Dir: r.Path(r.Provider.CWD),
+			Env: proc.Environ(env), State: sourceState(dir, r.Provider, r.Session), Line: r.Line, Faults: r.LineFaults,
+		})
+	}
+}
+
+// sourceState is the file of what a source has done: one for each provider file, and one for each session that has a
+// source of its own.
+func sourceState(dir string, p configs.Provider, session string) string {
+	name := p.Name
+	if p.Project != "" {
+		sum := sha256.Sum256([]byte(p.Project))
+		name += "-" + hex.EncodeToString(sum[:4])
+	}
+	if session != protocol.AllSessions {
+		name += "@" + session
+	}
+	return filepath.Join(dir, name+".json")
+}
+
+// Sources lists the sources that provider files name, by name and session.
+func (r reloader) Sources() []adminapi.Source {
+	list := r.sources.List()
+	runs := map[string]bool{}
+	for _, s := range list {
+		runs[s.File] = true
+	}
+	for _, p := range r.Configured() {
+		if p.Kind != configs.KindSource || runs[p.File] && p.State == adminapi.ConfiguredRunning {
+			continue
+		}
+		list = slices.DeleteFunc(list, func(s adminapi.Source) bool { return s.File == p.File })
+		s := adminapi.Source{Name: p.Name, File: p.File, State: p.State, Reason: p.Reason}
+		if file, err := r.Provider(p.Name); err == nil && file.Source != nil {
+			s.Kind, s.Stream = file.Source.Kind(), file.Source.Stream
+		}
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b adminapi.Source) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Session, b.Session))
+	})
+	return list
+}
+
+// RunSource makes a source run now, whatever its schedule, and returns for how many sessions.
+func (r reloader) RunSource(name string) (int, error) {
+	if n := r.sources.Trigger(name); n > 0 {
+		return n, nil
+	}
+	for _, s := range r.Sources() {
+		if s.Name == name {
+			return 0, &protocol.Error{
+				Code:    protocol.CodeInvalidState,
+				Message: fmt.Sprintf("source %q is %s: %s", name, s.State, s.Reason),
+			}
+		}
+	}
+	return 0, &protocol.Error{
+		Code:    protocol.CodeNotFound,
+		Message: fmt.Sprintf("no file names a source %q: tapctl sources lists them", name),
+	}
+}

@@ -1,0 +1,92 @@
+package sources
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
+)
+
+// origin is something that a source has noticed: the text of its event, and what the file's text may name.
+type origin struct {
+	text   string
+	values map[string]string
+	body   any  // decoded JSON, into which the file's text may point
+	isLine bool // of a command: several become one push if they come fast
+	level  protocol.Level
+}
+
+// Limits of the text of an event, in bytes and lines.
+const (
+	maxEvent      = 16 << 10
+	maxEventLines = 400
+)
+
+// emit makes an event of what was noticed, and gives it to the outbox unless the filter drops it.
+func (s *source) emit(e origin) {
+	text, level := s.event(e)
+	if level == protocol.OutcomeDrop {
+		return
+	}
+	p := push{event: text, level: level}
+	if e.isLine {
+		p.joined = 1
+	}
+	s.outbox.add(p)
+}
+
+// event is the text of an event and what becomes of it.
+func (s *source) event(e origin) (string, protocol.Level) {
+	text := e.text
+	if e.isLine && strings.TrimSpace(text) == "" {
+		return "", protocol.OutcomeDrop
+	}
+	if s.of.Text != nil {
+		text = s.of.Text.Expand(e.value)
+	}
+	text = visible.Ends(strings.TrimSpace(text), maxEvent, maxEventLines)
+	if text == "" {
+		return "", protocol.OutcomeDrop
+	}
+	level := protocol.Level(s.of.Level)
+	if e.level != "" {
+		level = e.level
+	}
+	return text, outcome(s.filter, text, level)
+}
+
+// value is what a name in the file's text stands for.
+func (e origin) value(name string) string {
+	if v, ok := e.values[name]; ok {
+		return v
+	}
+	at := e.body
+	for part := range strings.SplitSeq(name, ".") {
+		switch v := at.(type) {
+		case map[string]any:
+			at = v[part]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(v) {
+				return ""
+			}
+			at = v[i]
+		default:
+			return ""
+		}
+	}
+	switch v := at.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	default:
+		data, err := json.Marshal(v)
+		if err != nil {
+			return ""
+		}
+		return string(data)
+	}
+}

@@ -1,0 +1,134 @@
+package sources
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// link is a source's connection to the gateway, as a provider's: the same messages in the same order, without a
+// socket, without a goroutine. Only the goroutine of the source calls its methods, but for those of [gateway.Peer].
+type link struct {
+	conn *gateway.Conn
+
+	mu     sync.Mutex
+	inbox  []protocol.Message
+	ending error // why the gateway closed the connection, nil while it is open
+
+	wake chan struct{} // holds one item; there is something in inbox, or ending is set
+}
+
+func connect(g *gateway.Gateway, token string) *link {
+	l := &link{wake: make(chan struct{}, 1)}
+	l.conn = g.Connect(l, gateway.ConnOptions{})
+	l.send(&protocol.Auth{Token: token})
+	return l
+}
+
+// send gives the gateway a message. Its answers are in the inbox afterwards, or come later.
+func (l *link) send(m protocol.Message) { l.conn.Receive(protocol.Append(nil, m)) }
+
+func (l *link) close() { l.conn.Closed() }
+
+// take returns the messages that have come, and why the connection has ended.
+func (l *link) take() ([]protocol.Message, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	messages := l.inbox
+	l.inbox = nil
+	return messages, l.ending
+}
+
+// Send implements [gateway.Peer].
+func (l *link) Send(m protocol.Message) {
+	l.mu.Lock()
+	l.inbox = append(l.inbox, m)
+	l.mu.Unlock()
+	l.signal()
+}
+
+// Flush implements [gateway.Peer].
+func (l *link) Flush() {}
+
+// Close implements [gateway.Peer].
+func (l *link) Close(code protocol.CloseCode, reason string) {
+	l.mu.Lock()
+	if l.ending == nil {
+		l.ending = fmt.Errorf("the gateway closed the connection: %s (%d)", reason, code)
+	}
+	l.mu.Unlock()
+	l.signal()
+}
+
+func (l *link) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// binding is what the source knows of its sessions.
+type binding struct {
+	want    string // an id, or "all"
+	hello   func() *protocol.Hello
+	isBound bool
+	here    []string        // sessions that the source is bound to, in the order of their start
+	idle    map[string]bool // those of them that wait for a prompt
+}
+
+// receive handles a message of the gateway. It returns what the source itself has to do with it: a receipt or an error
+// of a push, else nil.
+func (b *binding) receive(l *link, m protocol.Message) (protocol.Message, error) {
+	switch m := m.(type) {
+	case *protocol.Sessions:
+		if len(m.Active) > 0 && !b.isBound {
+			l.send(b.hello())
+		}
+	case *protocol.SessionsUpdated:
+		for _, s := range m.Active {
+			if b.isBound && b.want == protocol.AllSessions && !slices.Contains(b.here, s.ID) {
+				l.send(&protocol.SessionReady{SessionID: s.ID})
+			} else if !b.isBound {
+				l.send(b.hello())
+				break
+			}
+		}
+	case *protocol.HelloAck:
+		b.isBound = true
+	case *protocol.SessionLifecycle:
+		b.lifecycle(l, m)
+	case *protocol.Error:
+		if m.ReplyTo == protocol.TypeHello || m.ReplyTo == protocol.TypeAuth {
+			return nil, errors.New(m.Message)
+		}
+		return m, nil
+	case *protocol.Ack:
+		return m, nil
+	}
+	return nil, nil
+}
+
+func (b *binding) lifecycle(l *link, m *protocol.SessionLifecycle) {
+	switch m.State {
+	case protocol.LifecycleStarted:
+		if !slices.Contains(b.here, m.SessionID) {
+			b.here = append(b.here, m.SessionID)
+		}
+	case protocol.LifecycleIdle:
+		if b.idle == nil {
+			b.idle = map[string]bool{}
+		}
+		b.idle[m.SessionID] = true
+	case protocol.LifecycleShutdownPending:
+		b.here = slices.DeleteFunc(b.here, func(id string) bool { return id == m.SessionID })
+		delete(b.idle, m.SessionID)
+		if len(b.here) == 0 && b.want != protocol.AllSessions {
+			b.isBound = false
+		}
+		l.send(&protocol.ShutdownReady{SessionID: m.SessionID})
+	}
+}

@@ -1,0 +1,170 @@
+package sources
+
+import (
+	"strconv"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
+)
+
+const (
+	// pushRate is how many pushes a source makes in a second: fewer than the gateway takes.
+	pushRate = protocol.PushRate - 2
+	// maxWaiting and maxWaitingBytes bound the events that wait to be pushed.
+	maxWaiting      = 1000
+	maxWaitingBytes = 1 << 20
+	// maxJoined bounds the text of one push that several events of one level make, in bytes.
+	maxJoined   = 32 << 10
+	refusedWait = time.Second
+)
+
+// push is what waits to be pushed, or for the gateway's answer.
+type push struct {
+	event, prompt string
+	level         protocol.Level
+	metadata      protocol.Raw
+	session       string // "" for all
+	joined        int    // events that the text has, if they are lines of a command
+	done          chan<- protocol.Message
+}
+
+// outbox has the pushes of a source. What comes faster than the gateway takes is joined, and at last dropped, the
+// oldest first.
+type outbox struct {
+	waiting []push
+	bytes   int
+	dropped int
+	limit   *rate.Limiter
+	paused  time.Time // nothing is pushed before
+	sent    map[string]push
+	last    uint64 // request
+}
+
+func (o *outbox) add(p push) {
+	o.waiting = append(o.waiting, p)
+	o.bytes += len(p.event) + len(p.prompt)
+	for len(o.waiting) > maxWaiting || o.bytes > maxWaitingBytes && len(o.waiting) > 1 {
+		o.bytes -= len(o.waiting[0].event) + len(o.waiting[0].prompt)
+		o.dropped += o.waiting[0].joined
+		o.waiting = o.waiting[1:]
+	}
+}
+
+// flush pushes what it may, and returns when it can go on.
+func (o *outbox) flush(s *source, now time.Time) time.Duration {
+	if !s.binding.isBound {
+		return longestSleep
+	}
+	if o.limit == nil {
+		o.limit = rate.NewLimiter(pushRate, pushRate)
+	}
+	for len(o.waiting) > 0 {
+		if wait := o.paused.Sub(now); wait > 0 {
+			return wait
+		}
+		if !o.limit.AllowN(now, 1) {
+			return time.Second / pushRate
+		}
+		o.push(s, o.next())
+	}
+	return longestSleep
+}
+
+// next takes the first push, with the lines of the same level that follow it.
+func (o *outbox) next() push {
+	p := o.waiting[0]
+	n := 1
+	for ; n < len(o.waiting); n++ {
+		q := o.waiting[n]
+		if p.joined == 0 || q.joined == 0 || q.level != p.level || q.session != p.session ||
+			len(p.event)+1+len(q.event) > maxJoined {
+			break
+		}
+		p.event += "\n" + q.event
+		p.joined += q.joined
+	}
+	for _, q := range o.waiting[:n] {
+		o.bytes -= len(q.event) + len(q.prompt)
+	}
+	o.waiting = o.waiting[n:]
+	if len(o.waiting) == 0 {
+		o.waiting = nil
+	}
+	if o.dropped > 0 && p.joined > 0 {
+		p.event = strconv.Itoa(o.dropped) + " events before this one came too fast and were dropped\n" + p.event
+		o.dropped = 0
+	}
+	return p
+}
+
+func (o *outbox) push(s *source, p push) {
+	o.last++
+	id := strconv.FormatUint(o.last, 10)
+	if o.sent == nil {
+		o.sent = map[string]push{}
+	}
+	o.sent[id] = p
+	m := &protocol.Push{
+		Stream: s.of.Stream, Event: p.event, Prompt: p.prompt, Level: p.level, Metadata: p.metadata, RequestID: id,
+		SessionID: p.session,
+	}
+	if s.o.Session == protocol.AllSessions && p.session == "" {
+		m.Broadcast = true
+		if !s.hasSession() { // an event of another level would be refused
+			m.Level = protocol.LevelKeep
+		}
+	}
+	s.link.send(m)
+}
+
+// answered handles what the gateway says of a push.
+func (o *outbox) answered(s *source, m protocol.Message) {
+	switch m := m.(type) {
+	case *protocol.Error:
+		p, ok := o.sent[m.RequestID]
+		if !ok {
+			s.o.Line(fromGateway, m.Message)
+			return
+		}
+		if p.session == "" && s.o.Session == protocol.AllSessions {
+			p.session = m.SessionID // the others have it
+		} else {
+			delete(o.sent, m.RequestID)
+		}
+		if m.Code == protocol.CodeRateLimited && p.joined > 0 {
+			o.paused = time.Now().Add(refusedWait)
+			o.waiting = append([]push{p}, o.waiting...)
+			o.bytes += len(p.event)
+			return
+		}
+		s.o.Line(fromGateway, "an event was refused: "+m.Message)
+		p.tell(m)
+	case *protocol.Ack:
+		p, ok := o.sent[m.RequestID]
+		if !ok || m.Fate == string(adminapi.FateQueued) {
+			return
+		}
+		if p.session != "" || s.o.Session != protocol.AllSessions {
+			delete(o.sent, m.RequestID)
+		} else if len(o.sent) > maxWaiting {
+			o.sent = nil // of broadcasts whose answers nobody counts
+		}
+		if m.Reason != "" {
+			s.o.Line(fromGateway, "an event was "+m.Fate+": "+visible.Line(m.Reason))
+		}
+		p.tell(m)
+	}
+}
+
+func (p push) tell(m protocol.Message) {
+	if p.done != nil {
+		select {
+		case p.done <- m:
+		default:
+		}
+	}
+}

@@ -1,0 +1,169 @@
+// Package sources runs the sources of events that provider files name: commands, prompts, watched files, polled URLs
+// and webhooks. A source is a provider like any other. It only speaks to the gateway in the same process, and needs no
+// power that a program at a WebSocket lacks.
+package sources
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/match"
+	"tapgw/internal/protocol"
+)
+
+// Options say which source runs for which sessions. Provider, Gateway, Token, Session and the functions are required;
+// functions may be called from any goroutine.
+type Options struct {
+	Provider configs.Provider // of kind source
+	Gateway  *gateway.Gateway
+	Token    string
+	Session  string   // an id, or [protocol.AllSessions]
+	Dir      string   // where the command runs and the files are; absolute
+	Env      []string // of the command, as NAME=value
+	State    string   // the file that keeps the source's progress; "" for none
+
+	// Line takes a line that the command prints, or a message about the source.
+	Line func(from, line string)
+	// Faults takes all present faults of the source, one line each. It replaces the earlier ones.
+	Faults func(lines []string)
+}
+
+// fromGateway is the source of messages about a source of events.
+const fromGateway = "tapgw"
+
+// maxStarts is how many sources start at once: each reads a file, which takes a thread.
+const maxStarts = 4
+
+// Set has the sources that run. Any goroutine may call its methods.
+type Set struct {
+	starts chan struct{} // holds one item for each source that starts
+
+	mu   sync.Mutex // guards list
+	list map[*source]bool
+}
+
+// NewSet returns a set without sources.
+func NewSet() *Set { return &Set{starts: make(chan struct{}, maxStarts), list: map[*source]bool{}} }
+
+// Run runs a source until ctx ends, and then returns nil. An error says why the source can't go on; whoever called Run
+// decides whether it is started again. A source that has nothing left to do stays until ctx ends, so that it is shown.
+func (set *Set) Run(ctx context.Context, o Options) error {
+	set.starts <- struct{}{}
+	s, err := newSource(o)
+	<-set.starts
+	if err != nil {
+		return err
+	}
+	set.mu.Lock()
+	set.list[s] = true
+	set.mu.Unlock()
+	defer func() {
+		set.mu.Lock()
+		delete(set.list, s)
+		set.mu.Unlock()
+	}()
+	return s.run(ctx)
+}
+
+// List describes the sources that run, in no order.
+func (set *Set) List() []adminapi.Source {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	list := make([]adminapi.Source, 0, len(set.list))
+	for s := range set.list {
+		list = append(list, s.view())
+	}
+	return list
+}
+
+// Trigger makes the sources of a name run now, whatever their schedule. It returns how many there are.
+func (set *Set) Trigger(name string) int {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	n := 0
+	for s := range set.list {
+		if s.o.Provider.Name == name {
+			n++
+			select {
+			case s.triggers <- struct{}{}:
+			default: // one that waits is enough
+			}
+		}
+	}
+	return n
+}
+
+// source is one run of [Set.Run]. Its goroutine owns the fields but shown.
+type source struct {
+	o        Options
+	of       *configs.Source
+	timing   timing
+	filter   []rule
+	link     *link
+	binding  binding
+	triggers chan struct{}
+	progress progress
+	ready    time.Time // since when the source has had a session
+	job      *job      // the run that is under way, nil for none
+	reason   string    // why it does not run
+	outbox   outbox
+
+	mu    sync.Mutex
+	shown adminapi.Source // guarded by mu
+}
+
+type rule struct {
+	pattern *match.Pattern
+	outcome protocol.Level
+}
+
+func newSource(o Options) (*source, error) {
+	s := &source{o: o, of: o.Provider.Source, triggers: make(chan struct{}, 1)}
+	var err error
+	if s.timing, err = newTiming(s.of); err != nil {
+		return nil, err
+	}
+	if s.filter, err = compile(s.of.Filter); err != nil {
+		return nil, err
+	}
+	if o.State != "" {
+		if s.progress, err = loadProgress(o.State); err != nil {
+			o.Line(fromGateway, fmt.Sprintf("what it did before is not known: %v", err))
+		}
+	}
+	s.binding = binding{want: o.Session, hello: func() *protocol.Hello {
+		return &protocol.Hello{
+			Name: o.Provider.Name, ProtocolVersion: new(protocol.Version), Session: o.Session,
+		}
+	}}
+	s.show("", time.Time{})
+	return s, nil
+}
+
+func compile(list []configs.FilterRule) ([]rule, error) {
+	rules := make([]rule, len(list))
+	for i, r := range list {
+		p, err := match.Compile(r.Match)
+		if err != nil {
+			return nil, fmt.Errorf("filter[%d].match: %w", i, err)
+		}
+		rules[i] = rule{p, protocol.Level(r.Outcome)}
+	}
+	return rules, nil
+}
+
+// outcome is what becomes of an event with a text.
+func outcome(rules []rule, text string, level protocol.Level) protocol.Level {
+	t := match.NewText(text)
+	for _, r := range rules {
+		if r.pattern.Match(t) == match.Yes {
+			return r.outcome
+		}
+	}
+	return level
+}
