@@ -106,7 +106,7 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.row(fmt.Sprintf("%d idle programs, resident memory of the gateway more (30 MiB)", idlePrograms), "",
+	r.row(fmt.Sprintf("%d idle programs, anonymous memory of the gateway more (30 MiB)", idlePrograms), "",
 		fmt.Sprintf("%.1f MiB", mib), mib/30, 1, false)
 	return nil
 }
@@ -122,12 +122,12 @@ func idleMCPMemory(ctx context.Context, m *middle, o options, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.row(fmt.Sprintf("%d idle MCP servers on HTTP, resident memory of the gateway more (20 MiB)", idlePrograms), "",
+	r.row(fmt.Sprintf("%d idle MCP servers on HTTP, anonymous memory of the gateway more (20 MiB)", idlePrograms), "",
 		fmt.Sprintf("%.1f MiB", mib), mib/20, 1, false)
 	return nil
 }
 
-// grownBy returns the MiB of resident memory that idlePrograms provider files of one text add, once a session has the
+// grownBy returns the MiB of anonymous memory that idlePrograms provider files of one text add, once a session has the
 // tool of each, under a prefix of its own.
 func (m *middle) grownBy(ctx context.Context, text, tool string) (float64, error) {
 	live, err := watch(ctx, m, "live", true)
@@ -155,7 +155,7 @@ func (m *middle) grownBy(ctx context.Context, text, tool string) (float64, error
 		return 0, err
 	}
 	after, err := m.memory()
-	return float64(after.resident-before.resident) / (1 << 20), err
+	return float64(after.anonymous-before.anonymous) / (1 << 20), err
 }
 
 // loading measures loading a directory of many files that start no process.
