@@ -270,7 +270,7 @@ func (l *login) keep(k *keptLogin) error {
 		}
 		return nil
 	}
-	data, err := json.Marshal(k)
+	data, err := json.Marshal(k) //nolint:gosec // the file is for that
 	if err == nil {
 		err = proc.PrivateDir(filepath.Dir(l.file))
 	}
