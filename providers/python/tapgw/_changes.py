@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FIRST_RETRY = 1.0
 ANSWER_TIMEOUT = 10.0
+LIKELY_WAIT = 5.0  # for a receipt of a gateway that gives them, unless it is one that does not know them
 ACK_WAIT = 0.25  # for an answer that may not come: gateways of the core profile answer only if they refuse
 
 

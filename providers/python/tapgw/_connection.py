@@ -86,6 +86,7 @@ class Connection:
         self.requests: dict[str, _requests.Request] = {}
         self.request_count = 0
         self.gives_receipts = False
+        self.receipt_wait = _changes.ACK_WAIT  # of a push, while it is not known whether the gateway gives receipts
         self.querying = asyncio.Lock()
 
     async def serve(self) -> None:

@@ -56,7 +56,8 @@ async def push(c: "Connection", m: dict[str, Any], until_delivered: bool) -> Rec
     try:
         await c.write(m)
         if not c.gives_receipts:
-            await asyncio.wait({r.done}, timeout=ACK_WAIT)
+            await asyncio.wait({r.done}, timeout=c.receipt_wait)
+            c.receipt_wait = ACK_WAIT  # after a silence the next ones are silent, too
         if c.gives_receipts or r.done.done():
             await r.done
     finally:

@@ -147,6 +147,7 @@ def on_hello_ack(c: "Connection", m: dict[str, Any]) -> None:
     c.provider_id, c.persist_dir = m["providerId"], m.get("persistDir", "")
     token = m.get("reconnectToken", "")
     c.confirms_updates = bool(token)  # gateways of the core profile send none, and do not answer updates
+    c.receipt_wait = _changes.LIKELY_WAIT if token else _changes.ACK_WAIT
     c.run.remember(token, c.to)
     if c.provider.is_for_all:
         c.provider._conn = c

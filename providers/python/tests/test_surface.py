@@ -10,7 +10,7 @@ from unittest import mock
 
 import tapgw
 from tapgw import Error, Provider, ProviderError, Receipt
-from tapgw import _calls, _discover, _runner, _wire
+from tapgw import _calls, _changes, _discover, _requests, _runner, _wire
 
 
 def public() -> Iterator[tuple[str, Any]]:
@@ -111,6 +111,29 @@ class SurfaceTest(unittest.TestCase):
         self.assertEqual(_wire.encode({"type": "tool.result", "data": {1: Receipt("s")}}),
                          '{"type":"tool.result","data":{"1":{"session":"s","seq":0,"fate":"","reason":"","each":[]}}}')
         self.assertEqual(_wire.encode({"type": "x", "data": "\ud800"}), '{"type":"x","data":"\\ud800"}')
+
+    def test_late_receipt(self) -> None:
+        """A receipt that a busy machine delays is waited for, if the gateway is one that is likely to give it."""
+        async def fate(late: float, wait: float) -> tuple[str, float]:
+            def write(m: dict[str, Any]) -> asyncio.Future[None]:
+                ack = {"requestId": m["requestId"], "sessionId": "s", "seq": 1, "fate": "stored"}
+                asyncio.get_running_loop().call_later(late, _requests.on_receipt, c, ack)
+                return written
+
+            def add(prefix: str, r: _requests.Request) -> str:
+                c.requests[prefix] = r
+                return prefix
+
+            written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            written.set_result(None)
+            c: Any = types.SimpleNamespace(bindings={"s": None}, requests={}, gives_receipts=False, receipt_wait=wait,
+                                           write=write, add_request=add)
+            receipt = await _requests.push(c, {"type": "push", "level": "keep"}, False)
+            return receipt.fate, c.receipt_wait
+
+        late = 2 * _changes.ACK_WAIT
+        self.assertEqual(asyncio.run(fate(late, _changes.LIKELY_WAIT)), ("stored", _changes.ACK_WAIT))
+        self.assertEqual(asyncio.run(fate(3600, 0.01)), ("", _changes.ACK_WAIT))
 
     def test_discovery(self) -> None:
         """The environment comes before the files; a process with both connects only to its gateway."""
