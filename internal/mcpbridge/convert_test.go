@@ -194,3 +194,22 @@ func TestValidName(t *testing.T) {
 		}
 	}
 }
+
+// A tool is offered without an output schema that is too large, or that a provider can't have.
+func TestToolOf(t *testing.T) {
+	for name, tt := range map[string]struct {
+		schema, description string
+		isKept              bool
+	}{
+		"fits":      {`{"type":"object"}`, "d", true},
+		"a list":    {`{"type":"array"}`, "d\nThe result is JSON by this schema: {\"type\":\"array\"}", false},
+		"too large": {`{"type":"object","title":"` + strings.Repeat("x", maxResultSchema) + `"}`, "d", false},
+		"nonsense":  {`{"type":7}`, "d\nThe result is JSON by this schema: {\"type\":7}", false},
+	} {
+		tool := toolOf(&mcp.Tool{Name: "t", Description: "d", OutputSchema: json.RawMessage(tt.schema)})
+		if tool.Description != tt.description || (tool.OutputSchema != nil) != tt.isKept {
+			t.Errorf("%s: got the description %q and the schema %.80s, want %q and one: %v", name, tool.Description,
+				tool.OutputSchema, tt.description, tt.isKept)
+		}
+	}
+}

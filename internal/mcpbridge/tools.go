@@ -30,7 +30,9 @@ const (
 	maxListed = 20_000    // entries of a list; a server that lists more is not read to its end
 	maxTool   = 128 << 10 // bytes of a tool, in JSON
 	maxTools  = 1500 << 10
-	maxFaults = 10 // tools that are named as left out
+	// maxResultSchema bounds an output schema, in bytes: a tool with a larger one is worth more than that.
+	maxResultSchema = 32 << 10
+	maxFaults       = 10 // tools that are named as left out
 )
 
 // offering is what the bridge offers of a server, and what it leaves out, a line for each.
@@ -224,7 +226,7 @@ func toolOf(t *mcp.Tool) providers.Tool {
 		return tool
 	}
 	schema, err := json.Marshal(t.OutputSchema)
-	if err != nil {
+	if err != nil || len(schema) > maxResultSchema {
 		return tool
 	}
 	// A provider's results are objects. The model reads of others in the description.
