@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -197,6 +198,57 @@ func TestTaskEndsWithItsSession(t *testing.T) {
 	if a := foreground.ask("tasks/get", map[string]any{"taskId": two}); a.code() != -32602 {
 		t.Errorf("a task at the URL of an ended session: got %v, want -32602", a)
 	}
+}
+
+// A client of tapgw mcp goes on at the next gateway, where its tasks are unknown.
+func TestTasksEndWithTheGateway(t *testing.T) {
+	var mu sync.Mutex
+	w := newWorld(t, 60)
+	w.slow(w.session())
+	now := w
+	c := w.rawRelayTo(func() (url, token string) {
+		mu.Lock()
+		defer mu.Unlock()
+		return now.ws + "/mcp", now.gateway.AdminToken()
+	})
+	id := begin(w, c, "slow")
+	events := c.listen(id)
+	receiveFrom(w, "the acknowledgement", events)
+	next := newWorld(t, 60)
+	next.slow(next.session())
+	mu.Lock()
+	now = next
+	mu.Unlock()
+	w.gateway.Drain(t.Context())
+	w.mcp.Close() // ends the connection
+	if a := c.ask("tasks/get", map[string]any{"taskId": id}); a.code() != -32602 {
+		t.Errorf("tasks/get at the next gateway: got %v, want -32602", a)
+	}
+	ack := answered{}
+	for ack.Method != "notifications/subscriptions/acknowledged" {
+		ack = receiveFrom(w, "the acknowledgement of the next gateway", events)
+	}
+	if named, _ := ack.Params["notifications"].(map[string]any); named["taskIds"] != nil {
+		t.Errorf("the stream at the next gateway: got %v, want no tasks", named)
+	}
+	begin(next, c, "slow")
+}
+
+// wait_for_event is a slow call as any other.
+func TestWaitIsATask(t *testing.T) {
+	eachWire(t, func(t *testing.T, connect func(*world, string, string) rawClient) {
+		w := newWorld(t, 60)
+		s := w.session()
+		c := connect(w, "/mcp", w.gateway.AdminToken())
+		id := begin(w, c, "wait_for_event")
+		if _, err := s.Push(t.Context(), "ci", &protocol.Push{Stream: "builds", Event: "red",
+			Level: protocol.LevelKeep}); err != nil {
+			t.Fatal(err)
+		}
+		if v := until(w, c, id, "completed"); !strings.Contains(resultText(v), `"event":"red"`) {
+			t.Errorf("the wait: got %v, want the event", v)
+		}
+	})
 }
 
 func TestTasksAreForWhoTakesThem(t *testing.T) {

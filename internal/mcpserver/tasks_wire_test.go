@@ -167,6 +167,12 @@ type relayClient struct {
 
 func (w *world) rawRelay(path, token string) rawClient {
 	w.Helper()
+	return w.rawRelayTo(func() (string, string) { return w.ws + path, token })
+}
+
+// rawRelayTo connects to where at each attempt says.
+func (w *world) rawRelayTo(where func() (url, token string)) *relayClient {
+	w.Helper()
 	c := &relayClient{w: w, capabilities: takesTasks, waiting: map[float64]chan answered{},
 		listeners: map[float64]chan answered{}}
 	transport := &http.Transport{}
@@ -175,7 +181,8 @@ func (w *world) rawRelay(path, token string) rawClient {
 	fromRelay, out := io.Pipe()
 	relay := mcpserver.Relay{In: in, Out: out, Note: func(string) {},
 		Dial: func(ctx context.Context) (io.ReadWriteCloser, error) {
-			ws, _, err := websocket.Dial(ctx, w.ws+path, &websocket.DialOptions{
+			url, token := where()
+			ws, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 				HTTPClient: &http.Client{Transport: bearer{token, transport}}})
 			if err != nil {
 				return nil, err
@@ -190,6 +197,7 @@ func (w *world) rawRelay(path, token string) rawClient {
 			w.Errorf("the relay: got %v, want no error", err)
 		}
 		_ = out.Close()
+		_ = in.Close() // writes fail from now on
 	})
 	running.Go(func() {
 		lines := bufio.NewScanner(fromRelay)
