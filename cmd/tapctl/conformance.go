@@ -84,6 +84,11 @@ func conform(flags *ucli.Context) error {
 	case flags.Bool("sdk") && o.URL != "":
 		return cli.Usage("flag --sdk: needs the sample program behind --, not --url")
 	case flags.Bool("sdk"):
+		for _, other := range []string{"tool", "args", "slow-tool", "slow-args"} {
+			if flags.IsSet(other) {
+				return cli.Usage("flag --sdk: the scenarios name the tools; leave out --%s", other)
+			}
+		}
 		all, err := conformance.Scenarios()
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -361,8 +362,11 @@ func Explain(name string, err error) string {
 }
 
 func expected(t reflect.Type) string {
-	if t == reflect.TypeFor[[]byte]() {
+	switch t {
+	case reflect.TypeFor[[]byte]():
 		return "must be base64"
+	case reflect.TypeFor[time.Time]():
+		return "must be a time such as 2026-01-02T15:04:05Z"
 	}
 	switch t.Kind() {
 	case reflect.String:

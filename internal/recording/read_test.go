@@ -19,6 +19,7 @@ func TestReadNamesBrokenLines(t *testing.T) {
 	tests := []struct{ name, line, want string }{
 		{"no JSON", `{"ts":`, "line: not valid JSON: it ends too early"},
 		{"a list", `[]`, "line: must be an object"},
+		{"a wrong time", `{"ts":"yesterday"}`, "line.ts: must be a time such as 2026-01-02T15:04:05Z"},
 		{"a wrong type", `{"conn":"one"}`, "line.conn: must be a whole number"},
 		{"no content", `{"from":"gateway","to":"provider","conn":1}`,
 			"it has not one of message, text, size, closed, gap and end"},
