@@ -91,13 +91,22 @@ func early(l *link) bool {
 	}
 }
 
-func connectHelloAfter(k *kit) error {
+// settledOpening returns a connection on which the provider had a moment to send what it must not send yet.
+func (k *kit) settledOpening() (*link, error) {
 	l, err := k.opening()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := k.settle(l); err != nil {
-		return skipf("the connection ended before: %v", err)
+		return nil, skipf("the connection ended before: %v", err)
+	}
+	return l, nil
+}
+
+func connectHelloAfter(k *kit) error {
+	l, err := k.settledOpening()
+	if err != nil {
+		return err
 	}
 	if early(l) {
 		return fail("", "hello came before sessions")
@@ -111,12 +120,9 @@ func connectHelloAfter(k *kit) error {
 }
 
 func connectEmptyList(k *kit) error {
-	l, err := k.opening()
+	l, err := k.settledOpening()
 	if err != nil {
 		return err
-	}
-	if err := k.settle(l); err != nil {
-		return skipf("the connection ended before: %v", err)
 	}
 	if early(l) { // it does not wait for any list, which another rule says
 		return skipf("hello came before the list")
