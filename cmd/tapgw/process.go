@@ -345,7 +345,8 @@ func listenError(err error) error {
 		who = owner.String()
 	}
 	return fmt.Errorf(
-		"listening on %s: the port is in use by %s; stop it, or choose a free port with --listen 127.0.0.1:0",
+		"listening on %s: the port is in use by %s; stop it, or choose a free port: "+
+			"tapgw serve --listen 127.0.0.1:0, or listen in tapgw.toml",
 		failed.Addr,
 		who,
 	)

@@ -41,7 +41,12 @@ func (c *Conn) toolResult(m *protocol.ToolResult) {
 		c.g.finishWithParts(p, answered, m)
 		return
 	}
-	answered.finish(newOutcome(m))
+	o := newOutcome(m)
+	// Providers give calls up when their session ends, and few say why.
+	if s := answered.session; o.ErrorCode == protocol.CodeCancelled && s.isEnding() {
+		o.Error = cancelledText(s.endReason)
+	}
+	answered.finish(o)
 }
 
 // newOutcome is the outcome that a result means. A result with both data and an error

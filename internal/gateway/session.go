@@ -52,7 +52,8 @@ type Session struct {
 	cancel context.CancelFunc // when the session is torn down
 
 	stopCalled atomic.Bool
-	stopping   chan struct{} // closed when the session begins to end
+	stopping   chan struct{} // closed when the session begins to end; endReason is set before
+	endReason  string
 	stopped    chan struct{} // closed when it has ended
 
 	// Guarded by Gateway.mu.

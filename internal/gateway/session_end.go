@@ -30,6 +30,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	g := s.g
 	defer close(s.stopped)
 	g.mu.Lock()
+	s.endReason = reason
 	close(s.stopping)
 	g.questions.withdraw(s, protocol.QuestionSessionEnded)
 	s.allReady = make(chan struct{})

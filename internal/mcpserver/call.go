@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -148,17 +149,27 @@ func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string
 	}
 	outcome := make(chan gateway.Outcome, 1)
 	go func() { outcome <- s.Execute(ctx, c) }()
-	for n := 1; ; {
+	return result(await(outcome, messages, func(n int, message string) { progress(ctx, r, n, message) }))
+}
+
+// await waits for a call's outcome. Until then it reports what the provider says, and at each silence of
+// progressEvery the same again, because clients give silent calls up.
+func await(outcome <-chan gateway.Outcome, messages <-chan string, report func(n int, message string)) gateway.Outcome {
+	silence := time.NewTimer(progressEvery)
+	defer silence.Stop()
+	last := "still running"
+	for n := 1; ; n++ {
 		select {
-		case message := <-messages:
-			progress(ctx, r, n, message)
-			n++
+		case last = <-messages:
+		case <-silence.C:
 		case o := <-outcome:
 			for ; len(messages) > 0; n++ { // they came before the outcome
-				progress(ctx, r, n, <-messages)
+				report(n, <-messages)
 			}
-			return result(o)
+			return o
 		}
+		report(n, last)
+		silence.Reset(progressEvery)
 	}
 }
 

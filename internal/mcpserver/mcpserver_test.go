@@ -175,8 +175,8 @@ func TestSessionEndsInMidCall(t *testing.T) {
 		if err := s.Stop(t.Context(), "over"); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-ended; !strings.HasPrefix(got, "CANCELLED") {
-			t.Errorf("the call: got %q, want CANCELLED", got)
+		if got, want := <-ended, "CANCELLED: Cancelled: over"; got != want {
+			t.Errorf("the call: got %q, want %q, with the reason of the end", got, want)
 		}
 		if _, err := w.tryConnect(version, "/mcp", token); err == nil {
 			t.Error("the token of an ended session: got no error, want one")

@@ -228,8 +228,8 @@ func (t *task) changed() {
 func (t *task) say(message string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.status == taskWorking {
-		t.message = shortLine(message)
+	if line := shortLine(message); t.status == taskWorking && line != t.message {
+		t.message = line
 		t.changed()
 	}
 	return t.id != ""

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// progressEvery is how often a wait tells the client that it goes on. Some clients give a call up
-	// after 60 s of silence.
+	// progressEvery is how often a call tells a client that asked for progress that it goes on. Some clients
+	// give a call up after 60 s of silence.
 	progressEvery = 20 * time.Second
 	defaultWait   = 45 * time.Second // shorter than the patience of clients that ask for no progress
 	maxWait       = time.Hour
@@ -166,7 +166,7 @@ func (e *endpoint) waitForEvent(ctx context.Context, r *mcp.CallToolRequest, in 
 // empty and says why. The error is that of ctx.
 func poll(ctx context.Context, s *gateway.Session, after uint64, stream []string, limit time.Duration,
 	report func(n int)) (eventList, error) {
-	end := time.Now().Add(limit)
+	end, due := time.Now().Add(limit), time.Now().Add(progressEvery)
 	list := eventList{Events: []adminapi.StreamRow{}}
 	for n := 1; ; {
 		events, cursor, lost := eventsAfter(s, after, stream, maxEvents)
@@ -177,11 +177,12 @@ func poll(ctx context.Context, s *gateway.Session, after uint64, stream []string
 			list.Events = events
 			return list, nil
 		}
-		step, cancel := context.WithTimeout(ctx, min(progressEvery, max(time.Until(end), 0)))
+		// Events of other streams end a wait, too.
+		step, cancel := context.WithTimeout(ctx, max(min(time.Until(due), time.Until(end)), 0))
 		err := s.WaitHistory(step, after)
 		cancel()
 		switch {
-		case err == nil:
+		case err == nil && time.Now().Before(due) && time.Now().Before(end):
 		case ctx.Err() != nil:
 			return list, ctx.Err()
 		case errors.Is(err, gateway.ErrSessionEnded):
@@ -192,7 +193,7 @@ func poll(ctx context.Context, s *gateway.Session, after uint64, stream []string
 			return list, nil
 		default:
 			report(n)
-			n++
+			n, due = n+1, time.Now().Add(progressEvery)
 		}
 	}
 }

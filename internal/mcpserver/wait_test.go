@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +112,49 @@ func TestLongWait(t *testing.T) {
 		list, err = poll(t.Context(), s, 0, nil, time.Hour, func(int) {})
 		if err != nil || !strings.Contains(list.Note, "session has ended") {
 			t.Errorf("the session's end: got %v, %v, want a note that it has ended", list, err)
+		}
+	})
+}
+
+// Events of other streams are no sign of life of a wait: the client hears something in any case.
+func TestWaitBesideAnotherStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := localSession(t)
+		go func() {
+			for range 20 {
+				<-time.After(10 * time.Second)
+				push(t, s, "other", "no")
+			}
+		}()
+		reports := 0
+		list, err := poll(t.Context(), s, 0, []string{"builds@ci"}, 190*time.Second, func(int) { reports++ })
+		if err != nil || len(list.Events) != 0 || reports != 9 {
+			t.Errorf("got %v, %v, %d reports in 190s; want nothing and 9 reports", list, err, reports)
+		}
+		<-time.After(time.Minute)
+	})
+}
+
+// A call whose provider says nothing is reported every 20 s, so that no client gives it up.
+func TestSilentCallIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		messages, outcome := make(chan string, 64), make(chan gateway.Outcome, 1)
+		go func() {
+			<-time.After(50 * time.Second)
+			messages <- "half"
+			<-time.After(25 * time.Second)
+			messages <- "last"
+			outcome <- gateway.Outcome{Data: protocol.Raw(`"done"`)}
+		}()
+		var got []string
+		o := await(outcome, messages, func(n int, message string) {
+			got = append(got, fmt.Sprintf("%d at %s: %s", n, time.Since(begun), message))
+		})
+		want := []string{"1 at 20s: still running", "2 at 40s: still running", "3 at 50s: half", "4 at 1m10s: half",
+			"5 at 1m15s: last"}
+		if o.Text() != "done" || !slices.Equal(got, want) {
+			t.Errorf("got %q, reports %q; want done, reports %q", o.Text(), got, want)
 		}
 	})
 }
