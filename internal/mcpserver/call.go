@@ -58,7 +58,8 @@ func (e *endpoint) offer(t adminapi.Tool) offer {
 		}
 		e.server.AddTool(offered,
 			func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return results.check(e.call(ctx, r, r.Params.Name, r.Params.Arguments)), nil
+				answer, err := e.call(ctx, r, r.Params.Name, r.Params.Arguments)
+				return results.check(answer), err
 			})
 	}}
 }
@@ -91,7 +92,7 @@ func newResultSchema(schema json.RawMessage) *resultSchema {
 // that does not fit, or none, and its model would read of that alone. So such a result is marked as an error, which a
 // client hands on whole, and its text says what does not fit.
 func (s *resultSchema) check(r *mcp.CallToolResult) *mcp.CallToolResult {
-	if s == nil || r.IsError {
+	if s == nil || r == nil || r.IsError || r.InputRequests != nil {
 		return r
 	}
 	fault := "it is not structured"
@@ -122,9 +123,20 @@ func objectSchema(schema json.RawMessage) any {
 	return members
 }
 
-// call calls a tool of a provider, by the session's rules, and waits for its result. When ctx ends, the call
-// is cancelled.
+// call calls a tool of a provider. A client that can ask its user may get questions instead of the result.
 func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string, args json.RawMessage,
+) (*mcp.CallToolResult, error) {
+	if a := readAbilities(r.Params.Meta); a.elicits && !a.tasks {
+		return e.callOrAsk(ctx, r, func(ctx context.Context) (mcp.Result, error) {
+			return e.execute(ctx, r, name, args), nil
+		})
+	}
+	return e.execute(ctx, r, name, args), nil
+}
+
+// execute calls a tool of a provider, by the session's rules, and waits for its result. When ctx ends, the call is
+// cancelled.
+func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name string, args json.RawMessage,
 ) *mcp.CallToolResult {
 	s := e.session()
 	if s == nil {
@@ -134,10 +146,14 @@ func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string
 		args = nil // as some clients write no arguments
 	}
 	c := gateway.Call{Name: name, Args: protocol.Raw(args), Source: source, Traceparent: traceparent(r)}
-	t := taskOf(ctx)
-	if t != nil {
+	switch t := taskOf(ctx); {
+	case t != nil:
 		c.Asked = t.asked
-	} else if r.Params.GetProgressToken() == nil {
+	case canElicit(r.Session):
+		a := &asker{ctx: ctx, s: s, client: r.Session, asking: map[string]context.CancelFunc{}}
+		defer a.close()
+		c.Asked = a.asked
+	case r.Params.GetProgressToken() == nil:
 		return result(s.Execute(ctx, c))
 	}
 	messages := make(chan string, 64)
@@ -175,8 +191,11 @@ func await(outcome <-chan gateway.Outcome, messages <-chan string, report func(n
 
 // progress tells the client that its request goes on, if it asked to be told. A task has the message itself.
 func progress(ctx context.Context, r *mcp.CallToolRequest, n int, message string) {
-	if t := taskOf(ctx); t != nil && t.say(message) {
-		return
+	if t := taskOf(ctx); t != nil {
+		if t.say(message) {
+			return
+		}
+		ctx, r = t.held.current(ctx, r)
 	}
 	if token := r.Params.GetProgressToken(); token != nil {
 		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{

@@ -30,7 +30,10 @@ type world struct {
 	mcp     *mcpserver.Handler
 	url     string // http, without a path
 	ws      string
+	elicit  elicitHandler // of the clients that connect; nil: they can't ask their user
 }
+
+type elicitHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)
 
 func newWorld(t *testing.T, threshold int) *world {
 	t.Helper()
@@ -153,6 +156,7 @@ func (w *world) tryConnect(version, path, token string) (*client, error) {
 	own := &http.Transport{}
 	w.Cleanup(own.CloseIdleConnections)
 	mine := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler:     w.elicit,
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.tools <- struct{}{} },
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
 			c.updated <- r.Params.URI

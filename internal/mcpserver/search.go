@@ -71,5 +71,5 @@ func (e *endpoint) callNamed(ctx context.Context, r *mcp.CallToolRequest) (*mcp.
 	if !ok {
 		return failed(protocol.CodeInvalidArguments, toolsearch.WrongCall), nil
 	}
-	return e.call(ctx, r, name, args), nil
+	return e.call(ctx, r, name, args)
 }

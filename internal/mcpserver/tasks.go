@@ -52,6 +52,7 @@ const (
 type task struct {
 	e      *endpoint
 	caller caller
+	held   *held              // of a call whose client asks its user by itself; nil for what may become a task
 	cancel context.CancelFunc // of the call
 	waits  chan struct{}      // closed when a person is asked for the first time
 	done   chan struct{}      // closed when the call has ended; result and err are fixed then
@@ -102,14 +103,7 @@ func taskOf(ctx context.Context) *task {
 // callOrTask runs a call of a client that takes tasks. It returns the call's result, or a task if the call
 // takes longer. If there are too many tasks, it waits for the result.
 func (e *endpoint) callOrTask(ctx context.Context, call func(context.Context) (mcp.Result, error)) (mcp.Result, error) {
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	unlink := context.AfterFunc(ctx, cancel)
-	t := &task{e: e, caller: callerOf(ctx), cancel: cancel, waits: make(chan struct{}), done: make(chan struct{}),
-		status: taskWorking, questions: map[string]adminapi.Question{}}
-	e.h.running.Go(func() {
-		defer cancel()
-		t.finish(call(context.WithValue(run, taskKey{}, t)))
-	})
+	t, unlink := e.startTask(ctx, nil, call)
 	grace := time.NewTimer(taskGrace)
 	defer grace.Stop()
 	select {
@@ -124,9 +118,23 @@ func (e *endpoint) callOrTask(ctx context.Context, call func(context.Context) (m
 		view.ResultType = "task"
 		return view, nil
 	}
-	defer context.AfterFunc(ctx, cancel)()
+	defer context.AfterFunc(ctx, t.cancel)()
 	<-t.done
 	return t.result, t.err
+}
+
+// startTask runs a call. It ends with ctx, until unlink is called.
+func (e *endpoint) startTask(ctx context.Context, h *held, call func(context.Context) (mcp.Result, error),
+) (t *task, unlink func() bool) {
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unlink = context.AfterFunc(ctx, cancel)
+	t = &task{e: e, caller: callerOf(ctx), held: h, cancel: cancel, waits: make(chan struct{}),
+		done: make(chan struct{}), status: taskWorking, questions: map[string]adminapi.Question{}}
+	e.h.running.Go(func() {
+		defer cancel()
+		t.finish(call(context.WithValue(run, taskKey{}, t)))
+	})
+	return t, unlink
 }
 
 // begin makes the call a task. It reports false if the call has ended, or there are too many tasks.
@@ -148,11 +156,11 @@ func (t *task) begin() bool {
 
 // finish ends the call. Its result is the answer, or the task's.
 func (t *task) finish(result mcp.Result, err error) {
+	defer close(t.done)
 	t.mu.Lock()
 	t.isOver, t.result, t.err = true, result, err
 	isTask := t.id != ""
 	t.mu.Unlock()
-	close(t.done)
 	if !isTask {
 		return
 	}
@@ -162,7 +170,6 @@ func (t *task) finish(result mcp.Result, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.result = nil // the outcome has all of it
 	switch rpc, _ := errors.AsType[*jsonrpc.Error](err); {
 	case t.status != taskWorking:
 	case err != nil:
@@ -172,14 +179,20 @@ func (t *task) finish(result mcp.Result, err error) {
 		}
 		t.end(taskFailed, err.Error())
 	case !t.e.h.tasks.keep(t, len(outcome)):
-		t.outcome, _ = json.Marshal(failed(protocol.CodePayloadTooLarge, fmt.Sprintf(
+		t.result = failed(protocol.CodePayloadTooLarge, fmt.Sprintf(
 			"the tool has run, but its result of %d bytes has no room beside the results of other tasks",
 			len(outcome),
-		)))
+		))
+		t.outcome, _ = json.Marshal(t.result)
 		t.end(taskCompleted, "")
 	default:
 		t.outcome = outcome
 		t.end(taskCompleted, "")
+	}
+	if t.held != nil {
+		t.outcome = nil // its client gets the result as it is
+	} else {
+		t.result = nil
 	}
 }
 
@@ -232,7 +245,7 @@ func (t *task) say(message string) bool {
 		t.message = line
 		t.changed()
 	}
-	return t.id != ""
+	return t.id != "" && t.held == nil
 }
 
 // asked notes a question to a person about the call, and that it is over. It is for [gateway.Call].Asked.
@@ -248,6 +261,10 @@ func (t *task) asked(q adminapi.Question, over bool) {
 		t.questions[q.ID] = q
 	}
 	t.changed()
+	if t.held != nil {
+		t.held.look()
+		return
+	}
 	select {
 	case <-t.waits:
 	default:
@@ -305,31 +322,41 @@ func (t *task) answer(id string, response json.RawMessage) error {
 	if !ok || !running {
 		return nil
 	}
-	var in struct {
-		Action  string          `json:"action"`
-		Content json.RawMessage `json:"content"`
+	a, err := readAnswer(response)
+	if err != nil {
+		return fmt.Errorf("inputResponses.%s%w", id, err)
 	}
-	if json.Unmarshal(response, &in) != nil {
-		return fmt.Errorf("inputResponses.%s: must be an object with action and content", id)
-	}
-	a := gateway.Answer{Person: "an MCP client"}
-	switch in.Action {
-	case "accept":
-		a.Content = protocol.Raw(cmp.Or(string(in.Content), "{}"))
-	case "decline":
-		a.Decision = adminapi.DecideDeny
-	case "cancel": // nobody answered there, but somebody may elsewhere
+	if a == nil { // nobody answered there, but somebody may elsewhere
 		t.close(id, true)
 		return nil
-	default:
-		return fmt.Errorf("inputResponses.%s.action: must be accept, decline or cancel", id)
 	}
-	err := s.Answer(id, a)
+	err = s.Answer(id, *a)
 	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code == protocol.CodeInvalidJSON {
 		return fmt.Errorf("inputResponses.%s.%s", id, e.Message)
 	}
 	t.close(id, false)
 	return nil
+}
+
+// readAnswer reads an answer of a client's user to a question; nil if they gave none. The error begins with the member
+// that is wrong.
+func readAnswer(response json.RawMessage) (*gateway.Answer, error) {
+	var in struct {
+		Action  string          `json:"action"`
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(response, &in) != nil {
+		return nil, errors.New(": must be an object with action and content")
+	}
+	switch in.Action {
+	case "accept":
+		return &gateway.Answer{Person: "an MCP client", Content: protocol.Raw(cmp.Or(string(in.Content), "{}"))}, nil
+	case "decline":
+		return &gateway.Answer{Person: "an MCP client", Decision: adminapi.DecideDeny}, nil
+	case "cancel":
+		return nil, nil
+	}
+	return nil, errors.New(".action: must be accept, decline or cancel")
 }
 
 // close takes a question from those that a client may answer; dismissed says that it still waits for a

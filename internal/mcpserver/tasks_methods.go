@@ -82,7 +82,7 @@ func (e *endpoint) addTaskMethods() {
 
 // task returns a task that the caller of ctx began at this endpoint.
 func (e *endpoint) task(ctx context.Context, id string) (*task, error) {
-	if t := e.h.tasks.find(e, callerOf(ctx), id); t != nil {
+	if t := e.h.tasks.find(e, callerOf(ctx), id); t != nil && t.held == nil {
 		return t, nil
 	}
 	return nil, invalidParams("there is no such task here: it was never begun, its time to live is over, " +

@@ -114,6 +114,13 @@ func fixtureTools(p *providers.Provider) []providers.Tool {
 		}},
 		{Name: "test_audio_content", Handler: file("silence.wav", "audio/wav", wavBase64)},
 		{Name: "test_embedded_resource", Handler: file("noise.bin", "application/octet-stream", "AAH/")},
+		{Name: "test_multiple_content_types", Handler: func(context.Context, json.RawMessage) (any, error) {
+			return providers.Content{Parts: []providers.Part{
+				{Type: "text", Text: "a text"},
+				{Type: "image", Data: decode64(pngBase64), MimeType: "image/png"},
+				{Type: "resource", URI: "test://mixed", MimeType: "application/json", Text: `{"test":"data"}`},
+			}}, nil
+		}},
 		{Name: "test_error_handling", Handler: func(context.Context, json.RawMessage) (any, error) {
 			return nil, errors.New("this tool intentionally returns an error for testing")
 		}},

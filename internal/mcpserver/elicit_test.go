@@ -1,0 +1,131 @@
+package mcpserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+	"tapgw/providers"
+)
+
+// askTool is a tool that asks something about its call, as often as times says, and gives the last answer.
+func askTool(s *gateway.Session, kind string, times int) providers.Tool {
+	return providers.Tool{
+		Name:        "ask",
+		Description: "Asks",
+		Handler: func(ctx context.Context, _ json.RawMessage) (any, error) {
+			call, _ := providers.CallFrom(ctx)
+			var last string
+			for range times {
+				a, err := s.Ask(ctx, gateway.Question{Kind: kind, Message: "name?", Call: call.ID, Schema: protocol.Raw(
+					`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)})
+				if err != nil {
+					return nil, err
+				}
+				if last = string(a.Content); a.Denied() {
+					last = "denied"
+				}
+			}
+			providers.Progress(ctx, "answered")
+			return last, nil
+		},
+	}
+}
+
+func TestQuestionsGoToTheClient(t *testing.T) {
+	eachEra(t, func(t *testing.T, version string) {
+		for action, want := range map[string]string{"accept": `{"name":"Bo"}`, "decline": "denied"} {
+			w := newWorld(t, 60)
+			s := w.session()
+			w.provide(s, askTool(s, adminapi.QuestionForm, 3))
+			asked := 0
+			w.elicit = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				if asked++; r.Params.Message != "name?" {
+					t.Errorf("the message: got %q, want the question's", r.Params.Message)
+				}
+				result := &mcp.ElicitResult{Action: action}
+				if action == "accept" {
+					result.Content = map[string]any{"name": "Bo"}
+				}
+				return result, nil
+			}
+			c := w.connect(version, "/mcp", w.gateway.AdminToken())
+			p := &mcp.CallToolParams{Name: "ask"}
+			p.SetProgressToken("p1")
+			if r, err := c.CallTool(t.Context(), p); err != nil || text(r) != want || asked != 3 {
+				t.Errorf("%s: got %v, %v after %d questions, want %s after 3", action, r, err, asked, want)
+			}
+			select {
+			case <-c.progress:
+			case <-time.After(patience):
+				t.Errorf("%s: got no progress, want some", action)
+			}
+		}
+	})
+}
+
+// answerElsewhere answers the first question that waits, as a person on the page does.
+func (w *world) answerElsewhere(s *gateway.Session, a gateway.Answer) {
+	w.Helper()
+	for deadline := time.After(patience); ; {
+		if list := w.gateway.Questions(); len(list) > 0 {
+			if err := s.Answer(list[0].ID, a); err != nil {
+				w.Error(err)
+			}
+			return
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			w.Fatal("no question waits, want one")
+		}
+	}
+}
+
+// TestQuestionsThatTheClientLeaves has a client whose user gives no answer, and one that is asked for no permission.
+func TestQuestionsThatTheClientLeaves(t *testing.T) {
+	eachEra(t, func(t *testing.T, version string) {
+		for _, tc := range []struct {
+			kind   string
+			answer gateway.Answer
+			want   string
+		}{
+			{adminapi.QuestionForm, gateway.Answer{Content: protocol.Raw(`{"name":"page"}`)}, `{"name":"page"}`},
+			{adminapi.QuestionPermission, gateway.Answer{Decision: adminapi.DecideDeny}, "denied"},
+		} {
+			w := newWorld(t, 60)
+			s := w.session()
+			w.provide(s, askTool(s, tc.kind, 1))
+			w.elicit = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				if tc.kind == adminapi.QuestionPermission {
+					t.Error("the client is asked for a permission, want that it is not")
+				}
+				return &mcp.ElicitResult{Action: "cancel"}, nil
+			}
+			c := w.connect(version, "/mcp", w.gateway.AdminToken())
+			done := make(chan *mcp.CallToolResult, 1)
+			go func() {
+				r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+				if err != nil {
+					t.Error(err)
+				}
+				done <- r
+			}()
+			w.answerElsewhere(s, tc.answer)
+			select {
+			case r := <-done:
+				if r == nil || text(r) != tc.want {
+					t.Errorf("%s: got %v, want %s", tc.kind, r, tc.want)
+				}
+			case <-time.After(patience):
+				t.Fatalf("%s: the call does not end, want its end", tc.kind)
+			}
+		}
+	})
+}
