@@ -28,7 +28,7 @@ type held struct {
 	round int           // how often the client was sent to its user; guarded by the task's lock
 
 	mu      sync.Mutex           // guards the fields that follow; a leaf
-	ctx     context.Context      //nolint:containedctx // of request
+	ctx     context.Context      // of request
 	request *mcp.CallToolRequest // that waits for the call; nil while the client asks its user
 }
 
@@ -155,7 +155,7 @@ func canElicit(client *mcp.ServerSession) bool {
 // asker puts the questions about a call to the user of a client of a handshake revision, while the call runs. They are
 // also put to people elsewhere; the first answer counts.
 type asker struct {
-	ctx    context.Context //nolint:containedctx // of the call
+	ctx    context.Context // of the call
 	s      *gateway.Session
 	client *mcp.ServerSession
 	wg     sync.WaitGroup
