@@ -129,6 +129,22 @@ func ExpandVariables(value string) (expanded, missing string) {
 	return expanded, missing
 }
 
+// ExpandHeaders returns the headers of a request with the values of their variables. The error names the header whose
+// variable is not set.
+func ExpandHeaders(headers map[string]string) (http.Header, error) {
+	expanded := http.Header{}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		value, missing := ExpandVariables(headers[name])
+		if missing != "" {
+			return nil, fmt.Errorf(
+				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing,
+			)
+		}
+		expanded.Set(name, value)
+	}
+	return expanded, nil
+}
+
 var (
 	httpToolName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 	httpArgName  = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)

@@ -10,19 +10,19 @@ import (
 	"maps"
 	"mime"
 	"net/http"
-	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/configs"
+	"tapgw/internal/weburl"
 )
 
-const maxRedirects = 5
+var stayOnHost = weburl.StayOnHost("the MCP server")
 
 // overHTTP connects to the server at a URL. Its headers go to no other host.
 func (u *upstream) overHTTP() (mcp.Transport, error) {
 	server := u.b.o.Provider.MCP
-	headers, err := expandHeaders(server)
+	headers, err := configs.ExpandHeaders(server.Headers)
 	if err != nil {
 		return nil, fatalError{err}
 	}
@@ -44,33 +44,6 @@ func (u *upstream) overHTTP() (mcp.Transport, error) {
 		transport.OAuthHandler = &authorizer{u, g.login}
 	}
 	return transport, nil
-}
-
-// expandHeaders returns the headers of a provider file with the values of their variables.
-func expandHeaders(server configs.MCPUpstream) (http.Header, error) {
-	headers := http.Header{}
-	for _, name := range slices.Sorted(maps.Keys(server.Headers)) {
-		value, missing := configs.ExpandVariables(server.Headers[name])
-		if missing != "" {
-			return nil, fmt.Errorf(
-				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing)
-		}
-		headers.Set(name, value)
-	}
-	return headers, nil
-}
-
-// stayOnHost refuses redirects to another host than the provider file names.
-func stayOnHost(req *http.Request, via []*http.Request) error {
-	first := via[0].URL
-	switch {
-	case len(via) > maxRedirects:
-		return fmt.Errorf("the MCP server redirects more than %d times", maxRedirects)
-	case req.URL.Scheme != first.Scheme || req.URL.Host != first.Host:
-		return fmt.Errorf("the MCP server redirects to %s://%s, which the provider's file does not name",
-			req.URL.Scheme, req.URL.Host)
-	}
-	return nil
 }
 
 // guard adds the headers of the provider file to requests, and bounds what comes back. The SDK reads an answer whole,

@@ -195,7 +195,7 @@ func (l *Logins) challenge(ctx context.Context, p configs.Provider) (*challenge,
 	if known != nil && known.url == p.MCP.URL {
 		return known, had, nil
 	}
-	headers, err := expandHeaders(p.MCP)
+	headers, err := configs.ExpandHeaders(p.MCP.Headers)
 	if err != nil {
 		return nil, nil, refusedLogin("%v", err)
 	}

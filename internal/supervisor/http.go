@@ -11,20 +11,19 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"tapgw/configs"
+	"tapgw/internal/weburl"
 	"tapgw/providers"
 )
 
 const (
-	maxAnswer    = 1 << 20 // bytes of an answer; a longer one is of no use to a model
-	maxRedirects = 5
-	maxReason    = 500 // bytes of an error answer that the model gets
+	maxAnswer = 1 << 20 // bytes of an answer; a longer one is of no use to a model
+	maxReason = 500     // bytes of an error answer that the model gets
 	// lateness is how much longer the gateway waits than the request may take, so that the model gets the error of
 	// the request and not the gateway's timeout.
 	lateness = 2 * time.Second
@@ -34,7 +33,7 @@ const (
 func runHTTP(ctx context.Context, r Run) error {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, CheckRedirect: stayOnHost}
+	client := &http.Client{Transport: transport, CheckRedirect: weburl.StayOnHost("it")}
 	p := providers.New(r.Provider.Name, r.Options())
 	tools := make([]providers.Tool, len(r.Provider.HTTP))
 	for i, t := range r.Provider.HTTP {
@@ -67,20 +66,6 @@ func (r Run) LineFaults(lines []string) {
 		faults[i] = configs.Fault{File: r.Provider.File, Line: 1, Column: 1, Message: line}
 	}
 	r.Faults(faults)
-}
-
-// stayOnHost refuses redirects to another host than the provider file names.
-func stayOnHost(req *http.Request, via []*http.Request) error {
-	first := via[0].URL
-	switch {
-	case len(via) > maxRedirects:
-		return fmt.Errorf("it redirects more than %d times", maxRedirects)
-	case req.URL.Scheme != first.Scheme || req.URL.Host != first.Host:
-		return fmt.Errorf(
-			"it redirects to %s://%s, which the provider's file does not name", req.URL.Scheme, req.URL.Host,
-		)
-	}
-	return nil
 }
 
 // httpTool turns calls into requests.
@@ -203,15 +188,11 @@ func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Req
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", "tapgw")
-	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
-		value, missing := configs.ExpandVariables(h.Headers[name])
-		if missing != "" {
-			return nil, fmt.Errorf(
-				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing,
-			)
-		}
-		req.Header.Set(name, value)
+	headers, err := configs.ExpandHeaders(h.Headers)
+	if err != nil {
+		return nil, err
 	}
+	maps.Copy(req.Header, headers)
 	return req, nil
 }
 

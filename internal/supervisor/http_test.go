@@ -13,6 +13,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
+	"tapgw/internal/weburl"
 )
 
 // apiServer answers what the tools of the tests ask.
@@ -60,7 +61,7 @@ func toolOf(t *testing.T, text string) *httpTool {
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &httpTool{p.HTTP[0], &http.Client{Transport: transport, CheckRedirect: stayOnHost}}
+	return &httpTool{p.HTTP[0], &http.Client{Transport: transport, CheckRedirect: weburl.StayOnHost("it")}}
 }
 
 func TestHTTPCalls(t *testing.T) {
