@@ -209,6 +209,9 @@ func (p *Provider) read(t *table) {
 	if source.read(t); p.Kind == KindSource {
 		source.URL, source.Headers = p.MCP.URL, p.MCP.Headers
 		source.Stream = cmp.Or(source.Stream, p.Name)
+		if source.URL != "" {
+			source.Compare = cmp.Or(source.Compare, CompareOutput)
+		}
 		p.Source = &source
 	}
 	if p.Kind != KindMCP {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,6 +152,28 @@ var (
 	headerName   = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 	jsonPointer  = lazyregexp.New(`^(/([^~/]|~[01])*)+$`)
 )
+
+// ResolvePointer finds the value that a JSON pointer (RFC 6901) names in decoded JSON; false if there is none.
+func ResolvePointer(v any, pointer string) (any, bool) {
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for token := range strings.SplitSeq(pointer[1:], "/") {
+		token = unescape.Replace(token)
+		ok := false
+		switch in := v.(type) {
+		case map[string]any:
+			v, ok = in[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if ok = err == nil && i >= 0 && i < len(in) && strconv.Itoa(i) == token; ok {
+				v = in[i]
+			}
+		}
+		if !ok {
+			return nil, false
+		}
+	}
+	return v, true
+}
 
 const maxHTTPTools = 100
 

@@ -34,7 +34,7 @@ type Source struct {
 	Runs   int             // at most; 0: no limit
 
 	// Compare says of a command that runs again and again, and of a URL, which change is an event: CompareExit,
-	// CompareOutput, CompareLines, or a JSON pointer. "" makes an event of each line.
+	// CompareOutput (the default for a URL), CompareLines, or a JSON pointer. "" makes an event of each line.
 	Compare string
 	Stderr  bool // whether the command's stderr makes events, too
 	Stream  string
@@ -106,7 +106,7 @@ func (s *Source) read(t *table) {
 	s.readWhen(t)
 	t.str("compare", &s.Compare, func(word string) error {
 		if !slices.Contains([]string{CompareExit, CompareOutput, CompareLines}, word) &&
-			!strings.HasPrefix(word, "/") {
+			!jsonPointer.MatchString(word) {
 			return fmt.Errorf(`%q is none of "exit", "output", "lines" and JSON pointers such as "/status"`, word)
 		}
 		return nil

@@ -77,7 +77,12 @@ func (e origin) value(name string) string {
 			return ""
 		}
 	}
-	switch v := at.(type) {
+	return textOf(at)
+}
+
+// textOf is a value of decoded JSON as a text.
+func textOf(v any) string {
+	switch v := v.(type) {
 	case nil:
 		return ""
 	case string:

@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -26,7 +27,7 @@ func (s *source) run(ctx context.Context) error {
 		now := time.Now()
 		wait := s.step(ctx, now)
 		timer.Reset(min(wait, s.outbox.flush(s, now)))
-		var events chan origin
+		var events chan []origin
 		var done chan error
 		if s.job != nil {
 			events, done = s.job.events, s.job.done
@@ -40,8 +41,10 @@ func (s *source) run(ctx context.Context) error {
 			if s.job == nil && s.hasSession() {
 				s.start(ctx, now, now)
 			}
-		case e := <-events:
-			s.emit(e)
+		case list := <-events:
+			for _, e := range list {
+				s.emit(e)
+			}
 		case err := <-done:
 			if err := s.finish(ctx, err); err != nil {
 				return err
@@ -89,7 +92,8 @@ func (s *source) step(ctx context.Context, now time.Time) time.Duration {
 		s.show("the session is not idle", time.Time{})
 		return longestSleep
 	}
-	s.show(reason, due)
+	due = s.putOff(due, now)
+	s.show(cmp.Or(reason, s.progress.Failure), due)
 	switch {
 	case due.IsZero():
 		return longestSleep
@@ -121,6 +125,7 @@ func (s *source) isIdle() bool {
 // start begins a run.
 func (s *source) start(ctx context.Context, now, due time.Time) {
 	s.progress.Runs++
+	s.timing.isDue = false
 	s.progress.LastRunAt, s.progress.LastDueAt = now, due
 	s.save()
 	s.job = s.begin(ctx)
@@ -137,8 +142,10 @@ func (s *source) finish(ctx context.Context, err error) error {
 	if s.timing.isOnce() && err != nil && s.of.Runs == 0 { // it was to run on: whoever started it decides
 		return err
 	}
-	s.compared(job, err)
-	s.progress.Failed = err != nil
+	if failure := s.compared(&job.answer, err); err == nil {
+		err = failure
+	}
+	s.ended(err, time.Now())
 	s.save()
 	if err != nil {
 		s.o.Line(fromGateway, err.Error())

@@ -287,6 +287,20 @@ filter = [
 	w.end()
 }
 
+// A command without a schedule runs on: it begins again when the gateway starts again.
+func TestCommandRunsOnAfterARestart(t *testing.T) {
+	w := newWorld(t)
+	s := w.session()
+	for n := range 2 {
+		stop := w.run(`run = "echo up; exec sleep 1000"`, s.ID())
+		w.want("events", w.wait(s, n+1), []string{"up", "up"}[:n+1])
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	w.end()
+}
+
 // A command that fails is an event when it begins to fail, not at every run.
 func TestCommandThatBeginsToFail(t *testing.T) {
 	w := newWorld(t)

@@ -18,17 +18,21 @@ type progress struct {
 	// LastDueAt is when that run was due: by a cron expression, a run belongs to its minute.
 	LastDueAt time.Time `json:"lastDueAt,omitzero"`
 	Runs      int       `json:"runs"`
-	// Failed says how the last run ended, and Seen what it saw, if the source compares.
-	Failed bool `json:"failed,omitzero"`
-	Seen   seen `json:"seen,omitzero"`
+	// Failure says why the last run failed, and Failures how many failed in a row.
+	Failure  string `json:"failure,omitzero"`
+	Failures int    `json:"failures,omitzero"`
+	// NotBefore is when a URL may be asked again.
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	Seen      seen      `json:"seen,omitzero"` // by the last run, if the source compares
 }
 
 // seen is what a source compares the next run with.
 type seen struct {
-	IsSet  bool     `json:"isSet,omitzero"`
-	Digest string   `json:"digest,omitzero"`
-	Lines  []string `json:"lines,omitzero"` // digests
-	ETag   string   `json:"etag,omitzero"`
+	Of       string   `json:"of,omitzero"` // a digest of what was asked
+	Digest   string   `json:"digest,omitzero"`
+	Lines    []string `json:"lines,omitzero"` // digests
+	ETag     string   `json:"etag,omitzero"`
+	Modified string   `json:"modified,omitzero"` // Last-Modified
 }
 
 const maxState = 4 << 20
@@ -48,7 +52,7 @@ func loadProgress(file string) (p progress, err error) {
 	if err != nil {
 		return progress{}, err
 	}
-	if err := json.Unmarshal(data, &p); err != nil || p.Runs < 0 {
+	if err := json.Unmarshal(data, &p); err != nil || p.Runs < 0 || p.Failures < 0 {
 		return progress{}, fmt.Errorf("%s is damaged: %w", file, err)
 	}
 	return p, nil

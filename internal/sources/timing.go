@@ -11,10 +11,13 @@ import (
 type timing struct {
 	of   *configs.Source
 	cron *schedule.Cron // nil without one
+	// isDue says of what runs on, a command for example, that it has not begun since the gateway started.
+	isDue bool
 }
 
 func newTiming(s *configs.Source) (timing, error) {
 	t := timing{of: s}
+	t.isDue = t.isOnce() && s.Prompt == ""
 	if s.Cron == "" {
 		return t, nil
 	}
@@ -76,7 +79,7 @@ func (t timing) planned(p progress, ready time.Time) time.Time {
 			return ready
 		}
 		return p.LastRunAt.Add(t.pause(p.Runs))
-	case t.of.Idle || p.Runs == 0:
+	case t.of.Idle || t.isDue || p.Runs == 0:
 		return ready
 	}
 	return time.Time{}

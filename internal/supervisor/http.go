@@ -332,27 +332,9 @@ func (h *httpTool) result(data []byte) (any, error) {
 	if h.Result == configs.ResultJSON {
 		return v, nil
 	}
-	return resolvePointer(v, h.Result)
-}
-
-// resolvePointer finds the value that a JSON pointer names (RFC 6901).
-func resolvePointer(v any, pointer string) (any, error) {
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for token := range strings.SplitSeq(pointer[1:], "/") {
-		token = unescape.Replace(token)
-		ok := false
-		switch in := v.(type) {
-		case map[string]any:
-			v, ok = in[token]
-		case []any:
-			i, err := strconv.Atoi(token)
-			if ok = err == nil && i >= 0 && i < len(in) && strconv.Itoa(i) == token; ok {
-				v = in[i]
-			}
-		}
-		if !ok {
-			return nil, fmt.Errorf("the answer has nothing at %s", pointer)
-		}
+	v, ok := configs.ResolvePointer(v, h.Result)
+	if !ok {
+		return nil, fmt.Errorf("the answer has nothing at %s", h.Result)
 	}
 	return v, nil
 }
