@@ -96,7 +96,7 @@ func (h *home) run(name string, args ...string) result {
 	if err := cmd.Start(); err != nil {
 		h.t.Fatalf("starting %s: %v", name, err)
 	}
-	limit := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
+	limit := time.AfterFunc(2*slowdown*time.Minute, func() { _ = cmd.Process.Kill() })
 	err := cmd.Wait()
 	limit.Stop()
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
