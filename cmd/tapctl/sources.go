@@ -68,6 +68,7 @@ func sourcesCommand() *ucli.Command {
 				})),
 			},
 			sourceLogCommand(),
+			sourcesImportCommand(),
 		},
 	}
 }

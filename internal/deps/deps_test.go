@@ -31,7 +31,7 @@ var layers = [][]string{
 		"internal/markdown", "testdata/sdk"},
 	{"internal/match", "internal/schedule", "internal/terminal", "internal/recording", "internal/toolsearch"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations",
-		"internal/checkpoint", "internal/orchestrate", "internal/conformance"},
+		"internal/checkpoint", "internal/orchestrate", "internal/conformance", "internal/tapconfig"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",
 		"internal/mcpclients", "internal/mcpserver", "internal/sources",
 		"internal/supervisor", "internal/server", "internal/service",
