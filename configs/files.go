@@ -237,7 +237,7 @@ func (f Files) Notes() (notes Faults) {
 type ProviderFile struct {
 	Name     string
 	File     string
-	Provider Provider // zero when there are faults
+	Provider Provider // only its name, kind and file when there are faults
 	Faults   Faults
 	// LeftOut is true for a project's file that was not read: the user has not trusted it,
 	// or it has changed since, or its name belongs to another file.

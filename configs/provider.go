@@ -131,7 +131,7 @@ func IsProviderName(s string) bool { return providerName.MatchString(s) }
 const nameRule = "1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit"
 
 // ParseProvider reads the text of a provider file of the user's own. The file's name without .toml is the provider's
-// name. With faults, the Provider is zero.
+// name. With faults, the Provider has only its name, kind and file.
 func ParseProvider(file string, data []byte) (Provider, Faults) {
 	return parseProvider(file, data, false)
 }
@@ -161,7 +161,7 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 		p.Grants = []string{"questions"}
 	}
 	if len(doc.faults) > 0 {
-		return Provider{}, doc.sorted()
+		return Provider{Name: p.Name, Kind: p.Kind, File: p.File}, doc.sorted()
 	}
 	return p, nil
 }

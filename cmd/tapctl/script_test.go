@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -23,6 +24,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
+	"tapgw/internal/daemon"
 	"tapgw/internal/taptest"
 	"tapgw/providers"
 )
@@ -78,6 +80,7 @@ func TestScripts(t *testing.T) {
 			"mcpserver": cmdMCPServer,
 			"browser":   cmdBrowser,
 			"fault":     cmdFault,
+			"gone":      cmdGone,
 			"nosecrets": cmdNoSecrets,
 		},
 	})
@@ -443,4 +446,16 @@ func waitForCount(ts *testscript.TestScript, total string, count func(context.Co
 
 func adminToken(ts *testscript.TestScript) string {
 	return strings.TrimSpace(ts.ReadFile(filepath.Join(ts.Getenv("COPILOT_HOME"), "extensions", "tap", ".admin-token")))
+}
+
+// gone FILE waits until a file is not there any more.
+func cmdGone(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := daemon.Poll(ctx, func() bool {
+		_, err := os.Lstat(ts.MkAbs(args[0]))
+		return errors.Is(err, fs.ErrNotExist)
+	}); err != nil {
+		ts.Fatalf("%s is there: %v", args[0], err)
+	}
 }

@@ -174,6 +174,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	p.gateway.SetInjectQuiet(o.config.InjectQuiet)
 	p.logins = mcpbridge.NewLogins(p.state.Logins())
 	p.sources = sources.NewSet()
+	forgetSources(p.state.Sources(), o.files.Providers, time.Now())
 	p.supervisor = supervisor.New(supervisor.Options{
 		Gateway:  p.gateway,
 		Files:    o.files,
@@ -196,7 +197,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		MaxConnections: o.config.MaxConnections,
 		TLS:            cert,
 
-		Supervisor: reloader{p.supervisor, p.settings, p.logins, p.sources},
+		Supervisor: p.reloader(),
 		Page:       dashboard.Handler(),
 		MCP:        p.mcp,
 		SigninDir:  string(p.state),
@@ -311,8 +312,12 @@ func (p *gatewayProcess) quiesce() {
 	}
 }
 
+func (p *gatewayProcess) reloader() reloader {
+	return reloader{p.supervisor, p.settings, p.logins, p.sources, p.state.Sources()}
+}
+
 // reload reads all files now and applies them.
-func (p *gatewayProcess) reload() { reloader{p.supervisor, p.settings, p.logins, p.sources}.Reload() }
+func (p *gatewayProcess) reload() { p.reloader().Reload() }
 
 // localURL replaces the address of a server that listens on all addresses by one at which
 // this machine reaches it.

@@ -147,6 +147,8 @@ type reloader struct {
 	settings *configs.Follower[configs.Config]
 	logins   *mcpbridge.Logins
 	sources  *sources.Set
+	// sourceDir keeps what the sources did.
+	sourceDir string
 }
 
 // Login logs in at the MCP server of a provider.

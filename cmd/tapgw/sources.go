@@ -5,10 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
@@ -26,10 +30,15 @@ func launchSource(g *gateway.Gateway, set *sources.Set, dir string) supervisor.L
 		if err != nil {
 			return err
 		}
-		return set.Run(ctx, sources.Options{
+		state := sourceState(dir, r.Provider, r.Session)
+		err = set.Run(ctx, sources.Options{
 			Provider: r.Provider, Gateway: g, Token: r.Token, Session: r.Session, Dir: r.Path(r.Provider.CWD),
-			Env: proc.Environ(env), State: sourceState(dir, r.Provider, r.Session), Line: r.Line, Faults: r.LineFaults,
+			Env: proc.Environ(env), State: state, Line: r.Line, Faults: r.LineFaults,
 		})
+		if _, gone := os.Lstat(r.Provider.File); ctx.Err() != nil && errors.Is(gone, fs.ErrNotExist) {
+			_ = os.Remove(state) // another source of this name begins anew
+		}
+		return err
 	}
 }
 
@@ -47,6 +56,27 @@ func sourceState(dir string, p configs.Provider, session string) string {
 	return filepath.Join(dir, name+".json")
 }
 
+// forgottenAfter is how long what a source did is kept, if its file or its session is not there.
+const forgottenAfter = 90 * 24 * time.Hour
+
+// forgetSources removes what sources did that nothing has written for long, but for those that files of now name:
+// one may run once a year.
+func forgetSources(dir string, files func() []configs.ProviderFile, now time.Time) {
+	entries, _ := os.ReadDir(dir) // there may be none
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || now.Sub(info.ModTime()) < forgottenAfter {
+			continue
+		}
+		isNamed := func(f configs.ProviderFile) bool {
+			return filepath.Base(sourceState(dir, f.Provider, protocol.AllSessions)) == e.Name()
+		}
+		if !slices.ContainsFunc(files(), isNamed) {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
 // Sources lists the sources that provider files name, by name and session.
 func (r reloader) Sources() []adminapi.Source {
 	list := r.sources.List()
@@ -62,6 +92,10 @@ func (r reloader) Sources() []adminapi.Source {
 		s := adminapi.Source{Name: p.Name, File: p.File, State: p.State, Reason: p.Reason}
 		if file, err := r.Provider(p.Name); err == nil && file.Source != nil {
 			s.Kind, s.Stream = file.Source.Kind(), file.Source.Stream
+			if file.Sessions.Mode == configs.SessionsAll {
+				s.Session = protocol.AllSessions
+				s.LastRunAt, s.Runs = sources.Past(sourceState(r.sourceDir, file, s.Session))
+			}
 		}
 		list = append(list, s)
 	}
@@ -80,7 +114,7 @@ func (r reloader) RunSource(name string) (int, error) {
 		if s.Name == name {
 			return 0, &protocol.Error{
 				Code:    protocol.CodeInvalidState,
-				Message: fmt.Sprintf("source %q is %s: %s", name, s.State, s.Reason),
+				Message: strings.TrimSuffix(fmt.Sprintf("source %q is %s: %s", name, s.State, s.Reason), ": "),
 			}
 		}
 	}

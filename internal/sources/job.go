@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"tapgw/internal/adminapi"
@@ -102,7 +103,8 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 	if err != nil {
 		return err
 	}
-	defer close(ended)
+	stopReading := sync.OnceFunc(func() { close(ended) })
+	defer stopReading()
 	var output output
 	defer func() { j.answer.text = strings.Join(output.lines, "\n") }()
 	for {
@@ -114,6 +116,7 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 				output.add(e.text)
 			}
 		case <-ctx.Done():
+			stopReading() // a command that prints without end would wait for a reader, and never be gone
 			p.Stop()
 			return ctx.Err()
 		case <-p.Done():

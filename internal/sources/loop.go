@@ -13,6 +13,10 @@ import (
 // sleeps.
 const longestSleep = 5 * time.Minute
 
+// maxClockGap is more than a source ever sleeps: where two looks at the clock are farther apart, or the last run is
+// farther in the future, the clock was set or the machine slept.
+const maxClockGap = 2 * longestSleep
+
 // run is the source's loop, which owns its state.
 func (s *source) run(ctx context.Context) error {
 	s.link = connect(s.o.Gateway, s.o.Token)
@@ -25,7 +29,8 @@ func (s *source) run(ctx context.Context) error {
 			return err
 		}
 		now := time.Now()
-		wait := s.step(ctx, now)
+		s.looked(now.Round(0))
+		wait := s.step(ctx, now.Round(0)) // by the clock, which goes on while the machine sleeps
 		timer.Reset(min(wait, s.outbox.flush(s, now)))
 		var events chan []origin
 		var done chan error
@@ -39,7 +44,7 @@ func (s *source) run(ctx context.Context) error {
 		case <-timer.C:
 		case <-s.triggers:
 			if s.job == nil && s.hasSession() {
-				s.start(ctx, now, now)
+				s.start(ctx, now.Round(0), now.Round(0))
 			}
 		case list := <-events:
 			for _, e := range list {
@@ -68,6 +73,21 @@ func (s *source) receive() error {
 
 func (s *source) hasSession() bool { return s.binding.isBound && len(s.binding.here) > 0 }
 
+// looked notes that the source looks at the clock. What was due while it could not, because the machine slept or the
+// clock was set, was missed; and a clock that was set back does not make the source wait until it is as late again.
+func (s *source) looked(now time.Time) {
+	if !s.lookedAt.IsZero() && now.Sub(s.lookedAt) > maxClockGap && s.job == nil {
+		s.ready = now
+	}
+	s.lookedAt = now
+	if last := s.progress.LastRunAt; last.Sub(now) > maxClockGap || s.progress.LastDueAt.Sub(now) > maxClockGap {
+		s.o.Line(fromGateway, "the clock was set back: the last run, of "+last.UTC().Format(time.RFC3339)+
+			", counts as one of now")
+		s.progress.LastRunAt, s.progress.LastDueAt, s.ready = now, now, now
+		s.save()
+	}
+}
+
 // step starts a run that is due, and returns how long there is nothing to do.
 func (s *source) step(ctx context.Context, now time.Time) time.Duration {
 	switch {
@@ -75,18 +95,26 @@ func (s *source) step(ctx context.Context, now time.Time) time.Duration {
 		return longestSleep
 	case !s.hasSession():
 		s.ready = time.Time{}
-		s.show("no session that it serves", time.Time{})
+		s.show(reasonNoSession, time.Time{})
 		return longestSleep
 	case s.ready.IsZero():
 		s.ready = now
+		if s.timing.cron != nil && s.progress.LastDueAt.IsZero() { // from here on a run can be missed
+			s.progress.LastDueAt = now.Add(-1)
+			s.save()
+		}
 	}
 	due, reason, note := s.timing.next(s.progress, now, s.ready)
 	if note != "" {
 		s.o.Line(fromGateway, note)
-		if due.After(now) { // it is not said again
-			s.progress.LastRunAt, s.progress.LastDueAt = s.skipped(due)
+		s.missed = note
+		if due.IsZero() || due.After(now) { // it is not said again
+			s.progress.LastDueAt = s.skipped(due, now)
 			s.save()
 		}
+	}
+	if reason == "" {
+		reason = s.missed // the last thing that happened
 	}
 	if s.of.Idle && !due.IsZero() && !s.isIdle() {
 		s.show("the session is not idle", time.Time{})
@@ -104,13 +132,15 @@ func (s *source) step(ctx context.Context, now time.Time) time.Duration {
 	return longestSleep
 }
 
-// skipped returns the times that the progress has after runs were missed, so that due is the next one.
-func (s *source) skipped(due time.Time) (lastRun, lastDue time.Time) {
-	lastRun, lastDue = s.progress.LastRunAt, due.Add(-1)
-	if len(s.of.Every) > 0 {
-		lastRun = due.Add(-s.timing.pause(s.progress.Runs))
+// skipped returns when the last of the runs that were missed was due, so that due is the next one.
+func (s *source) skipped(due, now time.Time) time.Time {
+	switch {
+	case due.IsZero():
+		return now
+	case len(s.of.Every) > 0:
+		return due.Add(-s.timing.pause(s.progress.Runs))
 	}
-	return lastRun, lastDue
+	return due.Add(-1)
 }
 
 func (s *source) isIdle() bool {
@@ -126,7 +156,7 @@ func (s *source) isIdle() bool {
 func (s *source) start(ctx context.Context, now, due time.Time) {
 	s.progress.Runs++
 	s.timing.isDue = false
-	s.progress.LastRunAt, s.progress.LastDueAt = now, due
+	s.progress.LastRunAt, s.progress.LastDueAt, s.progress.IsUnderWay, s.missed = now, due, true, ""
 	s.save()
 	s.job = s.begin(ctx)
 	s.show("", time.Time{})
@@ -139,7 +169,9 @@ func (s *source) finish(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if s.timing.isOnce() && err != nil && s.of.Runs == 0 { // it was to run on: whoever started it decides
+	s.progress.IsUnderWay = false
+	if s.timing.isOnce() && err != nil && s.of.Prompt == "" { // it was to run on: whoever started it decides
+		s.save()
 		return err
 	}
 	if failure := s.compared(&job.answer, err); err == nil {
@@ -165,9 +197,14 @@ func (s *source) save() {
 	if s.o.State == "" {
 		return
 	}
-	if err := s.progress.save(s.o.State); err != nil {
+	err := s.progress.save(s.o.State)
+	switch {
+	case err != nil:
 		s.o.Faults([]string{fmt.Sprintf("what it did can't be kept: %v", err)})
+	case s.isUnkept:
+		s.o.Faults(nil)
 	}
+	s.isUnkept = err != nil
 }
 
 // show notes what the list of sources says of this one.

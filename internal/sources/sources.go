@@ -81,13 +81,14 @@ func (set *Set) List() []adminapi.Source {
 	return list
 }
 
-// Trigger makes the sources of a name run now, whatever their schedule. It returns how many there are.
+// Trigger makes the sources of a name run now, whatever their schedule. It returns how many do: those that run already
+// and those that have no session don't.
 func (set *Set) Trigger(name string) int {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	n := 0
 	for s := range set.list {
-		if s.o.Provider.Name == name {
+		if v := s.view(); v.Name == name && v.State != adminapi.SourceRunning && v.Reason != reasonNoSession {
 			n++
 			select {
 			case s.triggers <- struct{}{}:
@@ -109,8 +110,10 @@ type source struct {
 	triggers chan struct{}
 	progress progress
 	ready    time.Time // since when the source has had a session
+	lookedAt time.Time // when the source looked at the clock
 	job      *job      // the run that is under way, nil for none
-	reason   string    // why it does not run
+	missed   string    // says which run was missed since the last one, and what became of it
+	isUnkept bool      // the progress could not be written
 	outbox   outbox
 
 	mu    sync.Mutex
@@ -135,6 +138,11 @@ func newSource(o Options) (*source, error) {
 		if s.progress, err = loadProgress(o.State); err != nil {
 			o.Line(fromGateway, fmt.Sprintf("what it did before is not known: %v", err))
 		}
+	}
+	s.progress = s.progress.of(identity(s.of))
+	if s.progress.IsUnderWay {
+		s.progress.IsUnderWay = false
+		o.Line(fromGateway, "the run of "+s.progress.LastRunAt.UTC().Format(time.RFC3339)+" was cut off")
 	}
 	s.binding = binding{want: o.Session, hello: func() *protocol.Hello {
 		return &protocol.Hello{

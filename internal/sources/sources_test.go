@@ -53,6 +53,23 @@ func (w *world) session() *gateway.Session {
 // run runs a source, given as a provider file, for all sessions or for one. stop ends it and returns its error.
 func (w *world) run(text, session string) (stop func() error) {
 	w.Helper()
+	cancel, done := w.begin(text, session)
+	return sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+}
+
+// failure runs a source that ends by itself, and returns its error.
+func (w *world) failure(text, session string) error {
+	w.Helper()
+	cancel, done := w.begin(text, session)
+	defer cancel()
+	return <-done
+}
+
+func (w *world) begin(text, session string) (cancel func(), ended <-chan error) {
+	w.Helper()
 	p, faults := configs.ParseProvider("watch.toml", []byte("kind = \"source\"\n"+text))
 	if len(faults) > 0 {
 		w.Fatal(faults)
@@ -64,6 +81,7 @@ func (w *world) run(text, session string) (stop func() error) {
 	ctx, cancel := context.WithCancel(w.Context())
 	done := make(chan error, 1)
 	go func() {
+		defer pass.Revoke()
 		done <- w.set.Run(ctx, sources.Options{
 			Provider: p, Gateway: w.gateway, Token: pass.Token(), Session: session, Dir: w.state,
 			Env: []string{"PATH=/usr/bin:/bin"}, State: filepath.Join(w.state, "watch.json"),
@@ -75,12 +93,7 @@ func (w *world) run(text, session string) (stop func() error) {
 			Faults: func(lines []string) { w.Errorf("faults: %q, want none", lines) },
 		})
 	}()
-	return sync.OnceValue(func() error {
-		cancel()
-		err := <-done
-		pass.Revoke()
-		return err
-	})
+	return cancel, done
 }
 
 // end ends the gateway's sessions and what runs for them.

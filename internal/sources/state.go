@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"tapgw/configs"
 	"tapgw/internal/proc"
 )
 
@@ -18,6 +19,10 @@ type progress struct {
 	// LastDueAt is when that run was due: by a cron expression, a run belongs to its minute.
 	LastDueAt time.Time `json:"lastDueAt,omitzero"`
 	Runs      int       `json:"runs"`
+	// Of is the digest of what runs: what another text in the file's place did does not count.
+	Of string `json:"of,omitzero"`
+	// IsUnderWay is true from the start of a run to its end.
+	IsUnderWay bool `json:"isUnderWay,omitzero"`
 	// Failure says why the last run failed, and Failures how many failed in a row.
 	Failure  string `json:"failure,omitzero"`
 	Failures int    `json:"failures,omitzero"`
@@ -56,6 +61,30 @@ func loadProgress(file string) (p progress, err error) {
 		return progress{}, fmt.Errorf("%s is damaged: %w", file, err)
 	}
 	return p, nil
+}
+
+// identity is the digest of what a source runs, asks or watches.
+func identity(s *configs.Source) string {
+	at := ""
+	if !s.At.IsZero() {
+		at = s.At.UTC().Format(time.RFC3339)
+	}
+	return digest(fmt.Sprintf("%q %q %q %q %q", s.Run, s.Prompt, s.Files, s.URL, at))
+}
+
+// of returns the progress of a source that is identified by id: a new one, if this is another's.
+func (p progress) of(id string) progress {
+	if p.Of != "" && p.Of != id {
+		p = progress{}
+	}
+	p.Of = id
+	return p
+}
+
+// Past returns when a source that keeps its progress in a file ran last, and how often it ran.
+func Past(file string) (last time.Time, runs int) {
+	p, _ := loadProgress(file) // the source itself says what is wrong
+	return p.LastRunAt, p.Runs
 }
 
 func (p progress) save(file string) error {

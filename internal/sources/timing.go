@@ -51,10 +51,15 @@ func (t timing) next(p progress, now, ready time.Time) (due time.Time, reason, n
 	if t.of.Missed == configs.MissedOnce {
 		return now, "", missed + ", and is made up for once"
 	}
-	return t.skip(due, ready), "", missed + ", and is skipped"
+	if due = t.skip(due, ready); due.IsZero() {
+		reason = reasonNever
+	}
+	return due, reason, missed + ", and is skipped"
 }
 
 const (
+	reasonNoSession = "no session that it serves"
+
 	reasonMaxRuns = "it has run max_runs times"
 	reasonOnce    = "it has run"
 	reasonNever   = "its time is over"
@@ -78,7 +83,11 @@ func (t timing) planned(p progress, ready time.Time) time.Time {
 		if p.LastRunAt.IsZero() {
 			return ready
 		}
-		return p.LastRunAt.Add(t.pause(p.Runs))
+		last := p.LastRunAt
+		if p.LastDueAt.After(last) { // it is that of a run that was skipped
+			last = p.LastDueAt
+		}
+		return last.Add(t.pause(p.Runs))
 	case t.of.Idle || t.isDue || p.Runs == 0:
 		return ready
 	}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"fmt"
 
 	"tapgw/configs"
@@ -16,7 +17,7 @@ func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 				continue
 			}
 			p, good := s.usable[f.File]
-			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: p.Kind, File: f.File}
+			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: cmp.Or(p.Kind, f.Provider.Kind), File: f.File}
 			v.State, v.Reason = s.stateOf(f, p, good)
 			views = append(views, v)
 		}
@@ -32,7 +33,7 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsabl
 	case !isUsable && len(f.Faults) > 0:
 		return adminapi.ConfiguredFailed, fmt.Sprintf("line %d: %s", f.Faults[0].Line, f.Faults[0].Message)
 	case s.stoppedByUser[p.Name]:
-		return adminapi.ConfiguredStopped, "by the user; tapctl providers start " + p.Name
+		return adminapi.ConfiguredStopped, "by the user; " + command(p, "start")
 	case !p.Enabled:
 		return adminapi.ConfiguredStopped, "enabled = false"
 	case s.launch[p.Kind] == nil:
@@ -45,7 +46,7 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsabl
 		}
 		switch now, why := pl.now.state(); {
 		case now == adminapi.ConfiguredFailed:
-			return now, why + "; tapctl providers restart " + p.Name
+			return now, why + "; " + command(p, "restart")
 		case now == adminapi.ConfiguredRunning:
 			state, reason = now, ""
 		case state != adminapi.ConfiguredRunning:
@@ -53,6 +54,14 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsabl
 		}
 	}
 	return state, reason
+}
+
+// command is the command line that does something with a provider. A source that failed is started.
+func command(p configs.Provider, verb string) string {
+	if p.Kind == configs.KindSource {
+		return "tapctl sources start " + p.Name
+	}
+	return "tapctl providers " + verb + " " + p.Name
 }
 
 // state returns the state of a unit, and why it does not run.
