@@ -26,6 +26,9 @@ var guides = []struct {
 		{prompt: "build of main is red", answer: "I would look at the log of the failed job first."},
 	}},
 	{"providers.md", nil}, // other tests run its programs
+	{"sources.md", []step{
+		{prompt: "x undeclared", answer: "The build is red: x is not declared in main.c."},
+	}},
 	{"tutorials/ci-fails.md", []step{
 		{prompt: "got 41, want 42", answer: "The sum is off by one: the loop starts at 1."},
 	}},
