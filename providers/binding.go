@@ -230,6 +230,11 @@ func (c *conn) handleHelloAck(m *protocol.HelloAck) {
 	c.providerID, c.persistDir = m.ProviderID, m.PersistDir
 	// Gateways of the core profile send no reconnect token and do not answer updates.
 	c.confirmsUpdates = m.ReconnectToken != ""
+	c.mu.Lock()
+	if c.receiptWait = ackWait; c.confirmsUpdates {
+		c.receiptWait = likelyWait
+	}
+	c.mu.Unlock()
 	c.run.reconnect = reconnect{token: m.ReconnectToken, to: c.to}
 	p := c.run.p
 	if p.all() {

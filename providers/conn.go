@@ -75,8 +75,9 @@ type conn struct {
 	sessions      map[string]bool // the bound ones
 	requests      map[string]*request
 	requestCount  uint64
-	givesReceipts bool  // the gateway answers pushes
-	broken        error // why the connection was cut
+	givesReceipts bool          // the gateway answers pushes
+	receiptWait   time.Duration // of a push, while that is not known
+	broken        error         // why the connection was cut
 }
 
 // serve opens a connection and keeps it until it is lost or ctx ends. It returns how long the gateway served the

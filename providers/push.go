@@ -66,6 +66,9 @@ type Receipt struct {
 // ackWait is how long to wait for an answer that may not come: gateways of the core profile answer only if they refuse.
 const ackWait = 250 * time.Millisecond
 
+// likelyWait is how long a push waits for the first receipt of a gateway that is likely to give them.
+const likelyWait = 5 * time.Second
+
 // PushOption is an option of [Provider.Push].
 type PushOption func(*request)
 
@@ -154,16 +157,16 @@ func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (R
 	for _, opt := range opts {
 		opt(r)
 	}
-	var givesReceipts bool
-	m.RequestID, givesReceipts = c.addRequest("push-", r)
+	var wait time.Duration
+	m.RequestID, wait = c.addRequest("push-", r)
 	defer c.removeRequest(m.RequestID)
 
 	if err := c.write(ctx, m); err != nil {
 		return Receipt{}, err
 	}
 	var silent <-chan time.Time
-	if !givesReceipts {
-		silent = time.After(ackWait)
+	if wait > 0 {
+		silent = time.After(wait)
 	}
 	var err error
 	for waiting := true; waiting; {
@@ -173,6 +176,7 @@ func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (R
 		case <-silent:
 			c.mu.Lock()
 			silent, waiting = nil, c.givesReceipts // another answer may have shown that this one comes
+			c.receiptWait = ackWait                // after a silence the next ones are silent, too
 			c.mu.Unlock()
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -183,15 +187,19 @@ func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (R
 	return c.outcome(r, m.Broadcast, err)
 }
 
-// addRequest registers a request and returns its id, and whether the gateway is known to give receipts.
-func (c *conn) addRequest(prefix string, r *request) (id string, givesReceipts bool) {
+// addRequest registers a request. It returns its id, and how long a push waits for a receipt; 0 if the gateway is known
+// to give them.
+func (c *conn) addRequest(prefix string, r *request) (id string, receiptWait time.Duration) {
 	r.done = make(chan struct{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requestCount++
 	id = prefix + strconv.FormatUint(c.requestCount, 10)
 	c.requests[id] = r
-	return id, c.givesReceipts
+	if !c.givesReceipts {
+		receiptWait = c.receiptWait
+	}
+	return id, receiptWait
 }
 
 func (c *conn) removeRequest(id string) {

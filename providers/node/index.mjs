@@ -26,6 +26,7 @@ const MAX_EVENTS = 1000; // events of a session that wait for a slow listener
 // Milliseconds.
 const DIAL_TIMEOUT = 5000;
 const ANSWER_TIMEOUT = 10_000; // for sessions, hello.ack and acks
+const LIKELY_WAIT = 5000; // for the first receipt of a gateway that is likely to give them
 const ACK_WAIT = 250; // for an answer that may not come: gateways of the core profile answer only refusals
 const PING_EVERY = 15_000;
 const PONG_TIMEOUT = 10_000;
@@ -1630,6 +1631,7 @@ class Connection {
   requests = new Map();
   confirmsUpdates = false;
   givesReceipts = false;
+  receiptWait = ACK_WAIT; // of a push, while it is not known whether the gateway gives receipts
   wasBound = false;
   paused = false;
   count = 0;
@@ -1959,6 +1961,7 @@ class Connection {
     this.persistDir = text(m.persistDir);
     // Gateways of the core profile send no reconnect token and do not answer updates.
     this.confirmsUpdates = Boolean(m.reconnectToken);
+    this.receiptWait = this.confirmsUpdates ? LIKELY_WAIT : ACK_WAIT;
     this.run.reconnect = m.reconnectToken ? { token: m.reconnectToken, to: this.to, until: 0 } : undefined;
     this.wasBound = true;
     if (this.all) {
@@ -2328,7 +2331,10 @@ class Connection {
       r.error = error;
       r.end();
     } else if (!this.givesReceipts && message.type === "push") {
-      silent = setTimeout(() => this.givesReceipts || r.end(), ACK_WAIT); // a gateway without receipts
+      silent = setTimeout(() => {
+        this.receiptWait = ACK_WAIT; // after a silence the next ones are silent, too
+        if (!this.givesReceipts) r.end();
+      }, this.receiptWait);
     }
     await answered;
     clearTimeout(silent);
