@@ -21,7 +21,8 @@ const (
 	// clientTimeout ends the connection of a client of a handshake revision that asked for nothing so long.
 	// It is long because some clients don't come back.
 	clientTimeout = 24 * time.Hour
-	// maxClients bounds the clients of handshake revisions at one endpoint.
+	// maxClients bounds the clients of handshake revisions at one endpoint. Another one takes the place of the
+	// one that was idle for the longest time.
 	maxClients = 256
 	// syncPause is the least time between two looks at changed tools. The SDK puts list_changed off while
 	// tools change faster than every 10 ms.
@@ -46,6 +47,7 @@ type endpoint struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wires  sync.Map // *mcp.ServerSession: the context.Context of its WebSocket
+	visits visits
 
 	// Guarded by Handler.mu.
 	users int         // requests that run
@@ -122,11 +124,8 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 		e.serveWebSocket(w, r)
 	case r.Method == http.MethodPost && r.Header.Get("MCP-Protocol-Version") >= firstModern:
 		e.serveModern(w, r)
-	case r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "" && e.clients() >= maxClients:
-		writeError(w, http.StatusTooManyRequests, &protocol.Error{Code: protocol.CodeRateLimited,
-			Message: fmt.Sprintf("%d MCP clients are connected to this session already", maxClients)})
 	default:
-		e.legacy.ServeHTTP(w, r)
+		e.serveHandshake(w, r)
 	}
 }
 

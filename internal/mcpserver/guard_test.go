@@ -122,3 +122,23 @@ func TestManyWrongTokens(t *testing.T) {
 	}
 	t.Error("30 wrong tokens: got no 429, want one")
 }
+
+// Clients of handshake revisions that never say that they go give their places to others; one that listens stays.
+func TestClientsThatNeverGo(t *testing.T) {
+	w := newWorld(t, 60)
+	w.provide(w.session())
+	stays := w.connect("2025-11-25", "/mcp", w.gateway.AdminToken())
+	stays.hasTools("echo", "fails", "hang", "push", "query", "shape", "wait_for_event")
+	old := map[string]string{"MCP-Protocol-Version": "2025-11-25"}
+	for n := range 300 {
+		status, body := w.post("/mcp", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
+			`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`, old)
+		if status != http.StatusOK {
+			t.Fatalf("client %d: got %d %s, want 200", n, status, body)
+		}
+	}
+	w.connect("2025-11-25", "/mcp", w.gateway.AdminToken()).call("echo", map[string]any{"text": "x"})
+	if got := text(stays.call("echo", map[string]any{"text": "here"})); got != "here" {
+		t.Errorf("the client that listens: got %q, want here", got)
+	}
+}

@@ -14,7 +14,7 @@ import (
 // serveWebSocket serves a client over a WebSocket that carries what its stdio would: messages with a line
 // feed at the end. This is for tapgw mcp.
 func (e *endpoint) serveWebSocket(w http.ResponseWriter, r *http.Request) {
-	if e.clients() >= maxClients {
+	if !e.makeRoom() {
 		http.Error(w, "too many MCP clients", http.StatusServiceUnavailable)
 		return
 	}
