@@ -190,6 +190,8 @@ func (p *Provider) checkSource(t *table) {
 	goesWith("secret_env", "webhook")
 	goesWith("compare", "run", "url")
 	goesWith("idle", "prompt")
+	goesWith("max_runs", "run", "prompt", "url")
+	goesWith("missed", "run", "prompt", "url")
 	goesWith("level", "run", "files", "url", "webhook")
 	goesWith("text", "run", "files", "url", "webhook")
 	var whens []string

@@ -48,6 +48,8 @@ func (s *source) begin(ctx context.Context) *job {
 		s.binding.idle = nil // until the session says so again
 		s.outbox.add(push{prompt: s.of.Prompt, level: protocol.LevelInject, done: done})
 		work = func() error { return prompted(ctx, done) }
+	case "files":
+		work = func() error { return s.watchFiles(ctx, emit) }
 	case "url":
 		before := s.before()
 		work = func() error { return s.fetch(ctx, &j.answer, before) }

@@ -47,6 +47,9 @@ func (s *source) run(ctx context.Context) error {
 				s.start(ctx, now.Round(0), now.Round(0))
 			}
 		case list := <-events:
+			if s.listens() {
+				s.count(time.Now())
+			}
 			for _, e := range list {
 				s.emit(e)
 			}
@@ -92,6 +95,7 @@ func (s *source) looked(now time.Time) {
 func (s *source) step(ctx context.Context, now time.Time) time.Duration {
 	switch {
 	case s.job != nil:
+		s.show("", time.Time{})
 		return longestSleep
 	case !s.hasSession():
 		s.ready = time.Time{}
@@ -154,12 +158,22 @@ func (s *source) isIdle() bool {
 
 // start begins a run.
 func (s *source) start(ctx context.Context, now, due time.Time) {
-	s.progress.Runs++
 	s.timing.isDue = false
-	s.progress.LastRunAt, s.progress.LastDueAt, s.progress.IsUnderWay, s.missed = now, due, true, ""
-	s.save()
+	if !s.listens() {
+		s.progress.LastDueAt, s.progress.IsUnderWay, s.missed = due, true, ""
+		s.count(now)
+	}
 	s.job = s.begin(ctx)
 	s.show("", time.Time{})
+}
+
+// listens reports whether the source's only run waits for what happens elsewhere. What is counted are its events then.
+func (s *source) listens() bool { return len(s.of.Files) > 0 }
+
+func (s *source) count(now time.Time) {
+	s.progress.Runs++
+	s.progress.LastRunAt = now
+	s.save()
 }
 
 // finish ends a run. The error says why the source can't go on.
@@ -216,7 +230,7 @@ func (s *source) show(reason string, next time.Time) {
 		State: adminapi.SourceWaiting,
 	}
 	switch {
-	case s.job != nil:
+	case s.job != nil && !s.listens():
 		v.State = adminapi.SourceRunning
 	case reason == reasonMaxRuns || reason == reasonOnce || reason == reasonNever:
 		v.State = adminapi.SourceDone

@@ -2,6 +2,7 @@ package sources
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -27,8 +28,10 @@ type push struct {
 	event, prompt string
 	level         protocol.Level
 	metadata      protocol.Raw
-	session       string // "" for all
-	joined        int    // events that the text has, if they are lines of a command
+	session       string   // "" for all
+	joined        int      // events that the text has, if they may be joined
+	more          []string // events that follow the first, to be joined
+	moreBytes     int      // of them, with the ends of lines
 	done          chan<- protocol.Message
 }
 
@@ -44,11 +47,30 @@ type outbox struct {
 	last    uint64 // request
 }
 
+func (p *push) size() int { return len(p.event) + len(p.prompt) + p.moreBytes }
+
+// join adds the event of q, if both are lines for the same readers.
+func (p *push) join(q push) bool {
+	if p.joined == 0 || q.joined == 0 || q.level != p.level || q.session != p.session ||
+		p.size()+1+len(q.event) > maxJoined {
+		return false
+	}
+	p.more = append(p.more, q.event)
+	p.moreBytes += 1 + len(q.event)
+	p.joined += q.joined
+	return true
+}
+
 func (o *outbox) add(p push) {
-	o.waiting = append(o.waiting, p)
-	o.bytes += len(p.event) + len(p.prompt)
+	n := len(o.waiting)
+	o.bytes += p.size()
+	if n > 0 && o.waiting[n-1].join(p) {
+		o.bytes++ // the end of a line
+	} else {
+		o.waiting = append(o.waiting, p)
+	}
 	for len(o.waiting) > maxWaiting || o.bytes > maxWaitingBytes && len(o.waiting) > 1 {
-		o.bytes -= len(o.waiting[0].event) + len(o.waiting[0].prompt)
+		o.bytes -= o.waiting[0].size()
 		o.dropped += o.waiting[0].joined
 		o.waiting = o.waiting[1:]
 	}
@@ -74,26 +96,15 @@ func (o *outbox) flush(s *source, now time.Time) time.Duration {
 	return longestSleep
 }
 
-// next takes the first push, with the lines of the same level that follow it.
+// next takes the first push.
 func (o *outbox) next() push {
 	p := o.waiting[0]
-	n := 1
-	for ; n < len(o.waiting); n++ {
-		q := o.waiting[n]
-		if p.joined == 0 || q.joined == 0 || q.level != p.level || q.session != p.session ||
-			len(p.event)+1+len(q.event) > maxJoined {
-			break
-		}
-		p.event += "\n" + q.event
-		p.joined += q.joined
-	}
-	for _, q := range o.waiting[:n] {
-		o.bytes -= len(q.event) + len(q.prompt)
-	}
-	o.waiting = o.waiting[n:]
-	if len(o.waiting) == 0 {
+	o.bytes -= p.size()
+	if o.waiting = o.waiting[1:]; len(o.waiting) == 0 {
 		o.waiting = nil
 	}
+	p.event = strings.Join(append([]string{p.event}, p.more...), "\n")
+	p.more, p.moreBytes = nil, 0
 	if o.dropped > 0 && p.joined > 0 {
 		p.event = strconv.Itoa(o.dropped) + " events before this one came too fast and were dropped\n" + p.event
 		o.dropped = 0

@@ -14,6 +14,7 @@ import (
 	"tapgw/internal/gateway"
 	"tapgw/internal/match"
 	"tapgw/internal/protocol"
+	"tapgw/internal/watch"
 )
 
 // Options say which source runs for which sessions. Provider, Gateway, Token, Session and the functions are required;
@@ -41,6 +42,7 @@ const maxStarts = 4
 
 // Set has the sources that run. Any goroutine may call its methods.
 type Set struct {
+	trees  *watch.Trees
 	starts chan struct{} // holds one item for each source that starts
 
 	mu   sync.Mutex // guards list
@@ -48,13 +50,15 @@ type Set struct {
 }
 
 // NewSet returns a set without sources.
-func NewSet() *Set { return &Set{starts: make(chan struct{}, maxStarts), list: map[*source]bool{}} }
+func NewSet() *Set {
+	return &Set{trees: watch.NewTrees(), starts: make(chan struct{}, maxStarts), list: map[*source]bool{}}
+}
 
 // Run runs a source until ctx ends, and then returns nil. An error says why the source can't go on; whoever called Run
 // decides whether it is started again. A source that has nothing left to do stays until ctx ends, so that it is shown.
 func (set *Set) Run(ctx context.Context, o Options) error {
 	set.starts <- struct{}{}
-	s, err := newSource(o)
+	s, err := newSource(o, set.trees)
 	<-set.starts
 	if err != nil {
 		return err
@@ -103,6 +107,7 @@ func (set *Set) Trigger(name string) int {
 type source struct {
 	o        Options
 	of       *configs.Source
+	trees    *watch.Trees
 	timing   timing
 	filter   []rule
 	link     *link
@@ -125,8 +130,8 @@ type rule struct {
 	outcome protocol.Level
 }
 
-func newSource(o Options) (*source, error) {
-	s := &source{o: o, of: o.Provider.Source, triggers: make(chan struct{}, 1)}
+func newSource(o Options, trees *watch.Trees) (*source, error) {
+	s := &source{o: o, trees: trees, of: o.Provider.Source, triggers: make(chan struct{}, 1)}
 	var err error
 	if s.timing, err = newTiming(s.of); err != nil {
 		return nil, err

@@ -31,13 +31,20 @@ type world struct {
 
 	mu    sync.Mutex
 	lines []string // of all sources
+	said  chan struct{}
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{T: t, set: sources.NewSet(), state: t.TempDir(), gateway: gateway.New(gateway.Options{
-		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
-	})}
+	return &world{
+		T:     t,
+		set:   sources.NewSet(),
+		state: t.TempDir(),
+		said:  make(chan struct{}, 1),
+		gateway: gateway.New(gateway.Options{
+			Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
+		}),
+	}
 }
 
 // session starts a session without a model.
@@ -89,6 +96,10 @@ func (w *world) begin(text, session string) (cancel func(), ended <-chan error) 
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.lines = append(w.lines, from+": "+line)
+				select {
+				case w.said <- struct{}{}:
+				default:
+				}
 			},
 			Faults: func(lines []string) { w.Errorf("faults: %q, want none", lines) },
 		})

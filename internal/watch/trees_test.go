@@ -1,0 +1,272 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// treeWatch is a tree that is watched, and what happened to its files.
+type treeWatch struct {
+	*testing.T
+	dir  string
+	now  chan []Change
+	ends chan error
+	stop context.CancelFunc
+}
+
+func watchTree(t *testing.T, ts *Trees, dir string, globs ...string) *treeWatch {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &treeWatch{t, dir, make(chan []Change, 1000), make(chan error, 1), cancel}
+	go func() { w.ends <- ts.Watch(ctx, dir, globs, func(list []Change) { w.now <- list }) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-w.ends:
+		case <-time.After(30 * time.Second):
+			t.Error("a watch does not end")
+		}
+	})
+	select {
+	case list := <-w.now:
+		if len(list) > 0 {
+			t.Fatalf("at first %v changed, want nothing", list)
+		}
+	case err := <-w.ends:
+		w.ends <- err
+	}
+	return w
+}
+
+// want waits until these changes have come, as "what file". What comes beside them is an error.
+func (w *treeWatch) want(want ...string) {
+	w.Helper()
+	var got []string
+	deadline := time.After(30 * time.Second)
+	for len(got) < len(want) {
+		select {
+		case list := <-w.now:
+			for _, c := range list {
+				got = append(got, c.What+" "+c.File)
+			}
+		case <-deadline:
+			w.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		w.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+func (w *treeWatch) path(rel string) string { return filepath.Join(w.dir, filepath.FromSlash(rel)) }
+
+func (w *treeWatch) write(rel, content string) {
+	w.Helper()
+	do(w.T, os.MkdirAll(filepath.Dir(w.path(rel)), 0o755))
+	write(w.T, w.path(rel), content)
+}
+
+func (w *treeWatch) rename(from, to string) {
+	w.Helper()
+	do(w.T, os.Rename(w.path(from), w.path(to)))
+}
+
+func TestTree(t *testing.T) {
+	t.Parallel() // it waits
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "old.go"), "1")
+	w := watchTree(t, NewTrees(), dir, "**/*.go", "./notes/*.{txt,md}")
+	w.write("a.go", "1")
+	w.write("a.txt", "1")
+	w.write("notes/b.txt", "1")
+	w.want("created a.go", "created notes/b.txt")
+	w.write("a.go", "22")
+	w.write("notes/deep/c.txt", "1")
+	w.write("x/y/z/d.go", "1") // the directories are new, too
+	w.want("changed a.go", "created x/y/z/d.go")
+	// As editors save: a new file, renamed over the old one; or the old one moved away first.
+	w.write(".a.go.tmp", "3")
+	w.rename(".a.go.tmp", "a.go")
+	w.rename("old.go", "old.go~")
+	w.write("old.go", "2")
+	do(t, os.Remove(w.path("old.go~")))
+	w.want("changed a.go", "changed old.go")
+	// A directory that moves takes its files with it, and is watched where it is now.
+	w.rename("x", "w")
+	w.want("removed x/y/z/d.go", "created w/y/z/d.go")
+	w.write("w/y/z/d.go", "22")
+	w.want("changed w/y/z/d.go")
+	w.write("w/y/z/e.go", "1")
+	do(t, os.RemoveAll(w.path("w/y")))
+	w.write("w/y/f.go", "1") // another directory of the name
+	w.want("removed w/y/z/d.go", "created w/y/f.go")
+	w.write("w/y/f.go", "22")
+	w.want("changed w/y/f.go")
+	do(t, os.RemoveAll(w.path("w")))
+	write(t, w.path("w"), "now a file")
+	w.want("removed w/y/f.go")
+}
+
+// Directories with many files of no interest are left out, and links lead nowhere.
+func TestTreeLeavesOut(t *testing.T) {
+	t.Parallel() // it waits
+	dir, far := t.TempDir(), t.TempDir()
+	ts := NewTrees()
+	w := watchTree(t, ts, dir, "**")
+	for _, name := range []string{".git", "node_modules", "src"} {
+		do(t, os.Mkdir(w.path(name), 0o755))
+	}
+	head := watchTree(t, ts, dir, ".git/HEAD")
+	w.write(".git/HEAD", "1")
+	w.write("node_modules/x/y.js", "1")
+	head.want("created .git/HEAD")
+	do(t, os.Symlink(far, w.path("src/far")))
+	write(t, filepath.Join(far, "secret"), "1")
+	w.want("created src/far")
+	write(t, filepath.Join(far, "secret"), "22")
+	w.write("end", "1")
+	w.want("created end")
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for watched := range ts.byDir {
+		if strings.Contains(watched, "node_modules") || strings.HasPrefix(watched, far) {
+			t.Errorf("%s is watched, want it left out", watched)
+		}
+	}
+}
+
+// A storm of changes is told in a few pieces, and none of it is lost, also when the system loses some.
+func TestTreeStorm(t *testing.T) {
+	t.Parallel() // it waits
+	w := watchTree(t, NewTrees(), t.TempDir(), "**")
+	const n = 10_000
+	for i := range n {
+		w.write(fmt.Sprintf("d%d/f%d", i%50, i), "1")
+	}
+	calls, got := 0, map[string]bool{}
+	for deadline := time.After(60 * time.Second); len(got) < n; calls++ {
+		select {
+		case list := <-w.now:
+			for _, c := range list {
+				if c.What == Created {
+					got[c.File] = true
+				}
+			}
+		case <-deadline:
+			t.Fatalf("%d files came, want %d", len(got), n)
+		}
+	}
+	if calls > 100 {
+		t.Errorf("%d calls for %d changes, want a few", calls, n)
+	}
+}
+
+// All trees share one watcher, which ends with the last of them.
+func TestTreesShareAWatcher(t *testing.T) {
+	t.Parallel() // it waits
+	ts := NewTrees()
+	a, b := t.TempDir(), t.TempDir()
+	one, two, three := watchTree(t, ts, a, "*"), watchTree(t, ts, a, "*"), watchTree(t, ts, b, "*")
+	source := ts.source
+	if len(ts.byDir) != 2 {
+		t.Errorf("%d directories are watched, want 2", len(ts.byDir))
+	}
+	one.write("x", "1")
+	one.want("created x")
+	two.want("created x")
+	for _, w := range []*treeWatch{one, three} {
+		w.stop()
+		err := <-w.ends
+		w.ends <- err
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	two.write("y", "1")
+	two.want("created y")
+	if ts.source != source || len(ts.byDir) != 1 {
+		t.Errorf("after two have ended: %d directories, want 1 and the same watcher", len(ts.byDir))
+	}
+	two.stop()
+	two.ends <- <-two.ends
+	if ts.source != nil || len(ts.byDir) != 0 {
+		t.Errorf("after all have ended: a watcher and %d directories, want none", len(ts.byDir))
+	}
+}
+
+// A tree that can't be watched whole says so, and a directory that goes ends its watch.
+func TestTreeFaults(t *testing.T) {
+	t.Parallel() // it waits
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		do(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+		write(t, filepath.Join(dir, name, "f"), "1")
+	}
+	full := NewTrees()
+	full.addWatch = func(w *fsnotify.Watcher, path string) error {
+		if path != dir {
+			return syscall.ENOSPC
+		}
+		return w.Add(path)
+	}
+	small := NewTrees()
+	small.limits = limits{files: 1, dirs: 100}
+	gone := watchTree(t, NewTrees(), filepath.Join(dir, "a"), "*")
+	do(t, os.RemoveAll(gone.dir))
+	tests := []struct {
+		name string
+		w    *treeWatch
+		want string
+	}{
+		{"no watches left", watchTree(t, full, dir, "**"), "raise fs.inotify.max_user_watches"},
+		{"many files", watchTree(t, small, dir, "**/*"), "more than 1 files match"},
+		{"no directory", watchTree(t, NewTrees(), filepath.Join(dir, "none"), "**"), "none"},
+		{"removed", gone, "no such file or directory"},
+	}
+	for _, test := range tests {
+		err := <-test.w.ends
+		test.w.ends <- err
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want an error that says %q", test.name, err, test.want)
+		}
+	}
+}
+
+func TestMayHold(t *testing.T) {
+	tests := []struct {
+		glob, dir string
+		want      bool
+	}{
+		{"*.go", ".", true},
+		{"*.go", "a", false},
+		{"**/*.go", "a/b", true},
+		{"**", "a/b", true},
+		{"src/**/*.go", "a", false},
+		{"src/**/*.go", "src", true},
+		{"src/**/*.go", "src/x/y", true},
+		{"s*/x/*.go", "src/x", true},
+		{"s*/x/*.go", "src/x/y", false},
+		{"**", ".git", false},
+		{"**", "a/node_modules/b", false},
+		{".git/refs/**", ".git", true},
+		{".git/refs/**", ".git/objects", false},
+		{"**/node_modules/*/package.json", "a/node_modules/b", true},
+		{"{a,b/c}/*", "b/c", true},
+	}
+	for _, test := range tests {
+		if got := mayHold(test.glob, test.dir); got != test.want {
+			t.Errorf("mayHold(%q, %q): got %t, want %t", test.glob, test.dir, got, test.want)
+		}
+	}
+}
