@@ -26,7 +26,7 @@ func sourcesCommand() *ucli.Command {
 		Name:  "sources",
 		Usage: "list the sources of events that files name; stop, start and run them",
 		Description: listedSources + "\n\nExamples:\n  tapctl sources\n" +
-			"  tapctl sources run build\n  tapctl sources log build -f",
+			"  tapctl sources try build.toml --run\n  tapctl sources run build\n  tapctl sources log build -f",
 		Action: shortAction(0, listSources),
 		Subcommands: []*ucli.Command{
 			{
@@ -68,6 +68,7 @@ func sourcesCommand() *ucli.Command {
 				})),
 			},
 			sourceLogCommand(),
+			sourcesTryCommand(),
 			sourcesImportCommand(),
 		},
 	}

@@ -27,6 +27,12 @@ const (
 // emit makes an event of what was noticed, and gives it to the outbox unless the filter drops it.
 func (s *source) emit(e origin) {
 	text, level := s.event(e)
+	if s.try != nil {
+		if text != "" {
+			s.try(text, level)
+		}
+		return
+	}
 	if level == protocol.OutcomeDrop {
 		return
 	}

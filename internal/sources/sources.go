@@ -119,7 +119,9 @@ type source struct {
 	job      *job      // the run that is under way, nil for none
 	missed   string    // says which run was missed since the last one, and what became of it
 	isUnkept bool      // the progress could not be written
-	outbox   outbox
+
+	try    func(text string, level protocol.Level) // takes the events instead of the outbox, if it is set
+	outbox outbox
 
 	mu    sync.Mutex
 	shown adminapi.Source // guarded by mu
