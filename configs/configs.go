@@ -66,6 +66,7 @@ type Config struct {
 	// without a prompt of the user.
 	InjectQuiet time.Duration
 	API         API
+	Records     Records
 	Copilot     Copilot
 	Hooks       []Hook // in the order of the file
 }
@@ -74,6 +75,13 @@ type Config struct {
 // token in any case.
 type API struct {
 	Auth string // AuthToken or AuthNone
+}
+
+// Records is the table [records]: whether the gateway writes down what happens, and how long it keeps that.
+type Records struct {
+	Enabled  bool
+	MaxAge   time.Duration // an hour to ten years
+	MaxBytes int           // of all record files, from 1 MiB on
 }
 
 // Values of api.auth: callers of the session API show a token, which is the default, or nothing. The latter is for
@@ -114,6 +122,7 @@ func Default() Config {
 
 		InjectQuiet: 10 * time.Minute,
 		API:         API{Auth: AuthToken},
+		Records:     Records{Enabled: true, MaxAge: 30 * 24 * time.Hour, MaxBytes: 256 << 20},
 		Copilot: Copilot{
 			ProviderKeyEnv: "TAP_MODEL_KEY",
 			MaxRounds:      200,
@@ -228,6 +237,11 @@ func (c *Config) read(root *table) {
 	api := root.table("api")
 	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
 	api.rejectUnknown()
+	records := root.table("records")
+	records.boolean("enabled", &c.Records.Enabled)
+	records.duration("max_age", &c.Records.MaxAge, time.Hour, 10*365*24*time.Hour)
+	records.integer("max_bytes", &c.Records.MaxBytes, 1<<20, 1<<40)
+	records.rejectUnknown()
 	c.Copilot.parse(root.table("copilot"))
 	readHooks(root, &c.Hooks)
 	root.rejectUnknown()
@@ -237,7 +251,7 @@ func (c *Config) read(root *table) {
 func (c *Config) copyUserKeys(from Config) {
 	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey = from.Listen, from.Insecure, from.TLSCert, from.TLSKey
-	c.Hosts, c.API = from.Hosts, from.API
+	c.Hosts, c.API, c.Records = from.Hosts, from.API, from.Records
 	c.MaxConnections, c.MCPToolThreshold = from.MaxConnections, from.MCPToolThreshold
 	c.CopilotToolThreshold = from.CopilotToolThreshold
 	c.Copilot.CLI = from.Copilot.CLI
@@ -264,6 +278,9 @@ func (c *Config) rejectUserKeys(root *table) {
 		{"log_level", c.LogLevel != d.LogLevel},
 		{"inject_quiet", c.InjectQuiet != d.InjectQuiet},
 		{"api.auth", c.API != d.API},
+		{"records.enabled", c.Records.Enabled != d.Records.Enabled},
+		{"records.max_age", c.Records.MaxAge != d.Records.MaxAge},
+		{"records.max_bytes", c.Records.MaxBytes != d.Records.MaxBytes},
 		{"hooks", root.has("hooks")},
 		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},
 		{"copilot.provider_url", c.Copilot.ProviderURL != d.Copilot.ProviderURL},

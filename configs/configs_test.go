@@ -78,6 +78,9 @@ mcp_tool_threshold = 8
 copilot_tool_threshold = 9
 inject_quiet = "1h"
 api.auth = "token"
+records.enabled = false
+records.max_age = "2h"
+records.max_bytes = 2097152
 copilot.cli = "./copilot"
 copilot.provider_url = "http://127.0.0.1:1/v1"
 copilot.provider_key_env = "MY_KEY"
@@ -117,6 +120,7 @@ hook = "allow"
 		}, LogLevel: "debug", MaxConnections: 7, MCPToolThreshold: 8,
 		CopilotToolThreshold: 9,
 		InjectQuiet:          time.Hour, API: API{Auth: "token"},
+		Records: Records{MaxAge: 2 * time.Hour, MaxBytes: 2 << 20},
 		Copilot: Copilot{
 			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
 			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,

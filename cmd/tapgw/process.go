@@ -28,6 +28,7 @@ import (
 	"tapgw/internal/mcpbridge"
 	"tapgw/internal/mcpserver"
 	"tapgw/internal/proc"
+	"tapgw/internal/records"
 	"tapgw/internal/server"
 	"tapgw/internal/sources"
 	"tapgw/internal/statedir"
@@ -53,6 +54,7 @@ type gatewayProcess struct {
 	supervisor *supervisor.Supervisor
 	logins     *mcpbridge.Logins
 	sources    *sources.Set
+	records    *records.Log
 	mcp        *mcpserver.Handler
 	traces     traces
 	settings   *configs.Follower[configs.Config]
@@ -163,11 +165,13 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	p.traces = startTraces(p.log)
 	p.runtime = copilot.New(p.sessions(o))
 	persist := server.Persist{Dir: filepath.Join(o.home, "providers")}
+	p.records = records.New(p.recordOptions(o.config))
 	p.gateway = gateway.New(gateway.Options{
 		PersistDir: persist.Make,
 		ReadFile:   persist.Read,
 		Log:        p.log,
 		Tracer:     p.traces.tracer,
+		Recorder:   p.records,
 		Starters:   map[string]gateway.Starter{copilot.Kind: p.runtime, gateway.HostLocal: gateway.LocalStarter{}},
 	})
 	p.gateway.SetHooks(hooks.New(o.config.Hooks))
@@ -216,6 +220,9 @@ func (p *gatewayProcess) status(files configs.Files) adminapi.Status {
 	}
 	if full := p.server.ConnectionFault(); full != "" {
 		i.Faults = append(i.Faults, adminapi.Fault(files.Where("max_connections", full)))
+	}
+	if fault := p.records.Faults(); fault != "" {
+		i.Faults = append(i.Faults, adminapi.Fault(files.Where("records", "records: "+fault)))
 	}
 	for _, renamed := range p.mcp.Faults() {
 		i.Faults = append(i.Faults, adminapi.Fault(files.Where("mcp_tool_threshold", renamed)))
@@ -294,6 +301,10 @@ func (p *gatewayProcess) stop() {
 			p.log.Warn("stopping the Copilot runtime", "error", err)
 		}
 		p.traces.close()
+		providers.Wait() // sources have records
+		if err := p.records.Close(); err != nil {
+			p.log.Warn("closing the records", "error", err)
+		}
 	}()
 	select {
 	case <-done:

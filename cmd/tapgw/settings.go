@@ -27,7 +27,7 @@ import (
 func appliesAtOnce(key string) bool {
 	switch key {
 	case "log_level", "hosts", "max_connections", "mcp_tool_threshold", "copilot_tool_threshold",
-		"inject_quiet", "api.auth", "hooks":
+		"inject_quiet", "api.auth", "records.enabled", "records.max_age", "records.max_bytes", "hooks":
 		return true
 	case "copilot.cli", "copilot.github_host", "copilot.github_token_env":
 		return false // the runtime's process has read them
@@ -195,6 +195,7 @@ func (p *gatewayProcess) apply(o gatewayOptions, old, c configs.Config) {
 	}
 	p.server.Configure(o.hosts(), c.API.Auth == configs.AuthNone, c.MaxConnections)
 	p.mcp.Configure(c.MCPToolThreshold)
+	p.records.Configure(p.recordOptions(c))
 	p.runtime.Configure(p.sessions(o))
 	if !reflect.DeepEqual(c.Hooks, old.Hooks) {
 		p.gateway.SetHooks(hooks.New(c.Hooks))

@@ -264,6 +264,7 @@ func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequ
 	if err != nil {
 		return err
 	}
+	s.returns = true
 	return r.open(
 		ctx, s, start.Label, func(ctx context.Context, p *process) error { return s.reopen(ctx, p, req.Continue) }, reg,
 	)

@@ -27,6 +27,7 @@ type session struct {
 	id              string
 	cwd             string
 	profile         string              // its name, "" for none
+	returns         bool                // it was a session before; set before the gateway knows it
 	firstModel      string              // the model that the session began with
 	baseConfig      *sdk.SessionConfig  // made from the profile; sent again at each resume
 	offeredModels   []string            // models of its own endpoint that may be chosen; nil: any
@@ -128,7 +129,7 @@ func (s *session) replacesSystemMessage() bool {
 
 func (s *session) newSpec(label string) gateway.SessionSpec {
 	model, _ := s.chosenModel()
-	return gateway.SessionSpec{ID: s.id, Label: label, CWD: s.cwd, Model: model}
+	return gateway.SessionSpec{ID: s.id, Label: label, CWD: s.cwd, Model: model, Returns: s.returns}
 }
 
 // runtimeModelName returns the name of a model to give the runtime. When the config names a known model whose abilities

@@ -59,6 +59,9 @@ func (d Dir) Logins() string { return d.file("logins") }
 // Sources is the directory with what the sources of provider files keep over a restart.
 func (d Dir) Sources() string { return d.file("sources") }
 
+// Records is the directory of what happened, as internal/records writes it.
+func (d Dir) Records() string { return d.file("records") }
+
 func (d Dir) lockFile() string  { return d.file(statedir.LockFile) }
 func (d Dir) startFile() string { return d.file("ensure.lock") }
 

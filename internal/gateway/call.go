@@ -431,5 +431,8 @@ func (c *call) report(o Outcome) {
 	}
 	stats.CallMicros.Add(uint64(o.Duration.Microseconds()))
 	c.session.g.diag.noteCall(c, &o)
+	if c.session.g.recorder != nil {
+		c.recordCall(&o)
+	}
 	c.done(o)
 }

@@ -126,6 +126,9 @@ func (s *Session) noteGate(r *rule, tool, decision, reason string, begun time.Ti
 		decision: decision, reason: shorten(reason), duration: now.Sub(begun),
 	}
 	d.mu.Unlock()
+	if s.g.recorder != nil {
+		s.recordGate(r, tool, decision, reason, now.Sub(begun))
+	}
 	if decision == protocol.DecisionDeny {
 		s.noteDenial(r.owner(), tool, reason)
 	}

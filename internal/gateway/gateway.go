@@ -38,6 +38,7 @@ type Options struct {
 	ReadFile func(provider string, ref protocol.FileRef) (*File, error)
 	Log      *slog.Logger // nil: no log
 	Tracer   trace.Tracer // nil: no spans
+	Recorder Recorder     // nil: no records
 	// Starters make sessions, by kind of host.
 	Starters map[string]Starter
 }
@@ -56,6 +57,7 @@ type Gateway struct {
 	stats         Stats
 	hooks         atomic.Pointer[userHooks] // nil: none
 	tracer        trace.Tracer              // nil: no spans
+	recorder      Recorder                  // nil: no records
 	pairings      windows                   // by the page's origin; "" for programs
 	questions     questions
 	injectQuiet   atomic.Int64                 // nanoseconds; 0 for the default
@@ -91,6 +93,7 @@ func New(o Options) *Gateway {
 		log:             o.Log,
 		starters:        o.Starters,
 		tracer:          o.Tracer,
+		recorder:        o.Recorder,
 		instanceToken:   newSecret(prefixProvider),
 		adminToken:      newSecret(prefixAdmin),
 		sessions:        map[string]*Session{},

@@ -60,6 +60,9 @@ func (s *Session) publish(e Event) {
 // the live feed and the response queue. OnIdle and OnGeneratedUserPrompt go to no feed from
 // here, because Idle and deliver publish them.
 func (s *Session) Event(e Event) {
+	if s.g.recorder != nil && e.Callback == OnEndToolExecution {
+		s.recordExecution(e)
+	}
 	s.sendToSubscribers(e)
 	switch {
 	case e.Callback == OnIdle || e.Callback == OnGeneratedUserPrompt:
@@ -68,7 +71,7 @@ func (s *Session) Event(e Event) {
 		s.g.diag.noteError(s.id, "", adminapi.CodeSession, e.SessionError)
 		s.note(adminapi.LogError, SourceSession, e.SessionError)
 		s.askHooksLater(HookEvent{On: HookError, Error: e.SessionError})
-		s.traceError(e.SessionError)
+		s.failTurn(e.SessionError)
 		s.publish(e)
 	case e.UserMessage != "":
 		// A provider's prompt was shown when it was pushed.

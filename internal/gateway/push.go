@@ -187,32 +187,37 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	}
 	if e.level == protocol.OutcomeDrop {
 		s.mu.Unlock()
-		return Receipt{Fate: adminapi.FateDropped, Reason: "the stream's filter drops it"}, nil
+		r := Receipt{Fate: adminapi.FateDropped, Reason: "the stream's filter drops it"}
+		s.recordPush(e, r, traceparent)
+		return r, nil
 	}
 	r := Receipt{Seq: s.store(e.key, e.spelling, newHistoryRow(e.key, m, e.level)), Fate: adminapi.FateStored}
 	if e.isInject && s.info.Send {
 		s.queueInject(p, &inject{seq: r.Seq, source: source, stream: e.key.stream, text: e.text,
 			isShown: e.level != protocol.LevelKeep, prompt: cmp.Or(m.Prompt, m.Event),
-			traceparent: traceparent, report: report})
+			traceparent: traceparent, report: s.recordingFate(e, report, traceparent)})
 		r.Fate = adminapi.FateQueued
 	}
-	s.mu.Unlock()
-	s.g.stats.Pushes.Add(1)
-
 	// A push with a prompt starts a turn at level keep too, without a line.
 	isSurfaced := e.level == protocol.LevelSurface || e.isInject && !s.info.Send
-	if isSurfaced || e.isInject && e.level != protocol.LevelKeep {
-		s.show(adminapi.LogInfo, streamLabel(source.name, e.key.stream), e.text)
-		s.tellPushed(e)
-	}
 	switch {
 	case r.Fate == adminapi.FateQueued:
-		s.wake()
 	case e.isInject:
 		r.Fate = adminapi.FateSurfaced
 		r.Reason = fmt.Sprintf("sessions of host %s take no prompts", s.info.Kind)
 	case isSurfaced:
 		r.Fate = adminapi.FateSurfaced
+	}
+	s.recordPush(e, r, traceparent) // before the worker can deliver it
+	s.mu.Unlock()
+	s.g.stats.Pushes.Add(1)
+
+	if isSurfaced || e.isInject && e.level != protocol.LevelKeep {
+		s.show(adminapi.LogInfo, streamLabel(source.name, e.key.stream), e.text)
+		s.tellPushed(e)
+	}
+	if r.Fate == adminapi.FateQueued {
+		s.wake()
 	}
 	return r, nil
 }

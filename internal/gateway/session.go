@@ -78,7 +78,8 @@ type Session struct {
 	promptCount   uint64           // the last prompt's id
 	followedTurns map[string]*Turn // by the id of their prompt, until they end
 	endedTurns    uint64
-	turnEnded     chan struct{} // closed at the next Idle; nil while nobody waits
+	turnEnded     chan struct{}  // closed at the next Idle; nil while nobody waits
+	recordedTurns []recordedTurn // that have not ended, oldest first; none without a recorder
 	promptQueue   []*queuedPrompt
 	injects       []*inject          // queued, oldest first
 	pushers       map[string]*pusher // by pushSource.id

@@ -66,12 +66,13 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	err := s.host.Close(closing, reason)
 	<-hooksDone
 	s.waitForHooks()
-	s.endTurnSpans(nil, "the session has ended")
+	s.endTurns(nil, "the session has ended")
 	s.closeLive()
 	s.timeline.close()
 	s.pushed.close()
 	s.runtime.close()
 	s.endRecordings(reason)
+	s.recordState(adminapi.RecordEnd, reason)
 	g.log.Info("session ended", "session", s.id, "reason", reason)
 	if err != nil {
 		return fmt.Errorf("closing the session's host: %w", err)

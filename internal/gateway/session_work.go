@@ -115,7 +115,7 @@ func (s *Session) sendQueuedPrompts() {
 // nothing is injected before the host reports that the turn began. The worker calls it.
 func (s *Session) send(p Prompt, t *Turn) error {
 	s.assignPromptID(&p, t)
-	s.traceTurn(&p)
+	s.beginTurn(&p)
 	if s.info.LiveTools {
 		s.refresh() // the tools may have changed since the worker's last refresh
 	}
@@ -132,7 +132,7 @@ func (s *Session) send(p Prompt, t *Turn) error {
 	}
 	err := s.host.Send(ctx, p)
 	if err != nil {
-		s.endTurnSpans([]string{p.ID}, err.Error())
+		s.endTurns([]string{p.ID}, err.Error())
 		s.mu.Lock()
 		if !wasBusy && s.endedTurns == endedTurns {
 			s.isBusy = false

@@ -20,6 +20,8 @@ type SessionSpec struct {
 	CWD        string
 	Model      string
 	Foreground bool
+	// Returns says that there was a session of this ID before, whose streams come back if records have them.
+	Returns bool
 }
 
 // Register adds a session that a host runs, gives it the waiting events, and announces it
@@ -30,6 +32,9 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 		spec.ID = uuid.NewString()
 	}
 	s := newSession(g, spec, info, h)
+	if spec.Returns {
+		s.restoreStreams()
+	}
 	g.mu.Lock()
 	if g.isDraining {
 		g.mu.Unlock()
@@ -58,6 +63,7 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	g.mu.Unlock()
 	flush(conns)
 	s.note(adminapi.LogInfo, sourceGateway, "session started")
+	s.recordState(adminapi.RecordStart, "")
 	s.storeWaitingEvents(waiting)
 	s.askStartHooks()
 	g.log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)

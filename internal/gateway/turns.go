@@ -81,7 +81,7 @@ func (s *Session) assignPromptID(p *Prompt, t *Turn) {
 // callback, with cutReason as the error of [Turn.Next], and [ErrTurnEnded] for "". Unknown
 // ids are ignored.
 func (s *Session) TurnEnded(prompts []string, cutReason string) {
-	s.endTurnSpans(prompts, cutReason)
+	s.endTurns(prompts, cutReason)
 	last := s.live.last()
 	reason := ErrTurnEnded
 	if cutReason != "" {
@@ -187,7 +187,7 @@ func (s *Session) Idle() {
 		s.g.stats.Turns.Add(1)
 	}
 	if !s.info.Turns {
-		s.endTurnSpans(nil, "")
+		s.endTurns(nil, "")
 	}
 	s.publish(Event{Callback: OnIdle})
 	s.signalTurnEnd()

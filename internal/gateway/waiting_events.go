@@ -107,7 +107,8 @@ func (s *Session) storeWaitingEvents(w waitingEvents) {
 	for _, e := range w.events {
 		key := streamKey{e.row.Stream, e.row.Provider}
 		if s.checkStream("stream", key, e.spelling) == nil {
-			s.store(key, e.spelling, e.row)
+			e.row.Seq = s.store(key, e.spelling, e.row)
+			s.recordWaiting(&e.row)
 			stored++
 		}
 	}

@@ -33,11 +33,12 @@ func (c *hostConn) register(f rpcFrame) (any, *rpcError) {
 	case p.ID == protocol.AllSessions:
 		return nil, invalidParams("session/register.id: %q means all sessions", p.ID)
 	}
+	returns := p.ID != ""
 	if p.ID == "" {
 		p.ID = uuid.NewString()
 	}
 	h, fault := c.attach(gateway.SessionSpec{
-		ID: p.ID, Label: *p.Label, CWD: p.CWD, Model: p.Model, Foreground: p.Foreground,
+		Returns: returns, ID: p.ID, Label: *p.Label, CWD: p.CWD, Model: p.Model, Foreground: p.Foreground,
 	})
 	if fault != nil {
 		return nil, fault

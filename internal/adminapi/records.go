@@ -1,0 +1,58 @@
+package adminapi
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Record is one thing that happened, as GET /records lists it and as a line of the record files has it: docs/records.md
+// says which fields each kind has. The other fields are left out.
+type Record struct {
+	TS       time.Time `json:"ts"`                 // when it was over; it began DurationMs before
+	Kind     string    `json:"kind"`               // [RecordSession] and so on
+	Session  string    `json:"session,omitempty"`  // a session's id
+	Provider string    `json:"provider,omitempty"` // a provider's name
+	Trace    string    `json:"trace,omitempty"`    // a trace id of W3C, 32 hexadecimal digits
+
+	// State is start or end of a session, or that of a goal.
+	State string `json:"state,omitempty"`
+	Label string `json:"label,omitempty"` // of a session that starts
+	Host  string `json:"host,omitempty"`
+	CWD   string `json:"cwd,omitempty"`
+
+	// ID is that of a call, a turn's prompt or a goal.
+	ID   string `json:"id,omitempty"`
+	Tool string `json:"tool,omitempty"`
+	// Outcome is [OutcomeOK] or [OutcomeFailed] of a call, a turn and a source's run; allow, deny or context of a gate.
+	Outcome    string  `json:"outcome,omitempty"`
+	Code       string  `json:"code,omitempty"` // of an error
+	By         string  `json:"by,omitempty"`   // who decided, or whose prompt it was
+	Reason     string  `json:"reason,omitempty"`
+	DurationMs float64 `json:"durationMs,omitempty"`
+
+	// What a push said. A queued one has a second record, of its last fate, without its texts.
+	Stream   string          `json:"stream,omitempty"`
+	Seq      uint64          `json:"seq,omitempty"`
+	Level    string          `json:"level,omitempty"`
+	Fate     Fate            `json:"fate,omitempty"`
+	Event    string          `json:"event,omitempty"`
+	Prompt   string          `json:"prompt,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Kinds of a [Record].
+const (
+	RecordSession = "session" // it started, or ended
+	RecordTurn    = "turn"    // it ended
+	RecordCall    = "call"    // of a tool, also of one that the host runs itself; it ended
+	RecordGate    = "gate"    // somebody decided about a call
+	RecordPush    = "push"    // an event came, or a queued one was delivered
+	RecordSource  = "source"  // a run of a source ended
+	RecordGoal    = "goal"    // a goal changed
+)
+
+// States of a session's [Record].
+const (
+	RecordStart = "start"
+	RecordEnd   = "end"
+)

@@ -1,0 +1,218 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
+)
+
+// Recorder keeps what happens: docs/records.md lists the kinds. With [Options].Recorder the gateway reports each thing
+// once, when it is over; without it nothing in this file runs.
+type Recorder interface {
+	// Record keeps a record, or drops it; it must not block. The gateway calls it under its locks.
+	Record(adminapi.Record)
+	// Pushed returns the records of events that a session's streams got before, oldest first.
+	Pushed(session string) []adminapi.Record
+}
+
+// record reports what happened in the session now.
+func (s *Session) record(r adminapi.Record) {
+	r.TS, r.Session = time.Now(), s.id
+	s.g.recorder.Record(r)
+}
+
+func (s *Session) recordState(state, reason string) {
+	if s.g.recorder != nil {
+		s.record(adminapi.Record{Kind: adminapi.RecordSession, State: state, Label: s.label(), Host: s.info.Kind,
+			CWD: s.cwd, Reason: reason})
+	}
+}
+
+// traceID is the trace that a traceparent names; "" for none.
+func traceID(traceparent string) string {
+	if parts := strings.Split(traceparent, "-"); len(parts) >= 4 && len(parts[1]) == 32 {
+		return parts[1]
+	}
+	return ""
+}
+
+// recordCall reports a call that ended.
+func (c *call) recordCall(o *Outcome) {
+	r := adminapi.Record{Kind: adminapi.RecordCall, Tool: c.name, Outcome: adminapi.OutcomeOK,
+		Code: string(o.ErrorCode), DurationMs: milliseconds(o.Duration), Trace: traceID(c.trace)}
+	if o.Failed() {
+		r.Outcome, r.Reason = adminapi.OutcomeFailed, shorten(o.Error)
+	}
+	if c.tool != nil {
+		r.Provider = c.tool.provider.name
+	}
+	if c.id != uuid.Nil {
+		r.ID = c.id.String()
+	}
+	c.session.record(r)
+}
+
+// recordExecution reports an execution of a tool that the host ran itself; those of providers' tools are calls.
+func (s *Session) recordExecution(e Event) {
+	s.mu.Lock()
+	run := s.runningTools[e.ID]
+	s.mu.Unlock()
+	tool := e.Tool
+	if tool == "" {
+		tool = run.tool
+	}
+	if tool == "" || s.routes.Load().tools[tool] != nil {
+		return
+	}
+	r := adminapi.Record{Kind: adminapi.RecordCall, ID: e.ID, Tool: tool, Outcome: adminapi.OutcomeOK,
+		Provider: e.Provider, Trace: traceID(s.turnTrace())}
+	if !run.start.IsZero() {
+		r.DurationMs = milliseconds(time.Since(run.start))
+	}
+	if e.Error != nil {
+		r.Outcome, r.Code, r.Reason = adminapi.OutcomeFailed, e.Error.Code, shorten(e.Error.Message)
+	}
+	s.record(r)
+}
+
+// turnTrace is the traceparent of the turn that runs; "" without spans.
+func (s *Session) turnTrace() string {
+	if s.g.tracer == nil {
+		return ""
+	}
+	return s.currentTurn()
+}
+
+// recordedTurn is a prompt that the host has, for its record.
+type recordedTurn struct {
+	prompt, source, traceparent string
+	begun                       time.Time
+	failure                     string // an error of the session in this turn
+}
+
+// beginTurn begins the span and the record of a prompt that is about to be given to the host.
+func (s *Session) beginTurn(p *Prompt) {
+	s.traceTurn(p)
+	if s.g.recorder == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recordedTurns = append(s.recordedTurns, recordedTurn{p.ID, p.Source, p.Traceparent, time.Now(), ""})
+}
+
+// endTurns ends the spans and the records of prompts, by id; nil means all. cutReason says why they were cut short, ""
+// if they were not.
+func (s *Session) endTurns(prompts []string, cutReason string) {
+	s.endTurnSpans(prompts, cutReason)
+	if s.g.recorder == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recordedTurns = slices.DeleteFunc(s.recordedTurns, func(t recordedTurn) bool {
+		if prompts != nil && !slices.Contains(prompts, t.prompt) {
+			return false
+		}
+		r := adminapi.Record{Kind: adminapi.RecordTurn, ID: t.prompt, By: t.source, Outcome: adminapi.OutcomeOK,
+			DurationMs: milliseconds(time.Since(t.begun)), Trace: traceID(t.traceparent)}
+		if r.Reason = shorten(cutReason); r.Reason == "" {
+			r.Reason = t.failure
+		}
+		if r.Reason != "" {
+			r.Outcome = adminapi.OutcomeFailed
+		}
+		s.record(r)
+		return true
+	})
+}
+
+// failTurn notes an error of the session in the turn that runs.
+func (s *Session) failTurn(message string) {
+	s.traceError(message)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.recordedTurns) > 0 {
+		s.recordedTurns[0].failure = shorten(message)
+	}
+}
+
+// recordGate reports what a gate, a user hook or a static denial decided about a call.
+func (s *Session) recordGate(r *rule, tool, decision, reason string, duration time.Duration) {
+	record := adminapi.Record{Kind: adminapi.RecordGate, Tool: tool, Outcome: decision, By: r.owner(),
+		Reason: shorten(reason), DurationMs: milliseconds(duration), Trace: traceID(s.turnTrace())}
+	if r.hook == nil {
+		record.Provider = r.provider.name
+	}
+	s.record(record)
+}
+
+// recordPush reports an event that came. One that a filter drops has no text: nothing holds it.
+func (s *Session) recordPush(e *pushedEvent, r Receipt, traceparent string) {
+	if s.g.recorder == nil {
+		return
+	}
+	record := adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name, Stream: e.key.stream, Seq: r.Seq,
+		Level: string(e.level), Fate: r.Fate, Reason: r.Reason, Trace: traceID(traceparent)}
+	if r.Fate != adminapi.FateDropped {
+		record.Event, record.Prompt = e.push.Event, e.push.Prompt
+		if e.push.Metadata.Kind() == '{' {
+			record.Metadata = []byte(slices.Clone(e.push.Metadata))
+		}
+	}
+	s.record(record)
+}
+
+// recordWaiting reports an event that came while there was no session.
+func (s *Session) recordWaiting(r *HistoryRow) {
+	if s.g.recorder != nil {
+		s.record(adminapi.Record{Kind: adminapi.RecordPush, Provider: r.Provider, Stream: r.Stream, Seq: r.Seq,
+			Level: r.Level, Fate: adminapi.FateStored, Event: r.Event, Metadata: r.Metadata})
+	}
+}
+
+// recordingFate returns a function that also records the last fate of a queued event.
+func (s *Session) recordingFate(e *pushedEvent, report func(Receipt), traceparent string) func(Receipt) {
+	if s.g.recorder == nil {
+		return report
+	}
+	return func(r Receipt) {
+		s.record(adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name, Stream: e.key.stream, Seq: r.Seq,
+			Level: string(e.level), Fate: r.Fate, Reason: r.Reason, Trace: traceID(traceparent)})
+		report(r)
+	}
+}
+
+// restoreStreams gives a session that comes back the events that its streams had. It is called before anybody knows
+// the session. They get new numbers; an inject that waited is not delivered any more, and is in its stream.
+func (s *Session) restoreStreams() {
+	if s.g.recorder == nil {
+		return
+	}
+	n := 0
+	for _, r := range s.g.recorder.Pushed(s.id) {
+		spelling := protocol.NormalName(r.Stream)
+		if r.Event == "" && r.Prompt == "" || !protocol.ValidName(spelling) || !protocol.ValidName(r.Provider) {
+			continue
+		}
+		key := streamKey{spelling, protocol.NormalName(r.Provider)}
+		s.mu.Lock()
+		if s.checkStream("stream", key, spelling) == nil {
+			s.store(key, spelling, HistoryRow{StreamRow: adminapi.StreamRow{Stream: key.stream, Provider: key.provider,
+				TS: r.TS.UTC(), Event: r.Event, Level: r.Level, Prompt: r.Prompt, Metadata: r.Metadata}})
+			n++
+		}
+		s.mu.Unlock()
+	}
+	if n > 0 {
+		s.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf("%s from before %s in the session's streams again",
+			visible.Count(n, "event"), visible.IsAre(n)))
+	}
+}

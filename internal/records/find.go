@@ -1,0 +1,301 @@
+package records
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// Query says which records to find: those that have all of the given values. The zero value means all; Last is how
+// many of the newest, at most [MaxFound], which 0 means too.
+type Query struct {
+	Since, Until                                  time.Time
+	Kind, Session, Provider, Tool, Outcome, Trace string
+	Last                                          int
+	HasText                                       bool // a push with its texts
+}
+
+// Limits of what is found at once: records, and bytes of their lines.
+const (
+	MaxFound      = 10_000
+	maxFoundBytes = 16 << 20
+)
+
+// Found is what a query has found, oldest first. Unreadable counts the lines that are no records, such as one that was
+// cut off. IsCut says that there are more, older records.
+type Found struct {
+	Records    []adminapi.Record
+	Unreadable int
+	IsCut      bool
+}
+
+// A line begins with its time: {"ts":"2026-01-02T15:04:05.000000Z".
+const (
+	lineStart = `{"ts":"`
+	timeStart = len(lineStart)
+	timeEnd   = timeStart + len(timeLayout)
+	maxLine   = 4 << 20
+	readSize  = 256 << 10
+	maxScans  = 4 // files that are read at once
+)
+
+// Find returns the records of a directory that a query wants. It reads the files from the newest to the oldest, until
+// it has enough; a directory that is not there has none. The error is that of reading, or of ctx.
+func Find(ctx context.Context, dir string, q Query) (found Found, err error) {
+	list, err := segments(dir)
+	if err != nil {
+		return found, err
+	}
+	if q.Last <= 0 || q.Last > MaxFound {
+		q.Last = MaxFound
+	}
+	w := newWanted(q)
+	left, bytesLeft := q.Last, maxFoundBytes
+	var newestFirst []adminapi.Record
+	step := min(max(runtime.GOMAXPROCS(0), 1), maxScans)
+	for end := len(list); end > 0 && !found.IsCut; end -= step {
+		part := list[max(end-step, 0):end]
+		scans := make([]scan, len(part))
+		var wg sync.WaitGroup
+		for i, s := range part {
+			scans[i] = scan{wanted: w, isNewest: end == len(list) && i == len(part)-1}
+			scans[i].newest = newest{maxLines: left, maxBytes: bytesLeft}
+			wg.Go(func() { scans[i].err = scans[i].file(ctx, s.path) })
+		}
+		wg.Wait()
+		for _, s := range slices.Backward(scans) {
+			if s.err != nil {
+				return found, s.err
+			}
+			found.Unreadable += s.unreadable
+			for text := range s.newest.backward() {
+				if left == 0 || bytesLeft < len(text) {
+					found.IsCut = true
+					break
+				}
+				var r adminapi.Record
+				if err := json.Unmarshal(text, &r); err != nil {
+					found.Unreadable++
+					continue
+				}
+				left--
+				bytesLeft -= len(text)
+				newestFirst = append(newestFirst, r)
+			}
+			if found.IsCut = found.IsCut || s.newest.isCut; found.IsCut {
+				break
+			}
+		}
+	}
+	slices.Reverse(newestFirst)
+	found.Records = newestFirst
+	return found, nil
+}
+
+// wanted tells the lines that a query wants, most of them without decoding.
+type wanted struct {
+	q            Query
+	since, until []byte   // as lines have them; nil: any
+	parts        [][]byte // that a line must contain
+	either       [][2][]byte
+}
+
+func newWanted(q Query) *wanted {
+	w := &wanted{q: q}
+	if !q.Since.IsZero() {
+		w.since = []byte(lineTime(q.Since))
+	}
+	if !q.Until.IsZero() {
+		w.until = []byte(lineTime(q.Until))
+	}
+	for _, f := range []struct{ name, value string }{
+		{`"trace":`, q.Trace}, {`"session":`, q.Session}, {`"tool":`, q.Tool}, {`"provider":`, q.Provider},
+		{`"kind":`, q.Kind},
+	} {
+		if f.value != "" {
+			w.parts = append(w.parts, protocol.AppendText([]byte(f.name), f.value))
+		}
+	}
+	if q.Outcome != "" {
+		w.either = append(w.either, [2][]byte{
+			protocol.AppendText([]byte(`"outcome":`), q.Outcome), protocol.AppendText([]byte(`"fate":`), q.Outcome),
+		})
+	}
+	if q.HasText {
+		w.either = append(w.either, [2][]byte{[]byte(`"event":`), []byte(`"prompt":`)})
+	}
+	return w
+}
+
+// wants reports whether the query wants a line, which begins as lines do. Only metadata may hold what looks like a
+// member of the record, so only lines with metadata are decoded for that.
+func (w *wanted) wants(text []byte) bool {
+	at := text[timeStart:timeEnd]
+	if w.since != nil && bytes.Compare(at, w.since) < 0 || w.until != nil && bytes.Compare(at, w.until) > 0 {
+		return false
+	}
+	for _, part := range w.parts {
+		if !bytes.Contains(text, part) {
+			return false
+		}
+	}
+	for _, e := range w.either {
+		if !bytes.Contains(text, e[0]) && !bytes.Contains(text, e[1]) {
+			return false
+		}
+	}
+	if !bytes.Contains(text, []byte(`"metadata":`)) {
+		return true
+	}
+	var r adminapi.Record
+	return json.Unmarshal(text, &r) != nil || w.is(&r)
+}
+
+func (w *wanted) is(r *adminapi.Record) bool {
+	q := &w.q
+	outcome := r.Outcome
+	if r.Kind == adminapi.RecordPush {
+		outcome = string(r.Fate)
+	}
+	return (q.Kind == "" || q.Kind == r.Kind) && (q.Session == "" || q.Session == r.Session) &&
+		(q.Provider == "" || q.Provider == r.Provider) && (q.Tool == "" || q.Tool == r.Tool) &&
+		(q.Outcome == "" || q.Outcome == outcome) && (q.Trace == "" || q.Trace == r.Trace) &&
+		(!q.HasText || r.Event != "" || r.Prompt != "")
+}
+
+// newest keeps the newest lines, within limits.
+type newest struct {
+	maxLines, maxBytes int
+
+	lines [][]byte // a ring
+	first int      // the oldest
+	count int
+	bytes int
+	isCut bool // there were more
+}
+
+func (n *newest) add(text []byte) {
+	for n.count > 0 && (n.count >= n.maxLines || n.bytes+len(text) > n.maxBytes) {
+		n.bytes -= len(n.lines[n.first])
+		n.first = (n.first + 1) % len(n.lines)
+		n.count--
+		n.isCut = true
+	}
+	if n.maxLines == 0 || len(text) > n.maxBytes {
+		n.isCut = true
+		return
+	}
+	if n.count == len(n.lines) { // the ring grows: it is in order again
+		grown := make([][]byte, max(64, 2*n.count))
+		copy(grown[copy(grown, n.lines[n.first:]):], n.lines[:n.first])
+		n.lines, n.first = grown, 0
+	}
+	at := &n.lines[(n.first+n.count)%len(n.lines)]
+	*at = append((*at)[:0], text...)
+	n.count++
+	n.bytes += len(text)
+}
+
+// backward yields the lines, the newest first.
+func (n *newest) backward() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for i := n.count - 1; i >= 0; i-- {
+			if !yield(n.lines[(n.first+i)%len(n.lines)]) {
+				return
+			}
+		}
+	}
+}
+
+// scan reads one file.
+type scan struct {
+	*wanted
+	isNewest bool // the last line may be half written
+
+	newest     newest
+	unreadable int
+	err        error
+}
+
+func (s *scan) file(ctx context.Context, path string) error {
+	f, err := os.Open(path) //nolint:gosec // one of our files
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // its time has come
+	}
+	if err != nil {
+		return fmt.Errorf("reading the records: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := s.read(ctx, f); err != nil {
+		return fmt.Errorf("reading the records of %s: %w", path, err)
+	}
+	return nil
+}
+
+// read reads lines until the end of r. Lines that are too long or have no end are no records.
+func (s *scan) read(ctx context.Context, r io.Reader) error {
+	buffer := make([]byte, readSize)
+	kept, isSkipping := 0, false
+	for ctx.Err() == nil {
+		if kept == len(buffer) {
+			if kept >= maxLine {
+				kept, isSkipping = 0, true
+			} else {
+				buffer = append(buffer, make([]byte, len(buffer))...)
+			}
+		}
+		n, err := r.Read(buffer[kept:])
+		rest := buffer[:kept+n]
+		for {
+			i := bytes.IndexByte(rest[min(kept, len(rest)):], '\n')
+			if i < 0 {
+				break
+			}
+			i += min(kept, len(rest))
+			if isSkipping {
+				isSkipping = false
+				s.unreadable++
+			} else {
+				s.line(rest[:i])
+			}
+			rest, kept = rest[i+1:], 0
+		}
+		if err != nil {
+			if (len(rest) > 0 || isSkipping) && !s.isNewest {
+				s.unreadable++
+			}
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		kept = copy(buffer, rest)
+	}
+	return ctx.Err()
+}
+
+// line keeps a line that is wanted.
+func (s *scan) line(text []byte) {
+	if len(text) == 0 {
+		return // written after a line that was cut off
+	}
+	if len(text) <= timeEnd || string(text[:timeStart]) != lineStart || text[len(text)-1] != '}' {
+		s.unreadable++
+		return
+	}
+	if s.wants(text) {
+		s.newest.add(text)
+	}
+}
