@@ -75,11 +75,11 @@ func Run(ctx context.Context, o Options) error {
 		}
 		wait := min(firstWait<<min(attempt, 10), longestWait)
 		wait -= rand.N(wait / 4) //nolint:gosec // it is no secret
-		o.Trouble(err)
 		fault := err.Error()
 		if !needsLogin { // trying again helps only if it was the server's mistake
 			fault += fmt.Sprintf("; tried again in %s", wait.Round(time.Millisecond))
 		}
+		o.Trouble(errors.New(fault)) // in the words of the fault: the status shows both, or one if they are the same
 		b.setFaults(&b.connection, fault)
 		o.Line(fromGateway, err.Error())
 		select {

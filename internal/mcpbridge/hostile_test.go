@@ -344,3 +344,13 @@ func TestServerComesBack(t *testing.T) {
 		})
 	}
 }
+
+// The status shows why a server is away and its faults, each text once.
+func TestServerThatIsAwayIsOneFault(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	b := r.bridge(configs.Provider{MCP: configs.MCPUpstream{URL: "http://127.0.0.1:1/mcp"}})
+	b.until("its fault as the trouble, too", func(lines, faults string) bool {
+		return faults != "" && strings.Contains(lines, "trouble: "+faults+"\n")
+	})
+}
