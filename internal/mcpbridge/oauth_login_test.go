@@ -99,6 +99,14 @@ func TestLoginRefusals(t *testing.T) {
 				}
 			}, protocol.CodeInvalidState, "the authorization server answered 418 I'm a teapot",
 		},
+		"token of two lines": {
+			func(a *taptest.AuthServer, _ *configs.Provider) {
+				a.Token = func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = w.Write([]byte(`{"access_token":"hush\r\nX-Evil: 1","token_type":"bearer"}`))
+				}
+			}, protocol.CodeInvalidState, "gave a token that no request can carry",
+		},
 		"own header": {
 			func(_ *taptest.AuthServer, p *configs.Provider) {
 				p.MCP.Headers = map[string]string{"AUTHORIZATION": "x"}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/oauth2"
@@ -263,6 +264,9 @@ func (l *login) refresh(p configs.Provider) error {
 // keep makes a login the present one, nil for none, and writes its file. After an error the login holds until the
 // gateway ends. Call it locked.
 func (l *login) keep(k *keptLogin) error {
+	if k != nil && strings.ContainsFunc(k.Token.AccessToken, unicode.IsControl) {
+		return errors.New("the authorization server gave a token that no request can carry")
+	}
 	l.kept, l.isRead = k, true
 	if k == nil {
 		if err := os.Remove(l.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
