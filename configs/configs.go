@@ -67,6 +67,7 @@ type Config struct {
 	InjectQuiet time.Duration
 	API         API
 	Records     Records
+	Tap         Tap
 	Copilot     Copilot
 	Hooks       []Hook // in the order of the file
 }
@@ -83,6 +84,9 @@ type Records struct {
 	MaxAge   time.Duration // an hour to ten years
 	MaxBytes int           // of all record files, from 1 MiB on
 }
+
+// Tap is the table [tap]: whether sessions have the tools of the provider "tap" (docs/tap.md).
+type Tap struct{ Tools bool }
 
 // Values of api.auth: callers of the session API show a token, which is the default, or nothing. The latter is for
 // loopback addresses only; [CheckListen] refuses it elsewhere.
@@ -242,6 +246,9 @@ func (c *Config) read(root *table) {
 	records.duration("max_age", &c.Records.MaxAge, time.Hour, 10*365*24*time.Hour)
 	records.integer("max_bytes", &c.Records.MaxBytes, 1<<20, 1<<40)
 	records.rejectUnknown()
+	tap := root.table("tap")
+	tap.boolean("tools", &c.Tap.Tools)
+	tap.rejectUnknown()
 	c.Copilot.parse(root.table("copilot"))
 	readHooks(root, &c.Hooks)
 	root.rejectUnknown()
@@ -252,6 +259,7 @@ func (c *Config) copyUserKeys(from Config) {
 	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey = from.Listen, from.Insecure, from.TLSCert, from.TLSKey
 	c.Hosts, c.API, c.Records = from.Hosts, from.API, from.Records
+	c.Tap = from.Tap
 	c.MaxConnections, c.MCPToolThreshold = from.MaxConnections, from.MCPToolThreshold
 	c.CopilotToolThreshold = from.CopilotToolThreshold
 	c.Copilot.CLI = from.Copilot.CLI
@@ -281,6 +289,7 @@ func (c *Config) rejectUserKeys(root *table) {
 		{"records.enabled", c.Records.Enabled != d.Records.Enabled},
 		{"records.max_age", c.Records.MaxAge != d.Records.MaxAge},
 		{"records.max_bytes", c.Records.MaxBytes != d.Records.MaxBytes},
+		{"tap.tools", c.Tap != d.Tap},
 		{"hooks", root.has("hooks")},
 		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},
 		{"copilot.provider_url", c.Copilot.ProviderURL != d.Copilot.ProviderURL},

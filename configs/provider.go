@@ -26,6 +26,7 @@ const (
 	KindHTTP    = "http"    // an HTTP API
 	KindMCP     = "mcp"     // an MCP server, which the gateway starts or reaches by URL
 	KindSource  = "source"  // events: of a command, files, a URL, a webhook, or a schedule
+	KindTap     = "tap"     // the gateway's own tap_* tools, which no file has
 )
 
 // Values of sessions besides a filter, which [Sessions] describes. The default is all for the kinds tools, http and

@@ -182,10 +182,12 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	p.supervisor = supervisor.New(supervisor.Options{
 		Gateway:  p.gateway,
 		Files:    o.files,
+		Own:      ownProviders(o.config),
 		TokenDir: p.state.Tokens(),
 		Launch: map[string]supervisor.Launcher{
 			configs.KindTools: launchTools, configs.KindMCP: launchMCP(p.gateway, p.logins, p.info.Version),
 			configs.KindSource: launchSource(p.gateway, p.sources, p.state.Sources()),
+			configs.KindTap:    launchTap(p.gateway),
 		},
 		HTTPClient: ownTLSClient(cert),
 		Log:        p.log,

@@ -34,7 +34,7 @@ var layers = [][]string{
 		"internal/checkpoint", "internal/orchestrate", "internal/conformance", "internal/tapconfig"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",
 		"internal/mcpclients", "internal/mcpserver", "internal/records", "internal/sources",
-		"internal/supervisor", "internal/server", "internal/service",
+		"internal/supervisor", "internal/taptools", "internal/server", "internal/service",
 		"internal/dashboard", "tools/provide"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
 }

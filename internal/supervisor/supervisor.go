@@ -34,6 +34,8 @@ import (
 type Options struct {
 	Gateway *gateway.Gateway
 	Files   configs.Files
+	// Own are the gateway's own providers, which no file names. A file of the same name takes the place of one.
+	Own []configs.Provider
 	// TokenDir is the directory for the tokens of providers that start themselves (kind connect).
 	TokenDir string
 	// Launch has launchers, by kind, for the kinds of providers that this package does not run itself.
@@ -248,6 +250,12 @@ func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 			if filepath.Dir(old.File) == f.File && !slices.ContainsFunc(files, same) {
 				files = append(files, old)
 			}
+		}
+	}
+	for _, p := range s.o.Own {
+		same := func(f configs.ProviderFile) bool { return f.Name == p.Name }
+		if !slices.ContainsFunc(files, same) {
+			files = append(files, configs.ProviderFile{Name: p.Name, File: p.File, Provider: p})
 		}
 	}
 	s.files = files

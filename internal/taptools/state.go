@@ -1,0 +1,88 @@
+package taptools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/visible"
+	"tapgw/providers"
+)
+
+// modeTimeout is how long the call waits for the person's answer.
+const modeTimeout = 10 * time.Minute
+
+func (t *toolset) addState() {
+	providers.AddTool(t.provider, "tap_get_session_state", "Show the state of this session: its mode and model, and "+
+		"how many questions wait for the person.", t.state, isReadOnly)
+	providers.AddTool(t.provider, "tap_set_session_mode", "Ask the person to change the mode of this session. The "+
+		"person decides; without an answer the mode stays.", t.setMode,
+		func(p *providers.Tool) { p.Timeout = modeTimeout + 10*time.Second })
+}
+
+func (t *toolset) state(ctx context.Context, _ struct{}) (string, error) {
+	v := t.Session.View()
+	pending := 0
+	for _, q := range t.Questions() {
+		if q.Session == v.ID && q.Kind == adminapi.QuestionPermission {
+			pending++
+		}
+	}
+	fields := []string{"sessionId=" + v.ID}
+	switch mode, err := t.Session.Mode(ctx); {
+	case err == nil:
+		fields = append(fields, "mode="+oneWord(mode))
+	case !errors.Is(err, gateway.ErrNoModes):
+		return "", err
+	}
+	if v.Model != "" {
+		fields = append(fields, "model="+oneWord(v.Model))
+	}
+	fields = append(fields, fmt.Sprintf("providers=%d tools=%d pendingPermissions=%d elicitation=available",
+		v.Providers, v.Tools, pending))
+	return strings.Join(fields, " "), nil
+}
+
+type modeArgs struct {
+	Mode    string `json:"mode"              jsonschema:"interactive, plan or autopilot"`
+	Reason  string `json:"reason"            jsonschema:"why, for the person"`
+	Confirm string `json:"confirm,omitempty" jsonschema:"is not read: the person confirms"`
+}
+
+func (t *toolset) setMode(ctx context.Context, in modeArgs) (string, error) {
+	if !slices.Contains(gateway.Modes, in.Mode) {
+		return "", fmt.Errorf("mode: %q is none of %s", in.Mode, strings.Join(gateway.Modes, ", "))
+	}
+	if strings.TrimSpace(in.Reason) == "" {
+		return "", fmt.Errorf("reason: must say to the person why")
+	}
+	was, err := t.Session.Mode(ctx)
+	if err != nil {
+		return "", err
+	}
+	if was == in.Mode {
+		return fmt.Sprintf("The session is in mode %s already.", was), nil
+	}
+	call, _ := providers.CallFrom(ctx)
+	a, err := t.Session.Ask(ctx, gateway.Question{
+		Kind:    adminapi.QuestionPermission,
+		Message: fmt.Sprintf("The model asks to change the session's mode from %s to %s", visible.Line(was), in.Mode),
+		Detail:  in.Reason, Timeout: modeTimeout, Call: call.ID,
+	})
+	if err != nil {
+		return "", err
+	}
+	if a.Denied() {
+		return "", &providers.Error{Code: providers.CodeUnauthorized, Message: strings.TrimSuffix(
+			"the person refused to change the mode: "+a.Text, ": ")}
+	}
+	if err := t.Session.SetMode(ctx, in.Mode); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("The session is in mode %s now.", in.Mode), nil
+}
