@@ -55,6 +55,7 @@ Examples:
 			queryCommand(),
 			providersCommand(),
 			sourcesCommand(),
+			recordsCommand(),
 			pairCommand(),
 			toolsCommand(),
 			mcpCommand(),

@@ -87,8 +87,11 @@ func sinceFlag() ucli.Flag {
 		Usage: "nothing before `TIME`: 2026-01-02T15:04:05Z, or 10m for the last ten minutes"}
 }
 
-// sinceTime reads a time, or a span before now.
-func sinceTime(text string, now time.Time) (time.Time, error) {
+// sinceTime reads the value of --since.
+func sinceTime(text string, now time.Time) (time.Time, error) { return flagTime("since", text, now) }
+
+// flagTime reads the value of a flag that is a time, or a span before now.
+func flagTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -99,7 +102,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 		return now.Add(-d), nil
 	}
 	return time.Time{}, cli.Usage(
-		"flag --since: %q is neither a time like 2026-01-02T15:04:05Z nor a span like 10m", text,
+		"flag --%s: %q is neither a time like 2026-01-02T15:04:05Z nor a span like 10m", flag, text,
 	)
 }
 

@@ -186,7 +186,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		TokenDir: p.state.Tokens(),
 		Launch: map[string]supervisor.Launcher{
 			configs.KindTools: launchTools, configs.KindMCP: launchMCP(p.gateway, p.logins, p.info.Version),
-			configs.KindSource: launchSource(p.gateway, p.sources, p.state.Sources()),
+			configs.KindSource: launchSource(p.gateway, p.sources, p.records.Record, p.state.Sources()),
 			configs.KindTap:    launchTap(p.gateway),
 		},
 		HTTPClient: ownTLSClient(cert),
@@ -204,6 +204,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		TLS:            cert,
 
 		Supervisor: p.reloader(),
+		Records:    p.records,
 		Page:       dashboard.Handler(),
 		MCP:        p.mcp,
 		SigninDir:  string(p.state),

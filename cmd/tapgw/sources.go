@@ -24,7 +24,9 @@ import (
 )
 
 // launchSource returns a launcher that runs the sources of provider files. dir keeps what they did.
-func launchSource(g *gateway.Gateway, set *sources.Set, dir string) supervisor.Launcher {
+func launchSource(
+	g *gateway.Gateway, set *sources.Set, record func(adminapi.Record), dir string,
+) supervisor.Launcher {
 	return func(ctx context.Context, r supervisor.Run) error {
 		env, err := r.Variables()
 		if err != nil {
@@ -33,7 +35,7 @@ func launchSource(g *gateway.Gateway, set *sources.Set, dir string) supervisor.L
 		state := sourceState(dir, r.Provider, r.Session)
 		err = set.Run(ctx, sources.Options{
 			Provider: r.Provider, Gateway: g, Token: r.Token, Session: r.Session, Dir: r.Path(r.Provider.CWD),
-			Env: proc.Environ(env), State: state, Line: r.Line, Faults: r.LineFaults,
+			Env: proc.Environ(env), State: state, Line: r.Line, Faults: r.LineFaults, Record: record,
 		})
 		if _, gone := os.Lstat(r.Provider.File); ctx.Err() != nil && errors.Is(gone, fs.ErrNotExist) {
 			_ = os.Remove(state) // another source of this name begins anew

@@ -56,3 +56,18 @@ const (
 	RecordStart = "start"
 	RecordEnd   = "end"
 )
+
+// RecordQuery says which records to find, as the parameters of GET /records do: those that have all of the given
+// values. The zero value means all; Last is how many of the newest.
+type RecordQuery struct {
+	Since, Until                                  time.Time
+	Kind, Session, Provider, Tool, Outcome, Trace string // Outcome is also the fate of a push
+	Last                                          int
+}
+
+// Records answers GET /records. More says that there are older ones, which the answer has no room for.
+type Records struct {
+	Records    []Record `json:"records"`              // oldest first
+	Unreadable int      `json:"unreadable,omitempty"` // lines that are no records, such as one that was cut off
+	More       bool     `json:"more,omitempty"`
+}

@@ -355,6 +355,26 @@ func (c *Client) Sources(ctx context.Context) ([]adminapi.Source, error) {
 	return get[[]adminapi.Source](ctx, c, "/sources", nil)
 }
 
+// Records finds what happened, oldest first, also in sessions that have ended (docs/admin-api.md, GET /api/v1/records).
+func (c *Client) Records(ctx context.Context, q adminapi.RecordQuery) (adminapi.Records, error) {
+	v := url.Values{}
+	for name, value := range map[string]string{"kind": q.Kind, "session": q.Session, "provider": q.Provider,
+		"tool": q.Tool, "outcome": q.Outcome, "trace": q.Trace} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	for name, t := range map[string]time.Time{"since": q.Since, "until": q.Until} {
+		if !t.IsZero() {
+			v.Set(name, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	if q.Last > 0 {
+		v.Set("last", strconv.Itoa(q.Last))
+	}
+	return get[adminapi.Records](ctx, c, "/records", v)
+}
+
 // RunSource makes a source run now, whatever its schedule. It returns for how many sessions (docs/admin-api.md, POST
 // /api/v1/sources/{name}/run).
 func (c *Client) RunSource(ctx context.Context, name string) (int, error) {

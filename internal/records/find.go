@@ -12,34 +12,22 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
-// Query says which records to find: those that have all of the given values. The zero value means all; Last is how
-// many of the newest, at most [MaxFound], which 0 means too.
-type Query struct {
-	Since, Until                                  time.Time
-	Kind, Session, Provider, Tool, Outcome, Trace string
-	Last                                          int
-	HasText                                       bool // a push with its texts
-}
+// Query says which records to find; 0 for Last means [MaxFound], which is the most.
+type Query = adminapi.RecordQuery
+
+// Found is what a query has found, oldest first.
+type Found = adminapi.Records
 
 // Limits of what is found at once: records, and bytes of their lines.
 const (
 	MaxFound      = 10_000
 	maxFoundBytes = 16 << 20
 )
-
-// Found is what a query has found, oldest first. Unreadable counts the lines that are no records, such as one that was
-// cut off. IsCut says that there are more, older records.
-type Found struct {
-	Records    []adminapi.Record
-	Unreadable int
-	IsCut      bool
-}
 
 // A line begins with its time: {"ts":"2026-01-02T15:04:05.000000Z".
 const (
@@ -53,7 +41,10 @@ const (
 
 // Find returns the records of a directory that a query wants. It reads the files from the newest to the oldest, until
 // it has enough; a directory that is not there has none. The error is that of reading, or of ctx.
-func Find(ctx context.Context, dir string, q Query) (found Found, err error) {
+func Find(ctx context.Context, dir string, q Query) (Found, error) { return search(ctx, dir, q, false) }
+
+// search is [Find]; hasText wants only pushes with their texts.
+func search(ctx context.Context, dir string, q Query, hasText bool) (found Found, err error) {
 	list, err := segments(dir)
 	if err != nil {
 		return found, err
@@ -61,11 +52,11 @@ func Find(ctx context.Context, dir string, q Query) (found Found, err error) {
 	if q.Last <= 0 || q.Last > MaxFound {
 		q.Last = MaxFound
 	}
-	w := newWanted(q)
+	w := newWanted(q, hasText)
 	left, bytesLeft := q.Last, maxFoundBytes
 	var newestFirst []adminapi.Record
 	step := min(max(runtime.GOMAXPROCS(0), 1), maxScans)
-	for end := len(list); end > 0 && !found.IsCut; end -= step {
+	for end := len(list); end > 0 && !found.More; end -= step {
 		part := list[max(end-step, 0):end]
 		scans := make([]scan, len(part))
 		var wg sync.WaitGroup
@@ -82,7 +73,7 @@ func Find(ctx context.Context, dir string, q Query) (found Found, err error) {
 			found.Unreadable += s.unreadable
 			for text := range s.newest.backward() {
 				if left == 0 || bytesLeft < len(text) {
-					found.IsCut = true
+					found.More = true
 					break
 				}
 				var r adminapi.Record
@@ -94,7 +85,7 @@ func Find(ctx context.Context, dir string, q Query) (found Found, err error) {
 				bytesLeft -= len(text)
 				newestFirst = append(newestFirst, r)
 			}
-			if found.IsCut = found.IsCut || s.newest.isCut; found.IsCut {
+			if found.More = found.More || s.newest.isCut; found.More {
 				break
 			}
 		}
@@ -107,13 +98,14 @@ func Find(ctx context.Context, dir string, q Query) (found Found, err error) {
 // wanted tells the lines that a query wants, most of them without decoding.
 type wanted struct {
 	q            Query
+	hasText      bool     // a push with its texts
 	since, until []byte   // as lines have them; nil: any
 	parts        [][]byte // that a line must contain
 	either       [][2][]byte
 }
 
-func newWanted(q Query) *wanted {
-	w := &wanted{q: q}
+func newWanted(q Query, hasText bool) *wanted {
+	w := &wanted{q: q, hasText: hasText}
 	if !q.Since.IsZero() {
 		w.since = []byte(lineTime(q.Since))
 	}
@@ -133,7 +125,7 @@ func newWanted(q Query) *wanted {
 			protocol.AppendText([]byte(`"outcome":`), q.Outcome), protocol.AppendText([]byte(`"fate":`), q.Outcome),
 		})
 	}
-	if q.HasText {
+	if hasText {
 		w.either = append(w.either, [2][]byte{[]byte(`"event":`), []byte(`"prompt":`)})
 	}
 	return w
@@ -172,7 +164,7 @@ func (w *wanted) is(r *adminapi.Record) bool {
 	return (q.Kind == "" || q.Kind == r.Kind) && (q.Session == "" || q.Session == r.Session) &&
 		(q.Provider == "" || q.Provider == r.Provider) && (q.Tool == "" || q.Tool == r.Tool) &&
 		(q.Outcome == "" || q.Outcome == outcome) && (q.Trace == "" || q.Trace == r.Trace) &&
-		(!q.HasText || r.Event != "" || r.Prompt != "")
+		(!w.hasText || r.Event != "" || r.Prompt != "")
 }
 
 // newest keeps the newest lines, within limits.

@@ -220,7 +220,8 @@ func (l *Log) Pushed(session string) []adminapi.Record {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	found, err := l.Find(ctx, Query{Kind: adminapi.RecordPush, Session: session, Last: maxPushed, HasText: true})
+	l.Flush(ctx)
+	found, err := search(ctx, l.o.Dir, Query{Kind: adminapi.RecordPush, Session: session, Last: maxPushed}, true)
 	if err != nil {
 		return nil
 	}

@@ -157,15 +157,14 @@ func TestFind(t *testing.T) {
 		{"kind", Query{Kind: "push"}, "20", false},
 		{"tool", Query{Tool: "ok", Until: at.Add(time.Second)}, "0 1", false},
 		{"none", Query{Session: "s"}, "", false},
-		{"text", Query{HasText: true}, "", false},
 	} {
 		found := find(t, l, c.q)
 		var ids []string
 		for _, r := range found.Records {
 			ids = append(ids, r.ID)
 		}
-		if got := strings.Join(ids, " "); got != c.want || found.IsCut != c.isCut || found.Unreadable != 0 {
-			t.Errorf("%s: got %q, cut %v, %d unreadable, want %q, cut %v", c.name, got, found.IsCut, found.Unreadable,
+		if got := strings.Join(ids, " "); got != c.want || found.More != c.isCut || found.Unreadable != 0 {
+			t.Errorf("%s: got %q, cut %v, %d unreadable, want %q, cut %v", c.name, got, found.More, found.Unreadable,
 				c.want, c.isCut)
 		}
 	}

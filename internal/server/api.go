@@ -28,6 +28,7 @@ type api struct {
 	mux        *http.ServeMux
 	server     *Server // that it is part of
 	signinDir  string  // "": there is none
+	recorded   Records // nil: there are none
 	states     *states
 	resumable  resumable
 }
@@ -36,7 +37,7 @@ type api struct {
 func newAPI(s *Server, o Options) http.Handler {
 	a := &api{
 		gateway: o.Gateway, supervisor: o.Supervisor, process: o.Status, log: s.log,
-		mux: http.NewServeMux(), server: s, signinDir: o.SigninDir,
+		mux: http.NewServeMux(), server: s, signinDir: o.SigninDir, recorded: o.Records,
 	}
 	a.states = newStates(map[string]func() any{
 		adminapi.StateStatus:    func() any { return a.currentStatus() },
@@ -98,6 +99,7 @@ func (a *api) routes() map[string]apiHandler {
 		"POST /providers/{name}/login":          a.loginProvider,
 		"POST /providers/{name}/logout":         a.logoutProvider,
 		"GET /providers/{name}/log":             a.providerLog,
+		"GET /records":                          a.records,
 		"GET /sources":                          a.sources,
 		"POST /sources/{name}/run":              a.runSource,
 		"GET /pairings":                         a.pairings,

@@ -133,16 +133,19 @@ func writeLog[T any](w http.ResponseWriter, r *http.Request, p logParams, next f
 	})
 }
 
-func readSince(q url.Values) (time.Time, error) {
-	text := q.Get("since")
+func readSince(q url.Values) (time.Time, error) { return readTime(q, "since") }
+
+// readTime reads a time that a request may have.
+func readTime(q url.Values, name string) (time.Time, error) {
+	text := q.Get(name)
 	if text == "" {
 		return time.Time{}, nil
 	}
-	since, err := time.Parse(time.RFC3339Nano, text)
+	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return since, fieldError("since", "%q must be a time like 2026-01-02T15:04:05Z", text)
+		return t, fieldError(name, "%q must be a time like 2026-01-02T15:04:05Z", text)
 	}
-	return since, nil
+	return t, nil
 }
 
 func (a *api) live(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {

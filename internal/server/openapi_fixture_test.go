@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -90,14 +91,21 @@ func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 	}
 	starters := map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot}
 	f.gateway = gateway.New(gateway.Options{Starters: starters})
-	f.server = New(Options{Gateway: f.gateway, Supervisor: openAPISupervisor{}, Status: func() adminapi.Status {
-		return adminapi.Status{
-			URL:     "ws://127.0.0.1:9400",
-			PID:     1,
-			Version: "v0",
-			Faults:  []adminapi.Fault{{File: "hello.toml", Line: 1, Column: 1, Message: "comand: unknown key"}},
-		}
-	}})
+	f.server = New(
+		Options{
+			Gateway:    f.gateway,
+			Supervisor: openAPISupervisor{},
+			Records:    openAPIRecords{},
+			Status: func() adminapi.Status {
+				return adminapi.Status{
+					URL:     "ws://127.0.0.1:9400",
+					PID:     1,
+					Version: "v0",
+					Faults:  []adminapi.Fault{{File: "hello.toml", Line: 1, Column: 1, Message: "comand: unknown key"}},
+				}
+			},
+		},
+	)
 	if err := f.server.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -150,4 +158,36 @@ func (f *openAPIFixture) ask(method, path, body string) (int, []byte) {
 		f.t.Fatal(err)
 	}
 	return r.StatusCode, data
+}
+
+type openAPIRecords struct{}
+
+func (openAPIRecords) Find(context.Context, adminapi.RecordQuery) (adminapi.Records, error) {
+	return adminapi.Records{Unreadable: 1, More: true, Records: []adminapi.Record{
+		{
+			TS:      time.Now(),
+			Kind:    adminapi.RecordSession,
+			Session: "s",
+			State:   adminapi.RecordStart,
+			Label:   "l",
+			Host:    "local",
+			CWD:     "/",
+			Reason:  "r",
+		},
+		{
+			TS:         time.Now(),
+			Kind:       adminapi.RecordCall,
+			Session:    "s",
+			Provider:   "ci",
+			Trace:      strings.Repeat("a", 32),
+			ID:         "1",
+			Tool:       "build",
+			Outcome:    adminapi.OutcomeFailed,
+			Code:       "TIMEOUT",
+			By:         "user",
+			DurationMs: 1.5,
+		},
+		{TS: time.Now(), Kind: adminapi.RecordPush, Session: "s", Stream: "builds", Seq: 1, Level: "keep",
+			Fate: adminapi.FateStored, Event: "e", Prompt: "p", Metadata: json.RawMessage(`{}`)},
+	}}, nil
 }

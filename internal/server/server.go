@@ -45,6 +45,8 @@ type Options struct {
 	Status func() adminapi.Status
 	// Supervisor runs the providers that files name; nil: there are none.
 	Supervisor Supervisor
+	// Records finds what happened; nil: nothing is written down.
+	Records Records
 	// Page serves a plain GET of / and all paths below /page/; nil: / is a line of text.
 	Page http.Handler
 	// MCP serves /mcp and /mcp/s/ID for MCP clients whose token was checked; nil: there is no such path.

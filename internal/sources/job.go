@@ -17,6 +17,7 @@ import (
 
 // job is a run that is under way.
 type job struct {
+	begun  time.Time
 	cancel context.CancelFunc
 	events chan []origin
 	done   chan error    // gets how the run ended
@@ -32,7 +33,13 @@ const (
 
 func (s *source) begin(ctx context.Context) *job {
 	ctx, cancel := context.WithCancel(ctx)
-	j := &job{cancel: cancel, events: make(chan []origin), done: make(chan error, 1), ended: make(chan struct{})}
+	j := &job{
+		begun:  time.Now(),
+		cancel: cancel,
+		events: make(chan []origin),
+		done:   make(chan error, 1),
+		ended:  make(chan struct{}),
+	}
 	emit := func(e ...origin) {
 		select {
 		case j.events <- e:

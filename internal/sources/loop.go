@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
 )
 
 // longestSleep bounds how long a source does not look at the clock, which may be set, or stand still while the machine
@@ -183,6 +184,7 @@ func (s *source) finish(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	s.record(job, err)
 	s.progress.IsUnderWay = false
 	if s.timing.isOnce() && err != nil && s.of.Prompt == "" { // it was to run on: whoever started it decides
 		s.save()
@@ -197,6 +199,22 @@ func (s *source) finish(ctx context.Context, err error) error {
 		s.o.Line(fromGateway, err.Error())
 	}
 	return nil
+}
+
+// record reports a run that has ended.
+func (s *source) record(j *job, err error) {
+	if s.o.Record == nil {
+		return
+	}
+	r := adminapi.Record{TS: time.Now(), Kind: adminapi.RecordSource, Provider: s.o.Provider.Name, Stream: s.of.Stream,
+		Outcome: adminapi.OutcomeOK, DurationMs: float64(time.Since(j.begun).Microseconds()) / 1000}
+	if s.o.Session != protocol.AllSessions {
+		r.Session = s.o.Session
+	}
+	if err != nil {
+		r.Outcome, r.Reason = adminapi.OutcomeFailed, err.Error()
+	}
+	s.o.Record(r)
 }
 
 func (s *source) endJob() {

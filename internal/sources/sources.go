@@ -32,6 +32,8 @@ type Options struct {
 	Line func(from, line string)
 	// Faults takes all present faults of the source, one line each. It replaces the earlier ones.
 	Faults func(lines []string)
+	// Record takes the record of a run that has ended, and must not block; nil: nobody keeps them.
+	Record func(adminapi.Record)
 }
 
 // fromGateway is the source of messages about a source of events.
