@@ -10,7 +10,7 @@ import "embed"
 //
 //go:embed go.mod go.sum LICENSE
 //go:embed providers/*[^t].go providers/prompt.go
-//go:embed internal/lazyregexp/*[^t].go internal/proof/*[^t].go internal/statedir/*[^t].go
+//go:embed internal/lazyregexp/*[^t].go internal/link/*[^t].go internal/proof/*[^t].go internal/statedir/*[^t].go
 //go:embed internal/protocol/*[^t].go internal/protocol/host.go internal/protocol/schema_cost.go
 //go:embed internal/protocol/schema_flat.go internal/protocol/schema_inspect.go
 //go:embed providers/node/index.mjs providers/node/package.json providers/node/README.md

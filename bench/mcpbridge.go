@@ -16,6 +16,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/link"
 	"tapgw/internal/mcpbridge"
 	"tapgw/internal/protocol"
 	"tapgw/internal/server"
@@ -168,7 +169,7 @@ func bridgedSession(ctx context.Context, file configs.Provider) (s *gateway.Sess
 	bound := make(chan struct{}, 1)
 	bridge := make(chan error, 1)
 	go func() {
-		bridge <- mcpbridge.Run(ctx, mcpbridge.Options{
+		bridge <- mcpbridge.Run(link.WithDial(ctx, srv.Dial), mcpbridge.Options{
 			Provider: file, Dir: "/", Env: os.Environ(), Version: "bench",
 			Gateway: providers.Options{
 				URL: srv.URL(), Token: g.AdminToken(), Session: providers.AllSessions,

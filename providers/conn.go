@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"tapgw/internal/link"
 	"tapgw/internal/proof"
 	"tapgw/internal/protocol"
 )
@@ -37,7 +38,7 @@ type conn struct {
 	run    *runner
 	to     endpoint
 	log    *slog.Logger
-	ws     *websocket.Conn
+	ws     socket
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
 	frames chan []byte   // from the reader, which closes it
@@ -84,7 +85,7 @@ type conn struct {
 // provider, and whether the gateway accepted auth at all.
 func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) (
 	lasted time.Duration, accepted bool, err error) {
-	ws, err := dial(ctx, r.p.opts.HTTPClient, to)
+	ws, err := connectTo(ctx, r.p.opts.HTTPClient, to)
 	if err != nil {
 		return 0, false, err
 	}
@@ -135,6 +136,28 @@ func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) 
 		return 0, false, err
 	}
 	return time.Since(c.authenticatedAt), true, err
+}
+
+// socket is what a connection needs of a [websocket.Conn], or of a [link.Conn].
+type socket interface {
+	Read(ctx context.Context) (websocket.MessageType, []byte, error)
+	Write(ctx context.Context, typ websocket.MessageType, data []byte) error
+	Ping(ctx context.Context) error
+	Close(code websocket.StatusCode, reason string) error
+	CloseNow() error
+}
+
+// connectTo makes a connection to a gateway: within this process if ctx says so, else a WebSocket.
+func connectTo(ctx context.Context, client *http.Client, to endpoint) (socket, error) {
+	dialLink := link.DialOf(ctx)
+	if dialLink == nil {
+		return dial(ctx, client, to)
+	}
+	c, err := dialLink()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", to.url, err)
+	}
+	return c, nil
 }
 
 // dial opens a WebSocket to a gateway. If there is a token, the gateway first proves in its answer to the upgrade that

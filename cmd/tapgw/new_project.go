@@ -38,8 +38,8 @@ type language struct {
 var languages = map[string]language{
 	"go": {
 		template: "providers/templates/hello",
-		sdk: []string{"LICENSE", "providers/*.go", "internal/lazyregexp/*.go", "internal/proof/*.go",
-			"internal/protocol/*.go", "internal/statedir/*.go"},
+		sdk: []string{"LICENSE", "providers/*.go", "internal/lazyregexp/*.go", "internal/link/*.go",
+			"internal/proof/*.go", "internal/protocol/*.go", "internal/statedir/*.go"},
 		to:      "tapgw",
 		ignore:  "/provider\n",
 		program: "go",

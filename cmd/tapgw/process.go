@@ -25,6 +25,7 @@ import (
 	"tapgw/internal/dashboard"
 	"tapgw/internal/gateway"
 	"tapgw/internal/hooks"
+	"tapgw/internal/link"
 	"tapgw/internal/mcpbridge"
 	"tapgw/internal/mcpserver"
 	"tapgw/internal/proc"
@@ -189,8 +190,8 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 			configs.KindSource: launchSource(p.gateway, p.sources, p.records.Record, p.state.Sources()),
 			configs.KindTap:    launchTap(p.gateway),
 		},
-		HTTPClient: ownTLSClient(cert),
-		Log:        p.log,
+		Dial: func() (*link.Conn, error) { return p.server.Dial() },
+		Log:  p.log,
 	})
 	p.settings = p.newFollower(o)
 	p.mcp = mcpserver.New(mcpserver.Options{Gateway: p.gateway, Log: p.log, Version: p.info.Version,

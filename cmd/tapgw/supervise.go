@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"errors"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -127,23 +123,4 @@ func (f *toolFaults) report() {
 		})
 	}
 	f.run.Faults(faults)
-}
-
-// ownTLSClient returns a client that trusts the gateway's own certificate and no other, nil
-// where the gateway serves no TLS. This machine need not trust the certificate.
-func ownTLSClient(cert *tls.Config) *http.Client {
-	if cert == nil {
-		return nil
-	}
-	own := cert.Certificates[0].Certificate[0]
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter
-		VerifyConnection: func(st tls.ConnectionState) error {
-			if len(st.PeerCertificates) == 0 || !bytes.Equal(st.PeerCertificates[0].Raw, own) {
-				return errors.New("this is not our own certificate")
-			}
-			return nil
-		},
-	}}}
 }

@@ -48,7 +48,8 @@ func (s state) allows(t protocol.Type) bool {
 }
 
 // Conn is the state machine of one provider connection. One goroutine, the connection's
-// reader, calls its Receive methods and Closed, so messages are handled in their order.
+// reader, calls its Receive methods and Closed, so messages are handled in their order. For a
+// provider in this process a lock of the connection stands in for the reader.
 type Conn struct {
 	g    *Gateway
 	peer Peer

@@ -18,6 +18,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/link"
 	"tapgw/internal/protocol"
 	"tapgw/internal/server"
 	"tapgw/providers"
@@ -28,9 +29,10 @@ const patience = 20 * time.Second
 
 // rig is a gateway with sessions.
 type rig struct {
-	t   *testing.T
-	g   *gateway.Gateway
-	url string
+	t    *testing.T
+	g    *gateway.Gateway
+	url  string
+	dial link.Dial
 }
 
 func newRig(t *testing.T) *rig {
@@ -53,7 +55,7 @@ func newRig(t *testing.T) *rig {
 			t.Error(err)
 		}
 	})
-	return &rig{t, g, web.URL()}
+	return &rig{t, g, web.URL(), web.Dial}
 }
 
 // host is a session's, and tells when its tools change.
@@ -185,7 +187,7 @@ func (r *rig) bridge(p configs.Provider, change ...func(*Options)) *bridged {
 		c(&o)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { b.done <- Run(ctx, o) }()
+	go func() { b.done <- Run(link.WithDial(ctx, r.dial), o) }()
 	b.stop = cancel
 	r.t.Cleanup(func() {
 		cancel()

@@ -7,11 +7,11 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/coder/websocket"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/link"
 	"tapgw/internal/protocol"
 )
 
@@ -30,58 +30,65 @@ func (s *stage) connect(name string, foreign bool) error {
 		}
 		return s.dial(name, "/", header)
 	}
-	p := &memoryPeer{stage: s, name: name}
-	p.conn = s.gateway.Connect(p, gateway.ConnOptions{ForeignOrigin: foreign})
-	s.conns[name] = p
+	l := &linkSender{}
+	l.Conn = link.Connect(8<<20, func(p *link.Peer) link.Receiver {
+		l.peer, l.gateway = p, s.gateway.Connect(p, gateway.ConnOptions{ForeignOrigin: foreign})
+		return l.gateway
+	}, func() { s.t.Errorf("%s is slow", name) }, func() {})
+	s.conns[name] = l
+	s.serving.Go(func() { s.follow(name, l) })
 	return nil
 }
 
-// memoryPeer is a provider in this process: what the WebSocket does is left out.
-type memoryPeer struct {
-	stage  *stage
-	name   string
-	conn   *gateway.Conn
-	closed atomic.Bool
+// linkSender is a provider in this process.
+type linkSender struct {
+	*link.Conn
+	peer    *link.Peer
+	gateway *gateway.Conn
 }
 
-func (p *memoryPeer) Send(m protocol.Message) {
-	if !p.closed.Load() {
-		p.stage.emit(p.name, p.name+"< "+string(protocol.Append(nil, m)))
-	}
-}
-
-func (p *memoryPeer) Flush() {}
-
-func (p *memoryPeer) Close(code protocol.CloseCode, reason string) {
-	if p.closed.CompareAndSwap(false, true) {
-		p.stage.emit(p.name, fmt.Sprintf("%s<close %d %s", p.name, code, reason))
-	}
-}
-
-func (p *memoryPeer) send(text []byte) {
+// send does what the WebSocket does with frames that no provider of this process sends.
+func (l *linkSender) send(text []byte) {
 	switch {
-	case p.closed.Load():
 	case len(text) > protocol.MaxFrame:
-		p.Close(protocol.CloseTooBig, "the frame is over 16 MiB")
-		p.conn.Closed()
+		l.peer.Close(protocol.CloseTooBig, "the frame is over 16 MiB")
+		l.gateway.Closed()
 	case len(text) > protocol.MaxResult:
-		p.conn.ReceiveOversized(text[:protocol.MaxResult], len(text))
+		l.gateway.ReceiveOversized(text[:protocol.MaxResult], len(text))
 	default:
-		p.conn.Receive(text)
+		_ = l.Write(context.Background(), websocket.MessageText, text)
 	}
 }
 
-func (p *memoryPeer) binary(text []byte) {
+func (l *linkSender) binary(text []byte) {
 	if len(text) > 0 {
-		p.send(text)
+		l.send(text)
 		return
 	}
-	p.conn.ReceiveBinary(0)
+	l.gateway.ReceiveBinary(0)
 }
 
-func (p *memoryPeer) hangUp() {
-	p.closed.Store(true)
-	p.conn.Closed()
+func (l *linkSender) hangUp() { _ = l.CloseNow() }
+
+// reader is the reading side of a connection, over a WebSocket or in this process.
+type reader interface {
+	Read(ctx context.Context) (websocket.MessageType, []byte, error)
+	CloseNow() error
+}
+
+// follow emits what comes until the connection ends.
+func (s *stage) follow(name string, from reader) {
+	for {
+		_, data, err := from.Read(context.Background())
+		if err != nil {
+			if ce, ok := errors.AsType[websocket.CloseError](err); ok {
+				s.emit(name, fmt.Sprintf("%s<close %d %s", name, ce.Code, ce.Reason))
+			}
+			_ = from.CloseNow()
+			return
+		}
+		s.emit(name, name+"< "+string(data))
+	}
 }
 
 // dial connects over a real WebSocket.
@@ -94,19 +101,7 @@ func (s *stage) dial(name, path string, header http.Header) error {
 	}
 	ws.SetReadLimit(-1)
 	s.conns[name] = wsSender{s, ws}
-	s.serving.Go(func() {
-		for {
-			_, data, err := ws.Read(context.Background())
-			if err != nil {
-				if ce, ok := errors.AsType[websocket.CloseError](err); ok {
-					s.emit(name, fmt.Sprintf("%s<close %d %s", name, ce.Code, ce.Reason))
-				}
-				_ = ws.CloseNow()
-				return
-			}
-			s.emit(name, name+"< "+string(data))
-		}
-	})
+	s.serving.Go(func() { s.follow(name, ws) })
 	return nil
 }
 

@@ -51,7 +51,7 @@ func runHTTP(ctx context.Context, r Run) error {
 
 // Options returns the options of a provider that runs in this process. Its errors go to Line and Trouble.
 func (r Run) Options() *providers.Options {
-	return &providers.Options{URL: r.URL, Token: r.Token, Session: r.Session, HTTPClient: r.Client,
+	return &providers.Options{URL: r.URL, Token: r.Token, Session: r.Session,
 		Logger: slog.New(slog.DiscardHandler),
 		OnError: func(err error) {
 			r.Line("tapgw", err.Error())

@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
+	"tapgw/internal/link"
 	"tapgw/internal/protocol"
 	"tapgw/internal/weburl"
 )
@@ -134,7 +136,11 @@ func TestHTTPCalls(t *testing.T) {
 // The provider without a program, from its file to the session's calls.
 func TestHTTPProvider(t *testing.T) {
 	api := apiServer(t)
-	r := newRig(t)
+	var links atomic.Int32
+	r := newRig(t, func(o *Options) {
+		dial := o.Dial
+		o.Dial = func() (*link.Conn, error) { links.Add(1); return dial() }
+	})
 	s, h := r.session("one")
 	file := func(name string) string {
 		return fmt.Sprintf(
@@ -163,6 +169,9 @@ func TestHTTPProvider(t *testing.T) {
 	o := s.CallTool(context.Background(), gateway.Call{Name: "ask2", Args: protocol.Raw(`{"a":"y"}`)})
 	if o.Text() != "GET /echo/y  " {
 		t.Errorf(`after the change: %s, want "GET /echo/y  "`, o.Text())
+	}
+	if n := links.Load(); n != 2 {
+		t.Errorf("the two versions connected %d times without a socket, want 2", n)
 	}
 	two, h2 := r.session("two")
 	r.has(h2, "ask2")

@@ -190,7 +190,7 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 	served := make(chan error, 1)
 	go func() { served <- web.Serve() }()
 	r.listen()
-	o := Options{Gateway: r.g, Files: files, TokenDir: filepath.Join(work, "state", "providers")}
+	o := Options{Gateway: r.g, Files: files, TokenDir: filepath.Join(work, "state", "providers"), Dial: web.Dial}
 	for _, c := range change {
 		c(&o)
 	}

@@ -15,7 +15,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -27,6 +26,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/link"
 	"tapgw/internal/watch"
 )
 
@@ -40,13 +40,14 @@ type Options struct {
 	TokenDir string
 	// Launch has launchers, by kind, for the kinds of providers that this package does not run itself.
 	Launch map[string]Launcher
-	// HTTPClient connects providers that run in this process. nil: the default client.
-	HTTPClient *http.Client
-	Log        *slog.Logger
+	// Dial connects providers that run in this process. nil: they connect to the gateway's URL.
+	Dial link.Dial
+	Log  *slog.Logger
 }
 
 // Launcher runs a provider until ctx ends, and then returns. A return before that means that the provider failed; the
-// supervisor reports the error and starts the provider again after a pause.
+// supervisor reports the error and starts the provider again after a pause. A provider of the SDK that runs with ctx
+// connects to the gateway without a socket.
 type Launcher func(ctx context.Context, r Run) error
 
 // Run describes a provider process to a [Launcher]: what to run, how it connects to the gateway, and the functions that
@@ -57,7 +58,6 @@ type Run struct {
 	URL      string
 	Token    string
 	Session  string                  // an id, or [providers.AllSessions]
-	Client   *http.Client            // for a provider in this process; nil: the default
 	Line     func(from, line string) // takes a line that it prints, or a message about it
 	// Faults takes all present faults of the files that the provider consists of. It replaces the earlier ones.
 	Faults func([]configs.Fault)

@@ -12,6 +12,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/link"
 	"tapgw/providers"
 )
 
@@ -70,9 +71,9 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 		spec.Replaces = append(spec.Replaces, old.pass)
 	}
 	u.pass = s.o.Gateway.Issue(spec)
-	u.ctx, u.cancel = context.WithCancel(s.ctx)
+	u.ctx, u.cancel = context.WithCancel(link.WithDial(s.ctx, s.o.Dial))
 	u.run = Run{Provider: p, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url, Token: u.pass.Token(),
-		Session: cmp.Or(session, providers.AllSessions), Client: s.o.HTTPClient, Line: u.out.line,
+		Session: cmp.Or(session, providers.AllSessions), Line: u.out.line,
 		Faults:  func(faults []configs.Fault) { u.fileFaults.Store(&faults); s.o.Gateway.Touch() },
 		Trouble: u.setTrouble, Away: u.setAway}
 	s.units.Go(u.keepRunning)

@@ -1,0 +1,181 @@
+// Package link connects a provider with the gateway of its own process: the messages of a WebSocket in the same order
+// and with the same ends, without a socket, without frames and without a goroutine.
+//
+// A provider finds its way in by its context ([WithDial]), so that the options of the SDK, which is public, do not show
+// it.
+package link
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"tapgw/internal/protocol"
+)
+
+// Dial makes a connection to the gateway of this process. The error says why the gateway has no place for one.
+type Dial func() (*Conn, error)
+
+type dialKey struct{}
+
+// WithDial returns a context for the Run of a provider, which then connects by dial and not to the URL of its options.
+// A nil dial changes nothing.
+func WithDial(ctx context.Context, dial Dial) context.Context {
+	if dial == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, dialKey{}, dial)
+}
+
+// DialOf returns what [WithDial] put into ctx, or nil.
+func DialOf(ctx context.Context) Dial {
+	dial, _ := ctx.Value(dialKey{}).(Dial)
+	return dial
+}
+
+// Receiver is the gateway's end, a gateway.Conn. Receive gets one message at a time.
+type Receiver interface {
+	Receive(data []byte)
+	Closed()
+}
+
+// Conn is the provider's end. It has those methods of a [websocket.Conn] that the SDK uses, with the same results. Any
+// goroutine may call them, one at a time Read.
+type Conn struct {
+	receiver  Receiver
+	receiving sync.Mutex // held while the gateway handles a message
+	peer      Peer
+	wake      chan struct{} // holds one; there is something to read
+}
+
+// Peer is the way from the gateway to the provider, a gateway.Peer.
+type Peer struct {
+	conn    *Conn
+	limit   int    // bytes that may wait for the provider
+	onSlow  func() // called once if more wait
+	onClose func() // called when the first side closes
+
+	mu     sync.Mutex // guards the fields that follow
+	queue  [][]byte
+	size   int   // of all in queue
+	isSlow bool  // more than limit waited, and onSlow was not called yet
+	ending error // what Read returns after the queue; nil while the connection is open
+}
+
+// Connect makes a connection. A provider for which more than limit bytes wait is cut off. connect gets the gateway's
+// way to the provider, and returns where the provider's messages go. onSlow and onClose are called under no lock, at
+// most once.
+func Connect(limit int, connect func(*Peer) Receiver, onSlow, onClose func()) *Conn {
+	c := &Conn{wake: make(chan struct{}, 1)}
+	c.peer = Peer{conn: c, limit: limit, onSlow: onSlow, onClose: onClose}
+	c.receiver = connect(&c.peer)
+	return c
+}
+
+// Send implements gateway.Peer.
+func (p *Peer) Send(m protocol.Message) {
+	data := protocol.Append(nil, m)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ending != nil {
+		return
+	}
+	p.queue = append(p.queue, data)
+	p.size += len(data)
+	if p.size > p.limit {
+		p.isSlow, p.ending, p.queue = true, io.EOF, nil
+	}
+}
+
+// Flush implements gateway.Peer. It also cuts off a slow provider, which Send can't under the locks of its callers.
+func (p *Peer) Flush() {
+	select {
+	case p.conn.wake <- struct{}{}:
+	default:
+	}
+	p.mu.Lock()
+	isSlow := p.isSlow
+	p.isSlow = false
+	p.mu.Unlock()
+	if isSlow {
+		p.onClose()
+		p.onSlow()
+		p.conn.receiver.Closed()
+	}
+}
+
+// Close implements gateway.Peer.
+func (p *Peer) Close(code protocol.CloseCode, reason string) {
+	p.end(websocket.CloseError{Code: websocket.StatusCode(code), Reason: reason})
+}
+
+func (p *Peer) end(err error) {
+	p.mu.Lock()
+	isFirst := p.ending == nil
+	if isFirst {
+		p.ending = err
+	}
+	p.mu.Unlock()
+	if isFirst {
+		p.onClose()
+		p.Flush()
+	}
+}
+
+// take returns the next message, or why there will be none; neither if there is none now.
+func (p *Peer) take() ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 {
+		return nil, p.ending
+	}
+	data := p.queue[0]
+	p.queue[0] = nil
+	if len(p.queue) == 1 {
+		p.queue = p.queue[:0] // the next message finds its place
+	} else {
+		p.queue = p.queue[1:]
+	}
+	p.size -= len(data)
+	return data, nil
+}
+
+// Read returns the gateway's next message. The error is a [websocket.CloseError] when the gateway closed the
+// connection, [io.EOF] when it cut the provider off, [net.ErrClosed] after this side closed it, or that of ctx.
+func (c *Conn) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
+	for {
+		if data, err := c.peer.take(); data != nil || err != nil {
+			return websocket.MessageText, data, err
+		}
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			return 0, nil, ctx.Err()
+		}
+	}
+}
+
+// Write gives the gateway a message, and returns when that was handled. The gateway keeps data. After the gateway has
+// closed the connection it ignores messages, and Read says why.
+func (c *Conn) Write(_ context.Context, _ websocket.MessageType, data []byte) error {
+	c.receiving.Lock()
+	defer c.receiving.Unlock()
+	c.receiver.Receive(data)
+	return nil
+}
+
+// Ping does nothing: the gateway of this process is there.
+func (c *Conn) Ping(context.Context) error { return nil }
+
+// Close is CloseNow: nothing is on its way.
+func (c *Conn) Close(websocket.StatusCode, string) error { return c.CloseNow() }
+
+// CloseNow ends the connection on both sides.
+func (c *Conn) CloseNow() error {
+	c.peer.end(net.ErrClosed)
+	c.receiver.Closed()
+	return nil
+}
