@@ -39,7 +39,7 @@ var languages = map[string]language{
 	"go": {
 		template: "providers/templates/hello",
 		sdk: []string{"LICENSE", "providers/*.go", "internal/lazyregexp/*.go", "internal/link/*.go",
-			"internal/proof/*.go", "internal/protocol/*.go", "internal/statedir/*.go"},
+			"internal/proof/*.go", "internal/protocol/*.go", "internal/statedir/*.go", "internal/visible/*.go"},
 		to:      "tapgw",
 		ignore:  "/provider\n",
 		program: "go",
