@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 const (
@@ -24,6 +27,8 @@ const (
 	patience = 5 * time.Second
 	// maxHeld bounds the messages that wait for a connection.
 	maxHeld = 1000
+	// firstWithoutBatches is the first revision that has no batches of messages.
+	firstWithoutBatches = "2025-06-18"
 	// codeLost is the JSON-RPC code of a request that the relay answers itself.
 	codeLost = -32000
 )
@@ -46,6 +51,7 @@ type Relay struct {
 
 	handshake     []byte            // initialize
 	handshakeID   string            //
+	batches       bool              // the handshake was of a revision that has them
 	initialized   []byte            // notifications/initialized
 	subscriptions map[string][]byte // resources/subscribe, by URI
 	open          map[string]*frame // requests without an answer, by id
@@ -60,6 +66,7 @@ type frame struct {
 	line   []byte
 	id     string // as it is written; "" for a notification
 	method string // "" for an answer
+	isLast bool   // it was under way when a connection was lost, and is not said a third time
 	params struct {
 		URI           string `json:"uri"`
 		Notifications struct {
@@ -67,6 +74,7 @@ type frame struct {
 			Resources bool `json:"resourcesListChanged"`
 		} `json:"notifications"`
 		RequestID json.RawMessage `json:"requestId"`
+		Version   string          `json:"protocolVersion"`
 	}
 }
 
@@ -78,9 +86,23 @@ func (f *frame) isSubscribed() bool {
 	return f.method == methodListen && (f.params.Notifications.Tools || f.params.Notifications.Resources)
 }
 
-func readFrame(line []byte) (*frame, error) {
+// readFrame reads a message. The error says why the server would end the connection because of it: the SDK does for
+// what is no message, and for a batch in revisions that have none.
+func readFrame(line []byte, batches bool) (*frame, error) {
 	f := &frame{line: line}
-	if len(line) > 0 && line[0] == '[' { // a batch of an old revision
+	if bytes.HasPrefix(bytes.TrimLeft(line, " \t\r"), []byte("[")) {
+		var batch []json.RawMessage
+		if err := json.Unmarshal(line, &batch); err != nil {
+			return f, err
+		}
+		if !batches || len(batch) == 0 {
+			return f, errors.New("this revision of the protocol has no batches")
+		}
+		for _, message := range batch {
+			if _, err := jsonrpc.DecodeMessage(message); err != nil {
+				return f, err
+			}
+		}
 		return f, nil
 	}
 	var m struct {
@@ -88,10 +110,14 @@ func readFrame(line []byte) (*frame, error) {
 		Method string          `json:"method"`
 		Params json.RawMessage `json:"params"`
 	}
-	if err := json.Unmarshal(line, &m); err != nil {
-		return nil, err
+	_, err := jsonrpc.DecodeMessage(line)
+	if err = cmp.Or(err, json.Unmarshal(line, &m)); err != nil {
+		return f, err
 	}
 	f.id, f.method = string(m.ID), m.Method
+	if f.id == "null" {
+		return f, errors.New("its id is null")
+	}
 	_ = json.Unmarshal(m.Params, &f.params) // wrong params are the server's to refuse
 	return f, nil
 }
@@ -186,14 +212,18 @@ func (r *Relay) fromClient(line []byte) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
-	f, err := readFrame(line)
+	f, err := readFrame(line, r.batches)
 	if err != nil {
-		r.answer("null", -32700, "the message is not JSON: "+err.Error())
+		code := jsonrpc.CodeInvalidRequest
+		if !json.Valid(line) {
+			code = jsonrpc.CodeParseError
+		}
+		r.answer("null", code, "that is no message: "+shortLine(err.Error()))
 		return
 	}
 	switch f.method {
 	case methodInitialize:
-		r.handshake, r.handshakeID = f.line, f.id
+		r.handshake, r.handshakeID, r.batches = f.line, f.id, f.params.Version < firstWithoutBatches
 	case methodInitialized:
 		r.initialized = f.line
 	case methodSubscribe:
@@ -290,9 +320,12 @@ func (r *Relay) drop() {
 		case r.silent[id]:
 		case f.method == methodCall:
 			r.answer(id, codeLost, "the connection to the gateway was lost; whether the tool ran is not known")
+		case f.isLast:
+			r.answer(id, codeLost, "the connection to the gateway was lost twice before an answer came")
 		case f.method == methodListen || id == r.handshakeID && r.initialized == nil:
 			continue // restore says them again
 		default:
+			f.isLast = true
 			r.held = append(r.held, f)
 		}
 		delete(r.open, id)
@@ -325,7 +358,7 @@ func (r *Relay) resume() {
 		r.write(r.initialized)
 	}
 	for uri, line := range r.subscriptions {
-		if f, err := readFrame(line); err == nil {
+		if f, err := readFrame(line, false); err == nil {
 			r.silent[f.id] = true
 			r.write(line)
 		}

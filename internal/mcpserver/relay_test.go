@@ -295,3 +295,59 @@ func TestRelayAnswersAPipe(t *testing.T) {
 		t.Errorf("got %q, want an error and the list", lines)
 	}
 }
+
+// What the server would end the connection for is refused, and the connection stays: said again on the next one, it
+// would end each.
+func TestRelayRefusesWhatIsNoMessage(t *testing.T) {
+	const meta = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}}`
+	wrong := []string{
+		"{no", "null", "{}", "[]", "7", `"x"`, `{"jsonrpc":"1.0","id":1,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":{},"method":"tools/list","params":` + meta + `}`,
+		`{"jsonrpc":"2.0","id":null,"method":"tools/list","params":` + meta + `}`,
+		`[{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` + meta + `}]`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` + strings.Repeat("[", 5000) +
+			strings.Repeat("]", 5000) + `}`,
+	}
+	s := &restarting{t: t, server: newServer("old")}
+	var out strings.Builder
+	in := strings.Join(wrong, "\n") + "\n" + `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":` + meta + "}\n"
+	r := Relay{Dial: s.dial, In: strings.NewReader(in), Out: &out, Note: func(text string) { t.Errorf("got %q", text) }}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if last := lines[len(lines)-1]; len(lines) != len(wrong)+1 || !strings.Contains(last, `"old"`) {
+		t.Fatalf("got %d answers, the last %q; want %d, the last with the tool old", len(lines), last, len(wrong)+1)
+	}
+	for i, line := range lines[:len(wrong)] {
+		if !strings.Contains(line, `"id":null,"error":{"code":-32`) {
+			t.Errorf("%.80s: got %q, want an error", wrong[i], line)
+		}
+	}
+}
+
+// A request that ends each connection is said twice, and then answered.
+func TestRelayGivesUpWhatEndsConnections(t *testing.T) {
+	var said int
+	dial := func(context.Context) (io.ReadWriteCloser, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			lines := bufio.NewScanner(theirs)
+			if lines.Scan() {
+				said++
+			}
+			_ = theirs.Close()
+		}()
+		return ours, nil
+	}
+	var out strings.Builder
+	r := Relay{Dial: dial, In: strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"), Out: &out,
+		Note: func(string) {}}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), `"id":1,"error"`) || said != 2 {
+		t.Errorf("got %q after it was said %d times, want an error after 2", out.String(), said)
+	}
+}
