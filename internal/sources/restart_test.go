@@ -38,7 +38,7 @@ func (w *world) waitState(state string) adminapi.Source {
 		if list := w.set.List(); len(list) == 1 && list[0].State == state {
 			return list[0]
 		}
-		if err := w.gateway.WaitChange(w.Context(), changes); err != nil {
+		if err := w.gateway.WaitChange(w.patient(), changes); err != nil {
 			w.Fatal(err)
 		}
 	}

@@ -77,7 +77,10 @@ func (w *world) failure(text, session string) error {
 
 func (w *world) begin(text, session string) (cancel func(), ended <-chan error) {
 	w.Helper()
-	p, faults := configs.ParseProvider("watch.toml", []byte("kind = \"source\"\n"+text))
+	if !strings.Contains(text, "kind =") {
+		text = "kind = \"source\"\n" + text
+	}
+	p, faults := configs.ParseProvider("watch.toml", []byte(text))
 	if len(faults) > 0 {
 		w.Fatal(faults)
 	}
@@ -91,7 +94,7 @@ func (w *world) begin(text, session string) (cancel func(), ended <-chan error) 
 		defer pass.Revoke()
 		done <- w.set.Run(ctx, sources.Options{
 			Provider: p, Gateway: w.gateway, Token: pass.Token(), Session: session, Dir: w.state,
-			Env: []string{"PATH=/usr/bin:/bin"}, State: filepath.Join(w.state, "watch.json"),
+			Env: []string{"PATH=" + os.Getenv("PATH")}, State: filepath.Join(w.state, "watch.json"),
 			Line: func(from, line string) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -268,6 +271,13 @@ func TestPromptWithoutAScheduleComesOnce(t *testing.T) {
 
 // patience bounds every wait for a process.
 const patience = 60 * time.Second
+
+// patient bounds a wait for a process.
+func (w *world) patient() context.Context {
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	w.Cleanup(cancel)
+	return ctx
+}
 
 // wait waits until a stream has a number of events.
 func (w *world) wait(s *gateway.Session, n int) []string {
