@@ -25,16 +25,45 @@ func CheckListen(c Config) error {
 	if loopback(host) {
 		return nil
 	}
-	if c.TLSCert == "" && !c.Insecure {
-		return fmt.Errorf(
-			"%q can be reached from other machines: set tls_cert and tls_key, or insecure = true in a trusted network",
-			c.Listen,
-		)
+	if err := checkReach(c, c.Listen); err != nil {
+		return err
 	}
 	if c.API.Auth == AuthNone {
 		return fmt.Errorf(`%q can be reached from other machines: api.auth = "none" is for loopback only`, c.Listen)
 	}
 	return nil
+}
+
+// checkReach returns an error for an address beyond loopback if neither TLS nor insecure are set.
+func checkReach(c Config, address string) error {
+	host, _, _ := net.SplitHostPort(address)
+	if loopback(host) || c.TLSCert != "" || c.Insecure {
+		return nil
+	}
+	return fmt.Errorf(
+		"%q can be reached from other machines: set tls_cert and tls_key, or insecure = true in a trusted network",
+		address,
+	)
+}
+
+// checkWebhooks is [CheckListen] for webhooks.listen.
+func checkWebhooks(c Config) error {
+	if c.Webhooks.Listen == "" {
+		return nil
+	}
+	_, port, _ := net.SplitHostPort(c.Webhooks.Listen)
+	if _, own, _ := net.SplitHostPort(c.Listen); port == own && port != "0" {
+		return fmt.Errorf("%q has the port of listen, which serves webhooks too: choose another one, or leave it out",
+			c.Webhooks.Listen)
+	}
+	return checkReach(c, c.Webhooks.Listen)
+}
+
+func isAddressOrNone(s string) error {
+	if s == "" {
+		return nil
+	}
+	return isAddress(s)
 }
 
 func loopback(host string) bool {

@@ -68,6 +68,7 @@ type Config struct {
 	API         API
 	Records     Records
 	Tap         Tap
+	Webhooks    Webhooks
 	Copilot     Copilot
 	Hooks       []Hook // in the order of the file
 }
@@ -87,6 +88,13 @@ type Records struct {
 
 // Tap is the table [tap]: whether sessions have the tools of the provider "tap" (docs/tap.md).
 type Tap struct{ Tools bool }
+
+// Webhooks is the table [webhooks].
+type Webhooks struct {
+	// Listen is an address that serves /hooks/NAME and nothing else, host:port; "" for none. It is beyond loopback
+	// under the same conditions as that of the gateway.
+	Listen string
+}
 
 // Values of api.auth: callers of the session API show a token, which is the default, or nothing. The latter is for
 // loopback addresses only; [CheckListen] refuses it elsewhere.
@@ -217,6 +225,11 @@ func (c *Config) parse(file string, data []byte, project bool, found *[]layer) F
 			root.fault("listen", "%w", err)
 		}
 	}
+	if root.isGood("webhooks.listen") {
+		if err := checkWebhooks(*c); err != nil {
+			root.fault("webhooks.listen", "%w", err)
+		}
+	}
 	if len(doc.faults) > 0 {
 		return doc.sorted()
 	}
@@ -249,6 +262,9 @@ func (c *Config) read(root *table) {
 	tap := root.table("tap")
 	tap.boolean("tools", &c.Tap.Tools)
 	tap.rejectUnknown()
+	webhooks := root.table("webhooks")
+	webhooks.str("listen", &c.Webhooks.Listen, isAddressOrNone)
+	webhooks.rejectUnknown()
 	c.Copilot.parse(root.table("copilot"))
 	readHooks(root, &c.Hooks)
 	root.rejectUnknown()
@@ -259,7 +275,7 @@ func (c *Config) copyUserKeys(from Config) {
 	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey = from.Listen, from.Insecure, from.TLSCert, from.TLSKey
 	c.Hosts, c.API, c.Records = from.Hosts, from.API, from.Records
-	c.Tap = from.Tap
+	c.Tap, c.Webhooks = from.Tap, from.Webhooks
 	c.MaxConnections, c.MCPToolThreshold = from.MaxConnections, from.MCPToolThreshold
 	c.CopilotToolThreshold = from.CopilotToolThreshold
 	c.Copilot.CLI = from.Copilot.CLI
@@ -290,6 +306,7 @@ func (c *Config) rejectUserKeys(root *table) {
 		{"records.max_age", c.Records.MaxAge != d.Records.MaxAge},
 		{"records.max_bytes", c.Records.MaxBytes != d.Records.MaxBytes},
 		{"tap.tools", c.Tap != d.Tap},
+		{"webhooks.listen", c.Webhooks != d.Webhooks},
 		{"hooks", root.has("hooks")},
 		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},
 		{"copilot.provider_url", c.Copilot.ProviderURL != d.Copilot.ProviderURL},

@@ -145,6 +145,13 @@ func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
 	if err := p.server.Listen(o.config.Listen); err != nil {
 		return listenError(err)
 	}
+	if at := o.config.Webhooks.Listen; at != "" {
+		addr, err := p.server.ListenWebhooks(at)
+		if err != nil {
+			return fmt.Errorf("webhooks.listen: %w", err)
+		}
+		p.log.Info("webhooks have an address of their own", "address", addr.String())
+	}
 	p.info.URL = localURL(p.server.URL())
 	p.supervisor.Open(p.info.URL)
 	if o.load != nil {
@@ -206,6 +213,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 
 		Supervisor: p.reloader(),
 		Records:    p.records,
+		Webhooks:   p.reloader().Hook,
 		Page:       dashboard.Handler(),
 		MCP:        p.mcp,
 		SigninDir:  string(p.state),

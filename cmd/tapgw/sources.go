@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +36,8 @@ func launchSource(
 		state := sourceState(dir, r.Provider, r.Session)
 		err = set.Run(ctx, sources.Options{
 			Provider: r.Provider, Gateway: g, Token: r.Token, Session: r.Session, Dir: r.Path(r.Provider.CWD),
-			Env: proc.Environ(env), State: state, Line: r.Line, Faults: r.LineFaults, Record: record,
+			Env: proc.Environ(env), State: state, Taken: sourceState(dir, r.Provider, ""),
+			Line: r.Line, Faults: r.LineFaults, Record: record,
 		})
 		if _, gone := os.Lstat(r.Provider.File); ctx.Err() != nil && errors.Is(gone, fs.ErrNotExist) {
 			_ = os.Remove(state) // another source of this name begins anew
@@ -45,7 +47,7 @@ func launchSource(
 }
 
 // sourceState is the file of what a source has done: one for each provider file, and one for each session that has a
-// source of its own.
+// source of its own. Without a session, it is the file of the requests that its webhooks took.
 func sourceState(dir string, p configs.Provider, session string) string {
 	name := p.Name
 	if p.Project != "" {
@@ -71,7 +73,8 @@ func forgetSources(dir string, files func() []configs.ProviderFile, now time.Tim
 			continue
 		}
 		isNamed := func(f configs.ProviderFile) bool {
-			return filepath.Base(sourceState(dir, f.Provider, protocol.AllSessions)) == e.Name()
+			return filepath.Base(sourceState(dir, f.Provider, protocol.AllSessions)) == e.Name() ||
+				filepath.Base(sourceState(dir, f.Provider, "")) == e.Name()
 		}
 		if !slices.ContainsFunc(files(), isNamed) {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
@@ -105,6 +108,11 @@ func (r reloader) Sources() []adminapi.Source {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Session, b.Session))
 	})
 	return list
+}
+
+// Hook takes a request for the webhooks of a name, of all files that have it.
+func (r reloader) Hook(ctx context.Context, name string, h http.Header, body []byte) (status int, message string) {
+	return r.sources.Hook(ctx, r.Usable(name, configs.KindSource), h, body)
 }
 
 // RunSource makes a source run now, whatever its schedule, and returns for how many sessions.

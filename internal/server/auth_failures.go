@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"tapgw/internal/visible"
 )
 
 // More than maxAuthFailures wrong secrets from one source within authFailureWindow, and further
@@ -12,6 +14,7 @@ import (
 const (
 	maxAuthFailures   = 20
 	authFailureWindow = time.Minute
+	maxLoggedPath     = 200 // bytes
 )
 
 // authFailures counts wrong tokens, codes and cookies by their source.
@@ -61,17 +64,30 @@ func (f *authFailures) isBlocked(source string) bool {
 }
 
 // failureSource is the source that a request's wrong secrets count against: its address, and
-// web pages of other origins apart from programs there. All loopback addresses are one source,
-// since a program has sixteen million of them to choose from.
+// web pages of other origins apart from programs there.
 func failureSource(r *http.Request) string {
-	source := clientAddress(r)
-	if addr, err := netip.ParseAddr(source); err == nil && addr.Unmap().IsLoopback() {
-		source = "this machine"
-	}
+	source := addressSource(r.RemoteAddr)
 	if isForeignOrigin(r) {
 		source += " web"
 	}
 	return source
+}
+
+// addressSource is what counts as one address. All loopback addresses are one, since a program has sixteen
+// million of them to choose from. So are the addresses of IPv6 that one machine may choose from.
+func addressSource(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
+	addr := at.Addr().Unmap().WithZone("")
+	switch {
+	case err != nil:
+		return remote
+	case addr.IsLoopback():
+		return "this machine"
+	case addr.Is6():
+		subnet, _ := addr.Prefix(64)
+		return subnet.String()
+	}
+	return addr.String()
 }
 
 // countAuthFailure counts a wrong secret that a request brought and logs who sent it. When its
@@ -83,7 +99,7 @@ func (s *Server) countAuthFailure(r *http.Request) (tooMany bool) {
 		return true
 	}
 	s.authFailures.record(source)
-	attrs := []any{"remote", r.RemoteAddr, "path", r.URL.Path}
+	attrs := []any{"remote", r.RemoteAddr, "path", visible.Ends(r.URL.Path, maxLoggedPath, 1)}
 	if origin := r.Header.Get("Origin"); origin != "" {
 		attrs = append(attrs, "origin", origin)
 	}

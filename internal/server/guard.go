@@ -33,13 +33,7 @@ const bodyTimeout = 30 * time.Second
 // trusted", has the reasons.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cache-Control", "no-store")
-		// Other sites may neither frame nor load anything from here.
-		h.Set("Content-Security-Policy", "frame-ancestors 'none'")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Referrer-Policy", "no-referrer")
+		setSafeHeaders(w.Header())
 		if r.Body != http.NoBody {
 			// net/http reads to the body's end even if the handler does not.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
@@ -73,6 +67,16 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// setSafeHeaders sets the headers of every answer.
+func setSafeHeaders(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	// Other sites may neither frame nor load anything from here.
+	h.Set("Content-Security-Policy", "frame-ancestors 'none'")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
 }
 
 // answerProof answers a client that asks for a proof that this gateway knows its token, before
@@ -184,8 +188,12 @@ func hostName(host string) string {
 
 // allowsForeignOrigin reports whether pages of other origins may make this request: a WebSocket to
 // the provider endpoint, or a navigation to the page or to a sign-in link, which is followed from
-// a file. A page that navigates to /signin without the code gains nothing.
+// a file. A page that navigates to /signin without the code gains nothing. A webhook's handler
+// refuses pages itself, if they don't know the secret.
 func allowsForeignOrigin(r *http.Request) bool {
+	if isWebhook(r) {
+		return true
+	}
 	switch r.URL.Path {
 	case "/":
 		return isUpgrade(r) || isNavigation(r)

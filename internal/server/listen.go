@@ -28,20 +28,21 @@ const anyPortTries = 10
 // port of the other IP version too, if the machine has it: localhost resolves to either, and a
 // program that has the other one would be taken for this gateway. The error is a [*ListenError].
 func (s *Server) Listen(addr string) error {
-	var err error
+	list, err := listen(addr)
+	s.listeners = append(s.listeners, list...)
+	return err
+}
+
+func listen(addr string) (list []net.Listener, err error) {
 	for range anyPortTries {
-		var both []net.Listener
-		if both, err = listenBoth(addr); err == nil {
-			for _, l := range both {
-				s.Use(l)
-			}
-			return nil
+		if list, err = listenBoth(addr); err == nil {
+			return list, nil
 		}
 		if _, port, _ := net.SplitHostPort(addr); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
-			return err
+			return nil, err
 		}
 	}
-	return err
+	return nil, err
 }
 
 // CanListen returns nil if [Server.Listen] would succeed on an address now, otherwise its error. It binds the address

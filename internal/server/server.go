@@ -52,6 +52,8 @@ type Options struct {
 	// MCP serves /mcp and /mcp/s/ID for MCP clients whose token was checked; nil: there is no such path.
 	// The path value id is the session's, empty for the foreground session.
 	MCP http.Handler
+	// Webhooks takes what is sent to /hooks/NAME; nil: there is no such path.
+	Webhooks WebhookFunc
 	// SigninDir is a directory that only the user can read, for files that lead a browser to
 	// a sign-in link; "": such files are refused.
 	SigninDir string
@@ -64,14 +66,15 @@ type Options struct {
 // one with [New], give it addresses with [Server.Listen], and run [Server.Serve] until [Server.Shutdown].
 type Server struct {
 	// Fixed by New.
-	gateway *gateway.Gateway
-	log     *slog.Logger
-	version string
-	tls     *tls.Config
-	http    *http.Server
-	rest    *restAPI
-	api     http.Handler
-	ownerOf func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
+	gateway  *gateway.Gateway
+	log      *slog.Logger
+	version  string
+	tls      *tls.Config
+	http     *http.Server
+	webhooks *webhooks // nil without [Options].Webhooks
+	rest     *restAPI
+	api      http.Handler
+	ownerOf  func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
 
 	settings     atomic.Pointer[settings]
 	connections  connectionLimit
@@ -128,7 +131,6 @@ func New(o Options) *Server {
 	var endMCP context.CancelFunc
 	s.mcpContext, endMCP = context.WithCancel(s.ctx)
 	s.http = &http.Server{
-		Handler:           s.guard(s.routes(o.Page, o.MCP)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -137,6 +139,10 @@ func New(o Options) *Server {
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	s.http.RegisterOnShutdown(endMCP)
+	if o.Webhooks != nil {
+		s.webhooks = newWebhooks(s, o.Webhooks)
+	}
+	s.http.Handler = s.guard(s.routes(o.Page, o.MCP))
 	return s
 }
 
@@ -158,6 +164,9 @@ func (s *Server) routes(page, mcp http.Handler) *http.ServeMux {
 		}
 		closed.ServeHTTP(w, r)
 	})
+	if s.webhooks != nil {
+		mux.Handle(webhookPrefix+"{name}", s.webhooks)
+	}
 	mux.HandleFunc("GET "+signinPath, s.serveSignin)
 	mux.Handle("GET /host", s.trackHandler(s.serveHost))
 	if page != nil {
@@ -203,24 +212,41 @@ func (s *Server) URL() string {
 // Serve answers requests on all listeners until Shutdown, and then returns nil. If one listener
 // fails it closes the others and returns the error. Call it once.
 func (s *Server) Serve() error {
-	errs := make(chan error, len(s.listeners))
+	by := map[net.Listener]*http.Server{}
 	for _, l := range s.listeners {
+		by[l] = s.http
+	}
+	if s.webhooks != nil {
+		for _, l := range s.webhooks.listeners {
+			by[l] = s.webhooks.http
+		}
+	}
+	errs := make(chan error, len(by))
+	for l, h := range by {
 		go func() {
 			var wrapped net.Listener = listener{l}
 			if s.tls != nil {
 				wrapped = tls.NewListener(wrapped, s.tls)
 			}
-			errs <- s.http.Serve(wrapped)
+			errs <- h.Serve(wrapped)
 		}()
 	}
 	var first error
-	for range s.listeners {
+	for range by {
 		if err := <-errs; err != nil && !errors.Is(err, http.ErrServerClosed) && first == nil {
 			first = err
-			_ = s.http.Close() // ends the other listeners
+			s.closeNow() // ends the other listeners
 		}
 	}
 	return first
+}
+
+// closeNow closes all listeners and connections.
+func (s *Server) closeNow() {
+	_ = s.http.Close()
+	if s.webhooks != nil {
+		_ = s.webhooks.http.Close()
+	}
 }
 
 // Shutdown refuses new connections, lets the gateway end its sessions and providers, and closes
@@ -238,12 +264,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		close(handlers)
 	}()
 	err := s.http.Shutdown(ctx)
+	if s.webhooks != nil {
+		err = errors.Join(err, s.webhooks.http.Shutdown(ctx))
+	}
 	select {
 	case <-handlers:
 	case <-ctx.Done():
 	}
 	s.cancel()
-	_ = s.http.Close()
+	s.closeNow()
 	<-handlers
 	return err
 }

@@ -43,6 +43,9 @@ func (s *source) run(ctx context.Context) error {
 			return nil
 		case <-s.link.wake:
 		case <-timer.C:
+		case r := <-s.hooks:
+			r.answer <- s.take(r.event, time.Now().Round(0))
+			s.showHook()
 		case <-s.triggers:
 			if s.job == nil && s.hasSession() {
 				s.start(ctx, now.Round(0), now.Round(0))
@@ -95,6 +98,9 @@ func (s *source) looked(now time.Time) {
 // step starts a run that is due, and returns how long there is nothing to do.
 func (s *source) step(ctx context.Context, now time.Time) time.Duration {
 	switch {
+	case s.of.Webhook:
+		s.showHook()
+		return longestSleep
 	case s.job != nil:
 		s.show("", time.Time{})
 		return longestSleep

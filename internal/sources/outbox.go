@@ -146,7 +146,7 @@ func (o *outbox) answered(s *source, m protocol.Message) {
 		} else {
 			delete(o.sent, m.RequestID)
 		}
-		if m.Code == protocol.CodeRateLimited && p.joined > 0 {
+		if m.Code == protocol.CodeRateLimited && p.event != "" {
 			o.paused = time.Now().Add(refusedWait)
 			o.waiting = append([]push{p}, o.waiting...)
 			o.bytes += len(p.event)

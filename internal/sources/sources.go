@@ -27,6 +27,8 @@ type Options struct {
 	Dir      string   // where the command runs and the files are; absolute
 	Env      []string // of the command, as NAME=value
 	State    string   // the file that keeps the source's progress; "" for none
+	// Taken is the file that keeps which requests the webhooks of Provider have taken; "" for none.
+	Taken string
 
 	// Line takes a line that the command prints, or a message about the source.
 	Line func(from, line string)
@@ -47,8 +49,9 @@ type Set struct {
 	trees  *watch.Trees
 	starts chan struct{} // holds one item for each source that starts
 
-	mu   sync.Mutex // guards list
-	list map[*source]bool
+	mu    sync.Mutex // guards list and taken
+	list  map[*source]bool
+	taken map[string]*taken // by Options.Taken
 }
 
 // NewSet returns a set without sources.
@@ -72,6 +75,7 @@ func (set *Set) Run(ctx context.Context, o Options) error {
 		set.mu.Lock()
 		delete(set.list, s)
 		set.mu.Unlock()
+		close(s.gone)
 	}()
 	return s.run(ctx)
 }
@@ -88,13 +92,14 @@ func (set *Set) List() []adminapi.Source {
 }
 
 // Trigger makes the sources of a name run now, whatever their schedule. It returns how many do: those that run already
-// and those that have no session don't.
+// and those that have no session don't, nor do webhooks.
 func (set *Set) Trigger(name string) int {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	n := 0
 	for s := range set.list {
-		if v := s.view(); v.Name == name && v.State != adminapi.SourceRunning && v.Reason != reasonNoSession {
+		if v := s.view(); v.Name == name && v.State != adminapi.SourceRunning && v.Reason != reasonNoSession &&
+			!s.of.Webhook {
 			n++
 			select {
 			case s.triggers <- struct{}{}:
@@ -115,6 +120,8 @@ type source struct {
 	link     *link
 	binding  binding
 	triggers chan struct{}
+	hooks    chan hookRequest
+	gone     chan struct{} // closed when the source has ended
 	progress progress
 	ready    time.Time // since when the source has had a session
 	lookedAt time.Time // when the source looked at the clock
@@ -135,7 +142,13 @@ type rule struct {
 }
 
 func newSource(o Options, trees *watch.Trees) (*source, error) {
-	s := &source{o: o, trees: trees, of: o.Provider.Source, triggers: make(chan struct{}, 1)}
+	s := &source{o: o, trees: trees, of: o.Provider.Source, triggers: make(chan struct{}, 1), gone: make(chan struct{})}
+	if s.of.Webhook {
+		s.hooks = make(chan hookRequest)
+		if _, missing := hookSecret(s.of.SecretEnv); missing != "" {
+			o.Faults([]string{missing})
+		}
+	}
 	var err error
 	if s.timing, err = newTiming(s.of); err != nil {
 		return nil, err

@@ -95,6 +95,7 @@ func (w *world) begin(text, session string) (cancel func(), ended <-chan error) 
 		done <- w.set.Run(ctx, sources.Options{
 			Provider: p, Gateway: w.gateway, Token: pass.Token(), Session: session, Dir: w.state,
 			Env: []string{"PATH=" + os.Getenv("PATH")}, State: filepath.Join(w.state, "watch.json"),
+			Taken: filepath.Join(w.state, "watch@.json"),
 			Line: func(from, line string) {
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -25,6 +25,18 @@ func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 	return views
 }
 
+// Usable returns what the files of a name say that have a kind: of each, its last version without a fault.
+func (s *Supervisor) Usable(name, kind string) (found []configs.Provider) {
+	s.do(func() {
+		for _, p := range s.usable {
+			if p.Name == name && p.Kind == kind {
+				found = append(found, p)
+			}
+		}
+	})
+	return found
+}
+
 // stateOf returns the state of a file's provider, and why it does not run.
 func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsable bool) (state, reason string) {
 	switch {

@@ -1,0 +1,195 @@
+package sources
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/protocol"
+)
+
+// hookRequest is a request whose secret was right, for one of the sources that it is meant for.
+type hookRequest struct {
+	event  origin
+	answer chan hookAnswer // has room for the one answer
+}
+
+type hookAnswer struct {
+	status  int
+	message string
+}
+
+// maxHooksWaiting is how many events of a webhook may wait to be pushed. It is so small that the outbox drops none.
+const maxHooksWaiting = 50
+
+const askAgain = reasonNoSession + "; send it again later"
+
+// Hook takes a request for the webhooks of a name, which the provider files in named are, if there are any. It returns
+// the answer's HTTP status and a line for the sender. Whoever has no right secret gets 401 and the same line whatever
+// is there. Retrying helps with 503 and 429.
+func (set *Set) Hook(ctx context.Context, named []configs.Provider, h http.Header, body []byte) (int, string) {
+	p, seen := findHook(named, h, body, time.Now())
+	switch {
+	case p == nil:
+		return http.StatusUnauthorized, "the signature or the token is wrong, or there is no such webhook"
+	case seen.fault != "":
+		return http.StatusBadRequest, seen.fault
+	case h.Get("X-GitHub-Event") == "ping":
+		return http.StatusOK, "pong"
+	}
+	event, err := hookEvent(h, body)
+	if err != nil {
+		return http.StatusBadRequest, err.Error()
+	}
+	best := hookAnswer{http.StatusServiceUnavailable, askAgain}
+	targets := set.ofFile(p.File)
+	if len(targets) == 0 {
+		return best.status, best.message
+	}
+	taken := set.takenBy(targets[0].o.Taken)
+	if !taken.lock(ctx) {
+		return best.status, "the gateway is busy; send it again"
+	}
+	defer taken.unlock()
+	if err := taken.load(); err != nil {
+		targets[0].o.Line(fromGateway, fmt.Sprintf("which requests it has taken before is not known: %v", err))
+	}
+	if taken.has(seen.key) {
+		targets[0].o.Line(fromGateway, "a request came again and makes no second event")
+		return http.StatusOK, "it was taken before"
+	}
+	for _, s := range targets {
+		if a := s.hand(ctx, event); a.status == http.StatusAccepted || best.status == http.StatusServiceUnavailable {
+			best = a
+		}
+	}
+	if best.status == http.StatusAccepted && seen.key != "" {
+		if err := taken.add(seen.key); err != nil {
+			targets[0].o.Line(fromGateway, fmt.Sprintf("that it took a request can't be kept: %v", err))
+		}
+	}
+	return best.status, best.message
+}
+
+// ofFile returns the webhooks of a file that run.
+func (set *Set) ofFile(file string) (found []*source) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	for s := range set.list {
+		if s.of.Webhook && s.o.Provider.File == file {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// takenBy returns what the webhooks with a file of taken requests have taken.
+func (set *Set) takenBy(file string) *taken {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	t := set.taken[file]
+	if t == nil {
+		t = &taken{file: file, turn: make(chan struct{}, 1)}
+		if set.taken == nil {
+			set.taken = map[string]*taken{}
+		}
+		set.taken[file] = t
+	}
+	return t
+}
+
+// hand gives the source's goroutine an event and waits for its answer.
+func (s *source) hand(ctx context.Context, event origin) hookAnswer {
+	ends := hookAnswer{http.StatusServiceUnavailable, "the gateway changes what it serves; send it again"}
+	r := hookRequest{event, make(chan hookAnswer, 1)}
+	select {
+	case s.hooks <- r:
+	case <-s.gone:
+		return ends
+	case <-ctx.Done():
+		return ends
+	}
+	select {
+	case a := <-r.answer:
+		return a
+	case <-s.gone: // the goroutine answers before it ends
+		select {
+		case a := <-r.answer:
+			return a
+		default:
+			return ends
+		}
+	}
+}
+
+// take makes an event of a request, and pushes it if it may.
+func (s *source) take(event origin, now time.Time) hookAnswer {
+	text, level := s.event(event)
+	switch {
+	case level == protocol.OutcomeDrop:
+		s.o.Line(fromGateway, "a request made no event: the filter drops it, or its text is empty")
+		return hookAnswer{http.StatusAccepted, "dropped"}
+	case !s.binding.isBound || level != protocol.LevelKeep && !s.hasSession():
+		return hookAnswer{http.StatusServiceUnavailable, askAgain}
+	case len(s.outbox.waiting) >= maxHooksWaiting:
+		return hookAnswer{http.StatusTooManyRequests, "events come faster than sessions take them; send it again later"}
+	}
+	s.outbox.add(push{event: text, level: level})
+	s.outbox.flush(s, now)
+	s.progress.Runs++
+	s.progress.LastRunAt = now
+	s.save()
+	return hookAnswer{http.StatusAccepted, "taken"}
+}
+
+// showHook notes why a webhook takes nothing, if so.
+func (s *source) showHook() {
+	_, missing := hookSecret(s.of.SecretEnv)
+	switch {
+	case missing != "":
+		s.show(missing, time.Time{})
+	case !s.hasSession():
+		s.show(reasonNoSession, time.Time{})
+	default:
+		s.show("", time.Time{})
+	}
+}
+
+// hookEvent is the event of a request. {event} is GitHub's word for it, {body} the whole body; in JSON, any other name
+// is a path.
+func hookEvent(h http.Header, body []byte) (origin, error) {
+	mediaType, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	if mediaType == "application/x-www-form-urlencoded" { // GitHub's other form
+		if form, err := url.ParseQuery(string(body)); err == nil && form.Has("payload") {
+			mediaType, body = "application/json", []byte(form.Get("payload"))
+		}
+	}
+	text := strings.ToValidUTF8(string(body), "\uFFFD")
+	e := origin{text: text, values: map[string]string{"body": text}}
+	if word := h.Get("X-GitHub-Event"); word != "" {
+		e.values["event"] = word
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber() // ids are larger than a float is exact
+	err := decoder.Decode(&e.body)
+	if err == nil {
+		if _, more := decoder.Token(); more != io.EOF {
+			err = fmt.Errorf("more than one value")
+		}
+	}
+	if err != nil {
+		e.body = nil
+		if mediaType == "application/json" || strings.HasSuffix(mediaType, "+json") {
+			return e, fmt.Errorf("the body is not JSON: %w", err)
+		}
+	}
+	return e, nil
+}
