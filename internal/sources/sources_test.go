@@ -20,7 +20,9 @@ import (
 	"tapgw/internal/sources"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock")) // it ends by itself
+}
 
 // world is a gateway in this process, and the sources that run in it.
 type world struct {
