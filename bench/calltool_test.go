@@ -11,7 +11,7 @@ import (
 // inProcess is a session with one provider, both in this process.
 func inProcess(tb testing.TB, guests ...*provider) *gateway.Session {
 	tb.Helper()
-	l, err := newLocal()
+	l, err := newLocal(gateway.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}

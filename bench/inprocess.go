@@ -19,8 +19,8 @@ type local struct {
 	peers []*peer
 }
 
-func newLocal() (*local, error) {
-	g := gateway.New(gateway.Options{})
+func newLocal(o gateway.Options) (*local, error) {
+	g := gateway.New(o)
 	s, err := g.Register(gateway.SessionSpec{Label: "bench", CWD: "/"},
 		gateway.HostInfo{Kind: "local", LiveTools: true}, sessionOnly{})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
@@ -88,7 +89,7 @@ func patterns(ctx context.Context, _ options, r *report) error {
 	if err != nil {
 		return err
 	}
-	l, err := newLocal()
+	l, err := newLocal(gateway.Options{})
 	if err != nil {
 		return err
 	}

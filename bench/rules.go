@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
@@ -106,7 +107,7 @@ func inTurn(ctx context.Context, o options, without, with []*provider, delay tim
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var both [2]*local
 	for i, guests := range [][]*provider{without, with} {
-		l, err := newLocal()
+		l, err := newLocal(gateway.Options{})
 		if err != nil {
 			return wall, cpu, err
 		}

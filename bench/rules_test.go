@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
@@ -45,7 +46,7 @@ func TestStreamRate(t *testing.T) {
 
 // TestWorstPatternsAreTried: the gateway takes each, and no text is too long.
 func TestWorstPatternsAreTried(t *testing.T) {
-	l, err := newLocal()
+	l, err := newLocal(gateway.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

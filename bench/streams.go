@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
@@ -36,7 +37,7 @@ func streams(ctx context.Context, _ options, r *report) error {
 
 func streamRate(ctx context.Context, feeders, rounds int) (perSecond float64, err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	l, err := newLocal()
+	l, err := newLocal(gateway.Options{})
 	if err != nil {
 		return 0, err
 	}

@@ -100,6 +100,7 @@ type wanted struct {
 	q            Query
 	hasText      bool     // a push with its texts
 	since, until []byte   // as lines have them; nil: any
+	session      []byte   // how it stands behind the kind; nil: any
 	parts        [][]byte // that a line must contain
 	either       [][2][]byte
 }
@@ -112,9 +113,11 @@ func newWanted(q Query, hasText bool) *wanted {
 	if !q.Until.IsZero() {
 		w.until = []byte(lineTime(q.Until))
 	}
+	if q.Session != "" {
+		w.session = protocol.AppendText([]byte(`,"session":`), q.Session)
+	}
 	for _, f := range []struct{ name, value string }{
-		{`"trace":`, q.Trace}, {`"session":`, q.Session}, {`"tool":`, q.Tool}, {`"provider":`, q.Provider},
-		{`"kind":`, q.Kind},
+		{`"trace":`, q.Trace}, {`"tool":`, q.Tool}, {`"provider":`, q.Provider}, {`"kind":`, q.Kind},
 	} {
 		if f.value != "" {
 			w.parts = append(w.parts, protocol.AppendText([]byte(f.name), f.value))
@@ -138,6 +141,9 @@ func (w *wanted) wants(text []byte) bool {
 	if w.since != nil && bytes.Compare(at, w.since) < 0 || w.until != nil && bytes.Compare(at, w.until) > 0 {
 		return false
 	}
+	if w.session != nil && !bytes.HasPrefix(afterKind(text), w.session) {
+		return false
+	}
 	for _, part := range w.parts {
 		if !bytes.Contains(text, part) {
 			return false
@@ -153,6 +159,15 @@ func (w *wanted) wants(text []byte) bool {
 	}
 	var r adminapi.Record
 	return json.Unmarshal(text, &r) != nil || w.is(&r)
+}
+
+// afterKind is the rest of a line behind its kind, as appendRecord writes it; empty for others.
+func afterKind(text []byte) []byte {
+	rest, ok := bytes.CutPrefix(text[timeEnd:], []byte(`","kind":"`))
+	if i := bytes.IndexByte(rest, '"'); ok && i >= 0 {
+		return rest[i+1:]
+	}
+	return nil
 }
 
 func (w *wanted) is(r *adminapi.Record) bool {
