@@ -22,7 +22,7 @@ const (
 func providerFiles(ctx context.Context, o options, r *report) error {
 	r.title("Providers by file", "metric\t\ttapgw\tof target\tat most\t")
 	for _, measure := range []func(context.Context, *middle, options, *report) error{
-		fileToTool, idleMemory, idleMCPMemory, loading,
+		fileToTool, idleMemory, idleMCPMemory, idleSources, loading,
 	} {
 		m, err := startGateway(ctx, o.binary, nil)
 		if err != nil {
@@ -125,6 +125,55 @@ func idleMCPMemory(ctx context.Context, m *middle, o options, r *report) error {
 	r.row(fmt.Sprintf("%d idle MCP servers on HTTP, anonymous memory of the gateway more (20 MiB)", idlePrograms), "",
 		fmt.Sprintf("%.1f MiB", mib), mib/20, 1, false)
 	return nil
+}
+
+// idleSources measures the memory of as many sources of events that wait for their time, and that they do nothing
+// meanwhile.
+func idleSources(ctx context.Context, m *middle, _ options, r *report) error {
+	if _, err := watch(ctx, m, "live", true); err != nil {
+		return err
+	}
+	c, err := client.New(client.Options{URL: m.url, Token: m.admin})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := waitUntilIdle(ctx); err != nil {
+		return err
+	}
+	before, err := m.memory()
+	if err != nil {
+		return err
+	}
+	for i := range manyFiles {
+		if err := m.put(fmt.Sprintf("providers/s%d.toml", i),
+			"kind = \"source\"\nrun = [\"true\"]\ncron = \"0 0 1 1 *\"\n"); err != nil {
+			return err
+		}
+	}
+	for waiting := 0; waiting < manyFiles; {
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+		list, err := c.Sources(ctx)
+		if err != nil {
+			return err
+		}
+		waiting = 0
+		for _, s := range list {
+			if !s.NextRunAt.IsZero() {
+				waiting++
+			}
+		}
+	}
+	if err := waitUntilIdle(ctx); err != nil {
+		return err
+	}
+	after, err := m.memory()
+	mib := float64(after.anonymous-before.anonymous) / (1 << 20)
+	r.row(fmt.Sprintf("%d idle sources of events, anonymous memory of the gateway more (10 MiB)", manyFiles), "",
+		fmt.Sprintf("%.1f MiB", mib), mib/10, 1, false)
+	return err
 }
 
 // grownBy returns the MiB of anonymous memory that idlePrograms provider files of one text add, once a session has the

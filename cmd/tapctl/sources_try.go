@@ -129,13 +129,13 @@ func (c *command) tryRun(t *trial, p configs.Provider) error {
 	if err != nil {
 		return err
 	}
-	r := supervisor.Run{Provider: p, Workdir: dir}
+	r := supervisor.Run{Provider: &p, Workdir: dir}
 	env, err := r.Variables()
 	if err != nil {
 		return cli.Failed("sources try: %s", err)
 	}
 	events, failure, err := sources.Try(c.ctx, sources.Options{
-		Provider: p, Dir: r.Path(p.CWD), Env: proc.Environ(env),
+		Provider: &p, Dir: r.Path(p.CWD), Env: proc.Environ(env),
 	}, triedEvents)
 	if c.Context.Context.Err() != nil {
 		return context.Cause(c.Context.Context)

@@ -234,7 +234,7 @@ func (o gatewayOptions) sources() []string {
 	dirs := []string{configs.UserDir(), configs.StateDir()}
 	for _, f := range o.files.Providers() {
 		if p := f.Provider; p.Dir != "" {
-			dirs = append(dirs, supervisor.Run{Workdir: cmp.Or(p.Project, o.files.Workdir)}.Path(p.Dir))
+			dirs = append(dirs, (&supervisor.Run{Workdir: cmp.Or(p.Project, o.files.Workdir)}).Path(p.Dir))
 		}
 	}
 	return dirs

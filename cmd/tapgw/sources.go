@@ -28,7 +28,7 @@ import (
 func launchSource(
 	g *gateway.Gateway, set *sources.Set, record func(adminapi.Record), dir string,
 ) supervisor.Launcher {
-	return func(ctx context.Context, r supervisor.Run) error {
+	return func(ctx context.Context, r *supervisor.Run) error {
 		env, err := r.Variables()
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ func launchSource(
 
 // sourceState is the file of what a source has done: one for each provider file, and one for each session that has a
 // source of its own. Without a session, it is the file of the requests that its webhooks took.
-func sourceState(dir string, p configs.Provider, session string) string {
+func sourceState(dir string, p *configs.Provider, session string) string {
 	name := p.Name
 	if p.Project != "" {
 		sum := sha256.Sum256([]byte(p.Project))
@@ -73,8 +73,8 @@ func forgetSources(dir string, files func() []configs.ProviderFile, now time.Tim
 			continue
 		}
 		isNamed := func(f configs.ProviderFile) bool {
-			return filepath.Base(sourceState(dir, f.Provider, protocol.AllSessions)) == e.Name() ||
-				filepath.Base(sourceState(dir, f.Provider, "")) == e.Name()
+			return filepath.Base(sourceState(dir, &f.Provider, protocol.AllSessions)) == e.Name() ||
+				filepath.Base(sourceState(dir, &f.Provider, "")) == e.Name()
 		}
 		if !slices.ContainsFunc(files(), isNamed) {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
@@ -99,7 +99,7 @@ func (r reloader) Sources() []adminapi.Source {
 			s.Kind, s.Stream = file.Source.Kind(), file.Source.Stream
 			if file.Sessions.Mode == configs.SessionsAll {
 				s.Session = protocol.AllSessions
-				s.LastRunAt, s.Runs = sources.Past(sourceState(r.sourceDir, file, s.Session))
+				s.LastRunAt, s.Runs = sources.Past(sourceState(r.sourceDir, &file, s.Session))
 			}
 		}
 		list = append(list, s)

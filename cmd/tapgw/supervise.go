@@ -17,7 +17,7 @@ import (
 
 // launchTools offers the drop-in tools of a directory, and follows its changes until ctx
 // ends.
-func launchTools(ctx context.Context, r supervisor.Run) error {
+func launchTools(ctx context.Context, r *supervisor.Run) error {
 	x := &tools.External{Log: func(file, line string) { r.Line(filepath.Base(file), line) }}
 	if r.Provider.Project != "" {
 		x.Check = func(string) error { return configs.Unchanged(r.Provider.Project, r.Provider.File) }
@@ -48,13 +48,13 @@ func launchTools(ctx context.Context, r supervisor.Run) error {
 
 // launchMCP returns a launcher that offers the tools of an MCP server until ctx ends.
 func launchMCP(g *gateway.Gateway, logins *mcpbridge.Logins, version string) supervisor.Launcher {
-	return func(ctx context.Context, r supervisor.Run) error {
+	return func(ctx context.Context, r *supervisor.Run) error {
 		env, err := r.Variables()
 		if err != nil {
 			return err
 		}
 		o := mcpbridge.Options{
-			Provider: r.Provider, Gateway: *r.Options(), Dir: r.Path(r.Provider.CWD), Env: proc.Environ(env),
+			Provider: *r.Provider, Gateway: *r.Options(), Dir: r.Path(r.Provider.CWD), Env: proc.Environ(env),
 			Version: version, Logins: logins, Line: r.Line,
 			Trouble: func(err error) {
 				if r.Away(err); err != nil {
@@ -80,7 +80,7 @@ func launchMCP(g *gateway.Gateway, logins *mcpbridge.Logins, version string) sup
 // toolFaults reports the faults of a directory of tools to the supervisor, and each new
 // fault to the provider's log.
 type toolFaults struct {
-	run supervisor.Run
+	run *supervisor.Run
 
 	mu      sync.Mutex    // guards the fields that follow
 	leftOut []tools.Fault // tools that can't be used

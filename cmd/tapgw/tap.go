@@ -23,7 +23,7 @@ func ownProviders(c configs.Config) []configs.Provider {
 
 // launchTap returns a launcher that gives a session the tap_* tools until ctx ends.
 func launchTap(g *gateway.Gateway) supervisor.Launcher {
-	return func(ctx context.Context, r supervisor.Run) error {
+	return func(ctx context.Context, r *supervisor.Run) error {
 		s, ok := g.Session(r.Session)
 		if !ok { // it ended meanwhile, and with it this provider
 			<-ctx.Done()

@@ -9,7 +9,7 @@ import (
 
 // watchFiles makes events of changes of the source's files, until ctx ends.
 func (s *source) watchFiles(ctx context.Context, emit func(...origin)) error {
-	return s.trees.Watch(ctx, s.o.Dir, s.of.Files, func(changes []watch.Change) {
+	return s.set.trees.Watch(ctx, s.o.Dir, s.of.Files, func(changes []watch.Change) {
 		if len(changes) == 0 {
 			s.o.Line(fromGateway, "the files are watched")
 			return

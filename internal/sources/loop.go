@@ -20,19 +20,19 @@ const maxClockGap = 2 * longestSleep
 
 // run is the source's loop, which owns its state.
 func (s *source) run(ctx context.Context) error {
-	s.link = connect(s.o.Gateway, s.o.Token)
+	elsewhere(func() { s.link = connect(s.o.Gateway, s.o.Token) })
 	defer s.link.close()
 	defer s.endJob()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		if err := s.receive(); err != nil {
+		var wait time.Duration
+		var err error
+		elsewhere(func() { wait, err = s.turn(ctx) })
+		if err != nil {
 			return err
 		}
-		now := time.Now()
-		s.looked(now.Round(0))
-		wait := s.step(ctx, now.Round(0)) // by the clock, which goes on while the machine sleeps
-		timer.Reset(min(wait, s.outbox.flush(s, now)))
+		timer.Reset(wait)
 		var events chan []origin
 		var done chan error
 		if s.job != nil {
@@ -47,8 +47,8 @@ func (s *source) run(ctx context.Context) error {
 			r.answer <- s.take(r.event, time.Now().Round(0))
 			s.showHook()
 		case <-s.triggers:
-			if s.job == nil && s.hasSession() {
-				s.start(ctx, now.Round(0), now.Round(0))
+			if now := time.Now().Round(0); s.job == nil && s.hasSession() {
+				s.start(ctx, now, now)
 			}
 		case list := <-events:
 			if s.listens() {
@@ -63,6 +63,17 @@ func (s *source) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// turn does what there is to do now, and returns how long that is nothing.
+func (s *source) turn(ctx context.Context) (time.Duration, error) {
+	if err := s.receive(); err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	s.looked(now.Round(0))
+	wait := s.step(ctx, now.Round(0)) // by the clock, which goes on while the machine sleeps
+	return min(wait, s.outbox.flush(s, now)), nil
 }
 
 // receive handles what the gateway has sent.
@@ -235,7 +246,8 @@ func (s *source) save() {
 	if s.o.State == "" {
 		return
 	}
-	err := s.progress.save(s.o.State)
+	var err error
+	s.set.onDisk(func() { err = s.progress.save(s.o.State) })
 	switch {
 	case err != nil:
 		s.o.Faults([]string{fmt.Sprintf("what it did can't be kept: %v", err)})
@@ -247,7 +259,7 @@ func (s *source) save() {
 
 // show notes what the list of sources says of this one.
 func (s *source) show(reason string, next time.Time) {
-	p := &s.o.Provider
+	p := s.o.Provider
 	v := adminapi.Source{
 		Name: p.Name, Kind: s.of.Kind(), File: p.File, Stream: s.of.Stream, Session: s.o.Session,
 		LastRunAt: s.progress.LastRunAt, NextRunAt: next, Runs: s.progress.Runs, Reason: reason,

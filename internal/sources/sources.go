@@ -20,7 +20,7 @@ import (
 // Options say which source runs for which sessions. Provider, Gateway, Token, Session and the functions are required;
 // functions may be called from any goroutine.
 type Options struct {
-	Provider configs.Provider // of kind source
+	Provider *configs.Provider // of kind source; fixed
 	Gateway  *gateway.Gateway
 	Token    string
 	Session  string   // an id, or [protocol.AllSessions]
@@ -41,13 +41,13 @@ type Options struct {
 // fromGateway is the source of messages about a source of events.
 const fromGateway = "tapgw"
 
-// maxStarts is how many sources start at once: each reads a file, which takes a thread.
-const maxStarts = 4
+// maxDisk is how many sources read or write files at once, because each takes a thread meanwhile, which stays.
+const maxDisk = 4
 
 // Set has the sources that run. Any goroutine may call its methods.
 type Set struct {
-	trees  *watch.Trees
-	starts chan struct{} // holds one item for each source that starts
+	trees *watch.Trees
+	disk  chan struct{} // holds one item for each source that reads or writes its file
 
 	mu    sync.Mutex // guards list and taken
 	list  map[*source]bool
@@ -56,15 +56,15 @@ type Set struct {
 
 // NewSet returns a set without sources.
 func NewSet() *Set {
-	return &Set{trees: watch.NewTrees(), starts: make(chan struct{}, maxStarts), list: map[*source]bool{}}
+	return &Set{trees: watch.NewTrees(), disk: make(chan struct{}, maxDisk), list: map[*source]bool{}}
 }
 
 // Run runs a source until ctx ends, and then returns nil. An error says why the source can't go on; whoever called Run
 // decides whether it is started again. A source that has nothing left to do stays until ctx ends, so that it is shown.
 func (set *Set) Run(ctx context.Context, o Options) error {
-	set.starts <- struct{}{}
-	s, err := newSource(o, set.trees)
-	<-set.starts
+	var s *source
+	var err error
+	elsewhere(func() { set.onDisk(func() { s, err = newSource(o, set) }) })
 	if err != nil {
 		return err
 	}
@@ -80,6 +80,23 @@ func (set *Set) Run(ctx context.Context, o Options) error {
 	return s.run(ctx)
 }
 
+// onDisk runs f, which reads or writes a file, while few others do.
+func (set *Set) onDisk(f func()) {
+	set.disk <- struct{}{}
+	defer func() { <-set.disk }()
+	f()
+}
+
+// elsewhere runs f on a stack of its own, so that the stack of the source, which stays, remains small.
+func elsewhere(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
 // List describes the sources that run, in no order.
 func (set *Set) List() []adminapi.Source {
 	set.mu.Lock()
@@ -92,14 +109,14 @@ func (set *Set) List() []adminapi.Source {
 }
 
 // Trigger makes the sources of a name run now, whatever their schedule. It returns how many do: those that run already
-// and those that have no session don't, nor do webhooks.
+// and those that have no session don't, nor do webhooks and watched files.
 func (set *Set) Trigger(name string) int {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	n := 0
 	for s := range set.list {
 		if v := s.view(); v.Name == name && v.State != adminapi.SourceRunning && v.Reason != reasonNoSession &&
-			!s.of.Webhook {
+			!s.of.Webhook && !s.listens() {
 			n++
 			select {
 			case s.triggers <- struct{}{}:
@@ -114,7 +131,7 @@ func (set *Set) Trigger(name string) int {
 type source struct {
 	o        Options
 	of       *configs.Source
-	trees    *watch.Trees
+	set      *Set
 	timing   timing
 	filter   []rule
 	link     *link
@@ -141,8 +158,8 @@ type rule struct {
 	outcome protocol.Level
 }
 
-func newSource(o Options, trees *watch.Trees) (*source, error) {
-	s := &source{o: o, trees: trees, of: o.Provider.Source, triggers: make(chan struct{}, 1), gone: make(chan struct{})}
+func newSource(o Options, set *Set) (*source, error) {
+	s := &source{o: o, set: set, of: o.Provider.Source, triggers: make(chan struct{}, 1), gone: make(chan struct{})}
 	if s.of.Webhook {
 		s.hooks = make(chan hookRequest)
 		if _, missing := hookSecret(s.of.SecretEnv); missing != "" {
@@ -171,7 +188,7 @@ func newSource(o Options, trees *watch.Trees) (*source, error) {
 			Name: o.Provider.Name, ProtocolVersion: new(protocol.Version), Session: o.Session,
 		}
 	}}
-	s.show("", time.Time{})
+	s.show(reasonNoSession, time.Time{})
 	return s, nil
 }
 

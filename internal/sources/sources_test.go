@@ -95,7 +95,7 @@ func (w *world) begin(text, session string) (cancel func(), ended <-chan error) 
 	go func() {
 		defer pass.Revoke()
 		done <- w.set.Run(ctx, sources.Options{
-			Provider: p, Gateway: w.gateway, Token: pass.Token(), Session: session, Dir: w.state,
+			Provider: &p, Gateway: w.gateway, Token: pass.Token(), Session: session, Dir: w.state,
 			Env: []string{"PATH=" + os.Getenv("PATH")}, State: filepath.Join(w.state, "watch.json"),
 			Taken: filepath.Join(w.state, "watch@.json"),
 			Line: func(from, line string) {
@@ -320,20 +320,6 @@ filter = [
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
-	}
-	w.end()
-}
-
-// A command without a schedule runs on: it begins again when the gateway starts again.
-func TestCommandRunsOnAfterARestart(t *testing.T) {
-	w := newWorld(t)
-	s := w.session()
-	for n := range 2 {
-		stop := w.run(`run = "echo up; exec sleep 1000"`, s.ID())
-		w.want("events", w.wait(s, n+1), []string{"up", "up"}[:n+1])
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
 	}
 	w.end()
 }

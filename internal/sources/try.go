@@ -52,7 +52,7 @@ func NextRuns(s *configs.Source, now time.Time, n int) ([]time.Time, error) {
 // Provider, Dir and Env count. A command that has not ended with ctx is stopped, with the events so far.
 func Try(ctx context.Context, o Options, most int) (events []TriedEvent, failure, err error) {
 	o.State, o.Line = "", func(string, string) {}
-	s := &source{o: o, of: o.Provider.Source}
+	s := &source{o: o, set: NewSet(), of: o.Provider.Source}
 	if s.filter, err = compile(s.of.Filter); err != nil {
 		return nil, nil, err
 	}

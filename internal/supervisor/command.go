@@ -18,7 +18,7 @@ import (
 const stopGrace = 2 * time.Second
 
 // runCommand runs a program that speaks the protocol.
-func runCommand(ctx context.Context, r Run) error {
+func runCommand(ctx context.Context, r *Run) error {
 	env, err := r.Variables()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func runCommand(ctx context.Context, r Run) error {
 
 // Variables returns the variables that the provider file gives to a program, with the values of the gateway's variables
 // that they name, so that no secret has to stand in a file. The error names a variable that is not set.
-func (r Run) Variables() (map[string]string, error) {
+func (r *Run) Variables() (map[string]string, error) {
 	env := r.Provider.Env
 	expanded := make(map[string]string, len(env)+2)
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -68,7 +68,7 @@ func (r Run) Variables() (map[string]string, error) {
 }
 
 // Path makes a path of a provider file absolute. Relative paths start at Workdir.
-func (r Run) Path(p string) string {
+func (r *Run) Path(p string) string {
 	if filepath.IsAbs(p) {
 		return p
 	}

@@ -35,7 +35,7 @@ func (s *Supervisor) connectToken(name string) string {
 }
 
 // runConnect lets in a provider that starts itself. It writes the provider's token to a file.
-func (s *Supervisor) runConnect(ctx context.Context, r Run) error {
+func (s *Supervisor) runConnect(ctx context.Context, r *Run) error {
 	if err := s.writeToken(ctx, r); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *Supervisor) runConnect(ctx context.Context, r Run) error {
 	return nil
 }
 
-func (s *Supervisor) writeToken(ctx context.Context, r Run) error {
+func (s *Supervisor) writeToken(ctx context.Context, r *Run) error {
 	if err := proc.PrivateDir(s.o.TokenDir); err != nil {
 		return err
 	}

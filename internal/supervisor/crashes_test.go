@@ -16,7 +16,7 @@ import (
 // One that gave up is tried again when its file changes, be it back to what it said.
 func TestChangeOfOneThatGaveUp(t *testing.T) {
 	s := New(Options{Gateway: gateway.New(gateway.Options{})})
-	s.launch["x"] = func(ctx context.Context, _ Run) error {
+	s.launch["x"] = func(ctx context.Context, _ *Run) error {
 		<-ctx.Done()
 		return nil
 	}

@@ -33,7 +33,7 @@ func TestRandomEdits(t *testing.T) {
 		instance := &atomic.Int64{}
 		r = newRig(t, func(o *Options) {
 			g := o.Gateway
-			o.Launch = map[string]Launcher{configs.KindCommand: func(ctx context.Context, run Run) error {
+			o.Launch = map[string]Launcher{configs.KindCommand: func(ctx context.Context, run *Run) error {
 				alive.Add(1)
 				defer alive.Done()
 				offer(ctx, g, run, fmt.Sprint("instance ", instance.Add(1)))
@@ -59,7 +59,7 @@ func TestRandomEdits(t *testing.T) {
 }
 
 // offer is a provider in this process: its tool says which instance it is of.
-func offer(ctx context.Context, g *gateway.Gateway, run Run, about string) {
+func offer(ctx context.Context, g *gateway.Gateway, run *Run, about string) {
 	c := g.Connect(silent{}, gateway.ConnOptions{})
 	defer c.Closed()
 	c.Receive(protocol.Append(nil, &protocol.Auth{Token: run.Token}))

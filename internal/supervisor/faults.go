@@ -42,7 +42,7 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 			}
 		}
 		if p.Kind == configs.KindTools && p.Enabled {
-			dir := Run{Workdir: cmp.Or(p.Project, s.o.Files.Workdir)}.Path(p.Dir)
+			dir := (&Run{Workdir: cmp.Or(p.Project, s.o.Files.Workdir)}).Path(p.Dir)
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 				at("dir: there is no directory %s", dir)
 			}

@@ -30,7 +30,7 @@ const (
 )
 
 // runHTTP offers tools whose calls are HTTP requests.
-func runHTTP(ctx context.Context, r Run) error {
+func runHTTP(ctx context.Context, r *Run) error {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: weburl.StayOnHost("it")}
@@ -50,7 +50,7 @@ func runHTTP(ctx context.Context, r Run) error {
 }
 
 // Options returns the options of a provider that runs in this process. Its errors go to Line and Trouble.
-func (r Run) Options() *providers.Options {
+func (r *Run) Options() *providers.Options {
 	return &providers.Options{URL: r.URL, Token: r.Token, Session: r.Session,
 		Logger: slog.New(slog.DiscardHandler),
 		OnError: func(err error) {
@@ -60,7 +60,7 @@ func (r Run) Options() *providers.Options {
 }
 
 // LineFaults reports faults of the provider that are at no line of its file. It replaces the earlier ones.
-func (r Run) LineFaults(lines []string) {
+func (r *Run) LineFaults(lines []string) {
 	faults := make([]configs.Fault, len(lines))
 	for i, line := range lines {
 		faults[i] = configs.Fault{File: r.Provider.File, Line: 1, Column: 1, Message: line}

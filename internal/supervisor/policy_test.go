@@ -76,7 +76,7 @@ func TestRestartPolicy(t *testing.T) {
 				enough := make(chan struct{})
 				s := &Supervisor{
 					o: Options{Gateway: g},
-					launch: map[string]Launcher{"x": func(ctx context.Context, r Run) error {
+					launch: map[string]Launcher{"x": func(ctx context.Context, r *Run) error {
 						if began = append(began, time.Now()); len(began) == 20 {
 							close(enough)
 							<-ctx.Done()

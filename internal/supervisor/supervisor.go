@@ -48,13 +48,13 @@ type Options struct {
 // Launcher runs a provider until ctx ends, and then returns. A return before that means that the provider failed; the
 // supervisor reports the error and starts the provider again after a pause. A provider of the SDK that runs with ctx
 // connects to the gateway without a socket.
-type Launcher func(ctx context.Context, r Run) error
+type Launcher func(ctx context.Context, r *Run) error
 
 // Run describes a provider process to a [Launcher]: what to run, how it connects to the gateway, and the functions that
 // take its output and its faults. The functions may be called from any goroutine.
 type Run struct {
-	Provider configs.Provider
-	Workdir  string // the directory of its relative paths
+	Provider *configs.Provider // fixed
+	Workdir  string            // the directory of its relative paths
 	URL      string
 	Token    string
 	Session  string                  // an id, or [providers.AllSessions]

@@ -350,7 +350,8 @@ func (r *refusals) Close(protocol.CloseCode, string) {}
 // A directory that is not there is named, and not the program.
 func TestNoDirectory(t *testing.T) {
 	err := runCommand(
-		t.Context(), Run{Workdir: t.TempDir(), Provider: configs.Provider{Command: []string{os.Args[0]}, CWD: "none"}},
+		t.Context(),
+		&Run{Workdir: t.TempDir(), Provider: &configs.Provider{Command: []string{os.Args[0]}, CWD: "none"}},
 	)
 	if err == nil || !strings.HasPrefix(err.Error(), "cwd: there is no directory /") {
 		t.Errorf(`the error: %v, want an error and "cwd: there is no directory /" at its start`, err)
@@ -362,11 +363,11 @@ func TestVariables(t *testing.T) {
 	t.Setenv("SECRET", "s3cret")
 	env := map[string]string{"TOKEN": "Bot ${SECRET}", "PLAIN": "$SECRET"}
 	want := map[string]string{"TOKEN": "Bot s3cret", "PLAIN": "$SECRET"}
-	if got, err := (Run{Provider: configs.Provider{Env: env}}).Variables(); err != nil || !maps.Equal(got, want) {
+	if got, err := (&Run{Provider: &configs.Provider{Env: env}}).Variables(); err != nil || !maps.Equal(got, want) {
 		t.Errorf("the variables %v become %v (%v), want %v and no error", env, got, err, want)
 	}
 	const missing = "env.TOKEN needs the variable NOT_SET, which the gateway's environment does not have"
-	bad := Run{Provider: configs.Provider{Env: map[string]string{"TOKEN": "${NOT_SET}"}}}
+	bad := Run{Provider: &configs.Provider{Env: map[string]string{"TOKEN": "${NOT_SET}"}}}
 	if _, err := bad.Variables(); err == nil || err.Error() != missing {
 		t.Errorf("a variable that is not set: %v, want %q", err, missing)
 	}

@@ -72,7 +72,7 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 	}
 	u.pass = s.o.Gateway.Issue(spec)
 	u.ctx, u.cancel = context.WithCancel(link.WithDial(s.ctx, s.o.Dial))
-	u.run = Run{Provider: p, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url, Token: u.pass.Token(),
+	u.run = Run{Provider: &u.spec, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url, Token: u.pass.Token(),
 		Session: cmp.Or(session, providers.AllSessions), Line: u.out.line,
 		Faults:  func(faults []configs.Fault) { u.fileFaults.Store(&faults); s.o.Gateway.Touch() },
 		Trouble: u.setTrouble, Away: u.setAway}
@@ -115,7 +115,7 @@ func (u *unit) keepRunning() {
 			u.giveUp(err)
 			return
 		}
-		err := u.launch(u.ctx, u.run)
+		err := u.launch(u.ctx, &u.run)
 		if u.ctx.Err() != nil || u.retired.Load() || u.isQuiesced.Load() {
 			return
 		}
