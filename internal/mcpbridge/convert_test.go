@@ -212,4 +212,9 @@ func TestToolOf(t *testing.T) {
 				tool.OutputSchema, tt.description, tt.isKept)
 		}
 	}
+	tool := toolOf(&mcp.Tool{Name: "t", Title: "\x1b[2JT", Description: "line\r\n\x07two é"})
+	if tool.Title != `\x1b[2JT` || tool.Description != "line\n\\x07two é" {
+		t.Errorf("got the title %q and the description %q, want no control character in them", tool.Title,
+			tool.Description)
+	}
 }

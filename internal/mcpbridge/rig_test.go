@@ -25,7 +25,7 @@ import (
 )
 
 // patience bounds every wait, against hangs.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // rig is a gateway with sessions.
 type rig struct {

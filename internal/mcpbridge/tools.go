@@ -214,11 +214,13 @@ func shorten(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// toolOf is what a server's tool says of itself, without its name and its arguments.
+// toolOf is what a server's tool says of itself, without its name and its arguments. MCP clients show it on terminals,
+// which obey control characters.
 func toolOf(t *mcp.Tool) providers.Tool {
-	tool := providers.Tool{Title: t.Title, Description: t.Description}
+	tool := providers.Tool{Title: visible.Controls(t.Title),
+		Description: visible.Controls(strings.ReplaceAll(t.Description, "\r\n", "\n"))}
 	if a := t.Annotations; a != nil {
-		tool.Title = cmp.Or(t.Title, a.Title)
+		tool.Title = cmp.Or(tool.Title, visible.Controls(a.Title))
 		tool.Annotations = &providers.Annotations{ReadOnlyHint: &a.ReadOnlyHint, DestructiveHint: a.DestructiveHint,
 			IdempotentHint: &a.IdempotentHint, OpenWorldHint: a.OpenWorldHint}
 	}

@@ -128,7 +128,7 @@ func TestMCPRestart(t *testing.T) {
 				by   func(*gateway)
 				call string // what becomes of a call under way
 			}{
-				{(*gateway).stop, "CANCELLED"},
+				{(*gateway).stop, "CANCELLED: Cancelled: the gateway is shutting down"},
 				{func(g *gateway) { g.kill() }, "whether the tool ran is not known"},
 			} {
 				c.has(fmt.Sprint("greet_", i))
