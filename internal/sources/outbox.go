@@ -21,6 +21,8 @@ const (
 	// maxJoined bounds the text of one push that several events of one level make, in bytes.
 	maxJoined   = 32 << 10
 	refusedWait = time.Second
+	// maxSent is how many pushes without an answer are kept: those of some seconds.
+	maxSent = 4 * pushRate
 )
 
 // push is what waits to be pushed, or for the gateway's answer.
@@ -112,13 +114,24 @@ func (o *outbox) next() push {
 	return p
 }
 
-func (o *outbox) push(s *source, p push) {
-	o.last++
-	id := strconv.FormatUint(o.last, 10)
+// remember keeps the last push until it is answered. Of broadcasts, whose answers nobody counts, it keeps the latest.
+func (o *outbox) remember(p push) {
 	if o.sent == nil {
 		o.sent = map[string]push{}
 	}
-	o.sent[id] = p
+	o.sent[strconv.FormatUint(o.last, 10)] = p
+	if o.last > maxSent {
+		old := strconv.FormatUint(o.last-maxSent, 10)
+		if o.sent[old].done == nil {
+			delete(o.sent, old)
+		}
+	}
+}
+
+func (o *outbox) push(s *source, p push) {
+	o.last++
+	id := strconv.FormatUint(o.last, 10)
+	o.remember(p)
 	m := &protocol.Push{
 		Stream: s.of.Stream, Event: p.event, Prompt: p.prompt, Level: p.level, Metadata: p.metadata, RequestID: id,
 		SessionID: p.session,
@@ -161,8 +174,6 @@ func (o *outbox) answered(s *source, m protocol.Message) {
 		}
 		if p.session != "" || s.o.Session != protocol.AllSessions {
 			delete(o.sent, m.RequestID)
-		} else if len(o.sent) > maxWaiting {
-			o.sent = nil // of broadcasts whose answers nobody counts
 		}
 		if m.Reason != "" {
 			s.o.Line(fromGateway, "an event was "+m.Fate+": "+visible.Line(m.Reason))

@@ -28,3 +28,15 @@ func TestRunDueWhileTheMachineSlept(t *testing.T) {
 		}
 	}
 }
+
+// A command that prints without end does not fill the memory with what was pushed.
+func TestFewPushesAreKept(t *testing.T) {
+	var o outbox
+	for range 1000 {
+		o.last++
+		o.remember(push{event: "x"})
+	}
+	if got := len(o.sent); got > maxSent {
+		t.Errorf("pushes without an answer: got %d, want at most %d", got, maxSent)
+	}
+}
