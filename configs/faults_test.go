@@ -104,6 +104,15 @@ func TestFaultsOfValues(t *testing.T) {
 			[]string{"can be reached from other machines: set tls_cert and tls_key, or insecure = true"},
 		},
 		{"listen beyond loopback", `listen = "192.168.1.1:9400"`, []string{"can be reached from other machines"}},
+		{
+			"webhooks beyond loopback", "[webhooks]\nlisten = \"0.0.0.0:9401\"",
+			[]string{`2:1: webhooks.listen: "0.0.0.0:9401" can be reached from other machines`},
+		},
+		{
+			"webhooks at the gateway's port", "insecure = true\n[webhooks]\nlisten = \"0.0.0.0:9400\"",
+			[]string{`3:1: webhooks.listen: "0.0.0.0:9400" has the port of listen`},
+		},
+		{"webhooks nowhere", "[webhooks]\nlisten = \"9401\"", []string{`webhooks.listen: "9401" is not host:port`}},
 		{"looks like loopback", `listen = "127.attacker.example:9400"`, []string{"can be reached from other machines"}},
 		{
 			"API without auth beyond loopback",
