@@ -25,7 +25,7 @@ import (
 )
 
 // The headers that say that a request knows the secret, in the order in which they count: the first that is there
-// decides. [docs/adr/0025-webhooks.md] has the reasons.
+// decides. [docs/adr/0026-webhooks.md] has the reasons.
 const (
 	headerGitHub   = "X-Hub-Signature-256" // sha256=HEX of the body
 	headerStandard = "Webhook-Signature"   // v1,BASE64 of id.timestamp.body
