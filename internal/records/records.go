@@ -25,6 +25,9 @@ const (
 	keptBuffer     = 64 << 10
 )
 
+// linger is how long a record waits for others. To wake a goroutine and to write a line costs more than a call.
+const linger = 20 * time.Millisecond
+
 // Options say what to keep, and where. MaxAge and MaxBytes are of all files together; MaxBytes may be passed by the
 // size of one file.
 type Options struct {
@@ -54,6 +57,7 @@ type Log struct {
 	isOff       bool
 	faults      faults
 	writing     sync.WaitGroup
+	urgent      chan struct{} // holds one
 
 	fileMu sync.Mutex // held while a batch is written; never with mu
 	file   file
@@ -70,7 +74,7 @@ type faults struct {
 
 // New returns a log. It starts nothing and makes no file.
 func New(o Options) *Log {
-	l := &Log{o: o, isOff: o.Off}
+	l := &Log{o: o, isOff: o.Off, urgent: make(chan struct{}, 1)}
 	l.file = file{dir: o.Dir, maxAge: o.MaxAge, maxBytes: o.MaxBytes}
 	l.changed = sync.NewCond(&l.mu)
 	return l
@@ -91,9 +95,20 @@ func (l *Log) Record(r adminapi.Record) {
 	l.queue = append(l.queue, r)
 	l.queuedBytes += size
 	l.accepted++
+	if len(l.queue) == maxQueued/4 || l.queuedBytes > maxQueuedBytes/4 {
+		l.hurry()
+	}
 	if !l.isWriting {
 		l.isWriting = true
 		l.writing.Go(l.drain)
+	}
+}
+
+// hurry has the queue written at once.
+func (l *Log) hurry() {
+	select {
+	case l.urgent <- struct{}{}:
+	default:
 	}
 }
 
@@ -102,12 +117,18 @@ func (l *Log) drain() {
 	known := l.Faults()
 	for {
 		l.mu.Lock()
-		batch := l.queue
-		if len(batch) == 0 {
+		if len(l.queue) == 0 {
 			l.isWriting = false
 			l.mu.Unlock()
 			return
 		}
+		l.mu.Unlock()
+		select {
+		case <-l.urgent:
+		case <-time.After(linger):
+		}
+		l.mu.Lock()
+		batch := l.queue
 		l.queue, l.spare, l.queuedBytes = l.spare, nil, 0
 		l.mu.Unlock()
 		clock, err := l.write(batch)
@@ -185,6 +206,9 @@ func (l *Log) Flush(ctx context.Context) {
 	defer stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.written < l.accepted {
+		l.hurry()
+	}
 	for goal := l.accepted; l.written < goal && ctx.Err() == nil; {
 		l.changed.Wait()
 	}
@@ -195,6 +219,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	l.isClosed = true
 	l.mu.Unlock()
+	l.hurry()
 	l.writing.Wait()
 	l.fileMu.Lock()
 	defer l.fileMu.Unlock()
