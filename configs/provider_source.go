@@ -201,7 +201,7 @@ func (p *Provider) checkSource(t *table) {
 			whens = append(whens, key)
 		}
 	}
-	if len(whens) > 1 && !(len(whens) == 2 && whens[0] == "every" && whens[1] == "idle") {
+	if len(whens) > 1 && !slices.Equal(whens, []string{"every", "idle"}) {
 		t.fault(whens[1], "excludes %s: a source has one schedule", whens[0])
 	}
 	needs := func(key, example string) {

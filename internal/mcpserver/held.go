@@ -47,6 +47,13 @@ func (h *held) serve(ctx context.Context, r *mcp.CallToolRequest) {
 	h.ctx, h.request = ctx, r
 }
 
+// release says that no request waits for the call.
+func (h *held) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ctx, h.request = nil, nil
+}
+
 // current returns the request that waits for the call, or the first one.
 func (h *held) current(ctx context.Context, first *mcp.CallToolRequest) (context.Context, *mcp.CallToolRequest) {
 	if h == nil {
@@ -95,7 +102,7 @@ func (t *task) resume(tool, round string) bool {
 // unless it is held.
 func (t *task) await(ctx context.Context, r *mcp.CallToolRequest, unlink func() bool) (*mcp.CallToolResult, error) {
 	t.held.serve(ctx, r)
-	defer t.held.serve(nil, nil)
+	defer t.held.release()
 	for isOver := false; !isOver; {
 		if questions := t.view(true).InputRequests; len(questions) > 0 && unlink() {
 			if state := t.hold(); state != "" {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"tapgw/configs"
@@ -83,12 +84,12 @@ func (s *source) compared(a *answer, failure error) error {
 		return nil
 	}
 	now := seen{Of: s.asks(), ETag: a.etag, Modified: a.modified}
-	switch {
-	case s.of.Compare == configs.CompareOutput:
+	switch s.of.Compare {
+	case configs.CompareOutput:
 		if now.Digest = digest(a.text); !isFirst && before.Digest != now.Digest {
 			s.emit(a.event(a.text, nil))
 		}
-	case s.of.Compare == configs.CompareLines:
+	case configs.CompareLines:
 		now.Lines = s.comparedLines(a, before.Lines, isFirst)
 	default:
 		value, text, err := a.find(s.of.Compare)
@@ -142,9 +143,7 @@ func (s *source) comparedLines(a *answer, before []string, isFirst bool) []strin
 // event is an event of the answer, with what the file's text may name besides values.
 func (a *answer) event(text string, values map[string]string) origin {
 	e := origin{text: text, values: map[string]string{"output": a.text, "body": a.text, "tail": a.tail()}}
-	for name, value := range values {
-		e.values[name] = value
-	}
+	maps.Copy(e.values, values)
 	e.body, _ = decode(a.text)
 	return e
 }

@@ -136,7 +136,7 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 
 func exitError(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return fmt.Errorf("the command ended with %s", exit)
+		return fmt.Errorf("the command ended with %w", exit)
 	}
 	return err
 }

@@ -142,7 +142,7 @@ func TestPromptRecipes(t *testing.T) {
 				w := newWorld(t)
 				s := w.session()
 				stop := w.run(recipe(t, test.name), s.ID())
-				time.Sleep(test.in)
+				<-time.After(test.in)
 				synctest.Wait()
 				if got := len(s.History(nil, 200, time.Time{})); got != test.want {
 					t.Errorf("prompts after %s: got %d, want %d", test.in, got, test.want)

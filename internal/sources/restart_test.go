@@ -134,7 +134,7 @@ func TestMissedRunIsShown(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name+" "+test.missed, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(time.Minute) // the clock begins at a full hour
+				<-time.After(time.Minute) // the clock begins at a full hour
 				w := newWorld(t)
 				s := w.session()
 				last := time.Now().Add(-150 * time.Minute)
@@ -177,7 +177,7 @@ func TestFirstRunMissed(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(9 * time.Hour)
+			<-time.After(9 * time.Hour)
 		}
 		w.want("prompts", w.events(s, "watch@watch"), []string{"look"})
 		w.end()
@@ -193,7 +193,7 @@ func TestClockSetBack(t *testing.T) {
 			later := time.Now().AddDate(1, 0, 0).Format(time.RFC3339)
 			w.keep(fmt.Sprintf(`{"lastRunAt":%q,"lastDueAt":%[1]q,"runs":1}`, later))
 			stop := w.run("prompt = \"look\"\n"+when, s.ID())
-			time.Sleep(61 * time.Minute)
+			<-time.After(61 * time.Minute)
 			synctest.Wait()
 			w.want(when, w.events(s, "watch@watch"), []string{"look"})
 			if err := stop(); err != nil {

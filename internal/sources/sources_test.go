@@ -158,14 +158,14 @@ func TestPromptOnASchedule(t *testing.T) {
 every = "10m"
 max_runs = 3
 `, s.ID())
-		time.Sleep(9 * time.Minute)
+		<-time.After(9 * time.Minute)
 		synctest.Wait()
 		w.want("after 9 minutes", w.events(s, "watch@watch"), []string{"look"})
 		v := w.only()
 		if got, want := time.Until(v.NextRunAt), time.Minute; v.State != adminapi.SourceWaiting || got != want {
 			t.Errorf("the source is %s until %s from now, want waiting until %s", v.State, got, want)
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		w.want("after max_runs", w.events(s, "watch@watch"), []string{"look", "look", "look"})
 		if v := w.only(); v.State != adminapi.SourceDone || v.Runs != 3 || !v.NextRunAt.IsZero() {
@@ -193,22 +193,22 @@ func TestCronAfterAGap(t *testing.T) {
 cron = "0 * * * *"
 missed = "` + test.missed + `"
 `
-				time.Sleep(time.Minute) // the clock begins at a full hour
+				<-time.After(time.Minute) // the clock begins at a full hour
 				w := newWorld(t)
 				s := w.session()
 				stop := w.run(text, s.ID())
-				time.Sleep(90 * time.Minute) // one run at 01:00
+				<-time.After(90 * time.Minute) // one run at 01:00
 				synctest.Wait()
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
 				w.want("before the gap", w.events(s, "watch@watch"), []string{"look"})
-				time.Sleep(5 * time.Hour) // to 06:30: five runs are missed
+				<-time.After(5 * time.Hour) // to 06:30: five runs are missed
 				stop = w.run(text, s.ID())
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				synctest.Wait()
 				w.want("after the gap", w.events(s, "watch@watch"), append([]string{"look"}, test.want[1:]...))
-				time.Sleep(time.Hour)
+				<-time.After(time.Hour)
 				synctest.Wait()
 				w.want("an hour later", w.events(s, "watch@watch"), append([]string{"look"}, test.want...))
 				if err := stop(); err != nil {
@@ -231,7 +231,7 @@ every = ["10s", "1m"]
 max_runs = 6
 `, s.ID())
 		began := time.Now()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		var at []time.Duration
 		for _, row := range slices.Backward(s.History(nil, 0, time.Time{})) {
@@ -261,7 +261,7 @@ func TestPromptWithoutAScheduleComesOnce(t *testing.T) {
 		s := w.session()
 		for range 3 { // the gateway starts again
 			stop := w.run(`prompt = "begin"`, s.ID())
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			synctest.Wait()
 			if err := stop(); err != nil {
 				t.Error(err)

@@ -306,11 +306,11 @@ func TestWebhookComesAgain(t *testing.T) {
 				if status == 202 {
 					break
 				}
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 			}
 		}
 		synctest.Wait()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if got := len(w.events(s, "watch@watch")); got != 101 {
 			t.Errorf("%d events, want 101", got)
 		}
@@ -320,7 +320,7 @@ func TestWebhookComesAgain(t *testing.T) {
 		if err := s.Stop(t.Context(), "over"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		for _, tt := range []struct {
 			body string
 			want int

@@ -167,7 +167,12 @@ func (w *world) run(name string) *providers.Provider {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	w.Cleanup(func() { cancel(); <-done })
+	w.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("the provider %s ended with %v, want no error", name, err)
+		}
+	})
 	select {
 	case <-bound:
 	case <-time.After(patience):

@@ -31,7 +31,10 @@ func watchTree(t *testing.T, ts *Trees, dir string, globs ...string) *treeWatch 
 	t.Cleanup(func() {
 		cancel()
 		select {
-		case <-w.ends:
+		case err := <-w.ends:
+			if err != nil && ctx.Err() == nil {
+				t.Errorf("the watch ended with %v, want no error", err)
+			}
 		case <-time.After(30 * time.Second):
 			t.Error("a watch does not end")
 		}
