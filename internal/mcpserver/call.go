@@ -191,12 +191,17 @@ func await(outcome <-chan gateway.Outcome, messages <-chan string, report func(n
 
 // progress tells the client that its request goes on, if it asked to be told. A task has the message itself.
 func progress(ctx context.Context, r *mcp.CallToolRequest, n int, message string) {
-	if t := taskOf(ctx); t != nil {
-		if t.say(message) {
-			return
-		}
-		ctx, r = t.held.current(ctx, r)
+	switch t := taskOf(ctx); {
+	case t != nil && t.say(message):
+	case t != nil && t.held != nil:
+		t.held.progress(n, message)
+	default:
+		notify(ctx, r, n, message)
 	}
+}
+
+// notify sends the client progress of its request, if it asked to be told.
+func notify(ctx context.Context, r *mcp.CallToolRequest, n int, message string) {
 	if token := r.Params.GetProgressToken(); token != nil {
 		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: token, Progress: float64(n), Message: message})

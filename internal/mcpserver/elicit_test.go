@@ -70,6 +70,53 @@ func TestQuestionsGoToTheClient(t *testing.T) {
 	})
 }
 
+// TestProgressWhileTheClientAsks has a provider that says something while no request of a modern client waits.
+func TestProgressWhileTheClientAsks(t *testing.T) {
+	eachEra(t, func(t *testing.T, version string) {
+		w := newWorld(t, 60)
+		s := w.session()
+		asks, said := make(chan struct{}, 1), make(chan struct{}, 1)
+		w.provide(s, providers.Tool{Name: "ask", Description: "Asks",
+			Handler: func(ctx context.Context, _ json.RawMessage) (any, error) {
+				go func() {
+					select {
+					case <-asks:
+						providers.Progress(ctx, "meanwhile")
+						said <- struct{}{}
+					case <-ctx.Done():
+					}
+				}()
+				call, _ := providers.CallFrom(ctx)
+				a, err := s.Ask(ctx, gateway.Question{Kind: adminapi.QuestionForm, Message: "name?", Call: call.ID,
+					Schema: protocol.Raw(`{"type":"object"}`)})
+				return string(a.Content), err
+			}})
+		w.elicit = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			asks <- struct{}{}
+			select {
+			case <-said:
+			case <-time.After(patience):
+				t.Error("the provider says nothing, want its progress")
+			}
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+		}
+		c := w.connect(version, "/mcp", w.gateway.AdminToken())
+		p := &mcp.CallToolParams{Name: "ask"}
+		p.SetProgressToken("p1")
+		if r, err := c.CallTool(t.Context(), p); err != nil || text(r) != "{}" {
+			t.Fatalf("got %v, %v, want the answer", r, err)
+		}
+		select {
+		case got := <-c.progress:
+			if got != "meanwhile" {
+				t.Errorf("got the progress %q, want meanwhile", got)
+			}
+		case <-time.After(patience):
+			t.Error("got no progress, want some")
+		}
+	})
+}
+
 // answerElsewhere answers the first question that waits, as a person on the page does.
 func (w *world) answerElsewhere(s *gateway.Session, a gateway.Answer) {
 	w.Helper()

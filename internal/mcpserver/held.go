@@ -27,9 +27,10 @@ type held struct {
 	looks chan struct{} // holds one; there is a new question
 	round int           // how often the client was sent to its user; guarded by the task's lock
 
-	mu      sync.Mutex           // guards the fields that follow; a leaf
+	mu      sync.Mutex           // guards the fields that follow; held while progress is sent
 	ctx     context.Context      // of request
 	request *mcp.CallToolRequest // that waits for the call; nil while the client asks its user
+	missed  func()               // sends request the last progress that came while there was none; nil for none
 }
 
 // look makes the request that waits look at the questions.
@@ -45,6 +46,10 @@ func (h *held) serve(ctx context.Context, r *mcp.CallToolRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ctx, h.request = ctx, r
+	if h.missed != nil {
+		h.missed()
+		h.missed = nil
+	}
 }
 
 // release says that no request waits for the call.
@@ -54,17 +59,16 @@ func (h *held) release() {
 	h.ctx, h.request = nil, nil
 }
 
-// current returns the request that waits for the call, or the first one.
-func (h *held) current(ctx context.Context, first *mcp.CallToolRequest) (context.Context, *mcp.CallToolRequest) {
-	if h == nil {
-		return ctx, first
-	}
+// progress tells the request that waits for the call that it goes on. If none waits, the next one is told.
+func (h *held) progress(n int, message string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	send := func() { notify(h.ctx, h.request, n, message) }
 	if h.request == nil {
-		return ctx, first
+		h.missed = send
+		return
 	}
-	return h.ctx, h.request
+	send()
 }
 
 // callOrAsk runs a call of a client that can ask its user and takes no tasks, or goes on with one that is held. It
