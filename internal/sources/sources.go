@@ -71,10 +71,12 @@ func (set *Set) Run(ctx context.Context, o Options) error {
 	set.mu.Lock()
 	set.list[s] = true
 	set.mu.Unlock()
+	o.Gateway.Touch()
 	defer func() {
 		set.mu.Lock()
 		delete(set.list, s)
 		set.mu.Unlock()
+		o.Gateway.Touch()
 		close(s.gone)
 	}()
 	return s.run(ctx)
