@@ -55,7 +55,7 @@ func gatewayRules() []gatewayRule {
 
 // Gateway judges a gateway. The kit is a provider and a session host there, with sessions of its own for most rules,
 // which it ends; it touches no others and leaves nothing behind. each gets every result, in the order of the rules. The
-// error says why the run could not be finished; broken rules are in the report.
+// error says why the run could not be finished; the report, nil if it did not begin, has what was judged until then.
 func Gateway(ctx context.Context, o GatewayOptions, each func(Result)) (*Report, error) {
 	run := &gatewayRun{GatewayOptions: o, namePrefix: "conformance-" + strings.ToLower(rand.Text()[:8])}
 	ws, _, err := o.Dial(ctx, "/", nil)

@@ -52,8 +52,8 @@ func TestGatewayStopped(t *testing.T) {
 				cancel()
 			}
 		})
-		if !errors.Is(err, context.Canceled) || report != nil {
-			t.Errorf("got %v, %v, want no report and %v", report, err, context.Canceled)
+		if !errors.Is(err, context.Canceled) || report == nil || len(report.Results) != 3 {
+			t.Errorf("got %v, %v, want a report of 3 rules and %v", report, err, context.Canceled)
 		}
 		synctest.Wait()
 		if n, all := len(rig.gateway.Sessions()), rig.gateway.Providers(); n != 0 || len(all) != 0 {
