@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,10 +56,21 @@ func sourceState(dir string, p *configs.Provider, session string) string {
 		name += "-" + hex.EncodeToString(sum[:4])
 	}
 	if session != protocol.AllSessions {
-		name += "@" + session
+		name += "@" + sessionFile(session)
 	}
 	return filepath.Join(dir, name+".json")
 }
+
+// sessionFile is a session's id as a part of a file's name. A session host chooses its ids, which may have slashes.
+func sessionFile(id string) string {
+	if escaped := url.PathEscape(id); len(escaped) <= maxSessionFile {
+		return escaped
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
+}
+
+const maxSessionFile = 100 // bytes; the whole name may have 255
 
 // forgottenAfter is how long what a source did is kept, if its file or its session is not there.
 const forgottenAfter = 90 * 24 * time.Hour

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,5 +36,23 @@ func TestForgetSources(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
 			t.Errorf("%s is there: got %v, want %v", name, err == nil, want)
 		}
+	}
+}
+
+// A session host chooses the ids of its sessions; none leads out of the directory.
+func TestSourceStateStaysInItsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	seen := map[string]string{}
+	for _, id := range []string{
+		"x", "/../../../x", "a/../../x", "..", "%2F", "/", "\x00", strings.Repeat("/", 128), strings.Repeat("x", 128),
+	} {
+		file := sourceState(dir, &configs.Provider{Name: "loop"}, id)
+		if filepath.Dir(file) != dir || strings.ContainsRune(file, 0) || len(filepath.Base(file)) > 255 {
+			t.Errorf("session %q: got %q, want a file of %s", id, file, dir)
+		}
+		if other, taken := seen[file]; taken {
+			t.Errorf("sessions %q and %q share %s, want a file each", id, other, file)
+		}
+		seen[file] = id
 	}
 }
