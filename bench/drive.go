@@ -92,7 +92,7 @@ var parts = []struct {
 	{"floor", againstFloor}, {"footprint", footprint}, {"latency", latencies}, {"rules", rulesAndGates},
 	{"updates", updates}, {"streams", streams}, {"sse", sse}, {"files", providerFiles}, {"patterns", patterns},
 	{"topology", ownTopology}, {"sdks", sdks}, {"mcpserver", sessionAsServer}, {"mcpbridge", mcpCalls},
-	{"records", recorded},
+	{"records", recorded}, {"terminals", terminals},
 }
 
 // drive runs the measurements and prints their tables.

@@ -146,6 +146,7 @@ func (p *process) memory() (m memory, err error) {
 type middle struct {
 	*process
 	url           string
+	env           []string // where its programs find it
 	token, admin  string
 	ready         time.Duration // from its start to its URL
 	removeHomeDir string
@@ -162,17 +163,30 @@ func startRelay(ctx context.Context, self string, pin []string) (*middle, error)
 
 // startGateway runs the gateway's binary in a home directory of its own.
 func startGateway(ctx context.Context, binary string, pin []string) (*middle, error) {
+	return startGatewayWith(ctx, binary, pin, "")
+}
+
+// startGatewayWith is startGateway with more in tapgw.toml.
+func startGatewayWith(ctx context.Context, binary string, pin []string, settings string) (*middle, error) {
 	home, err := os.MkdirTemp("", "tapgw-bench-")
 	if err != nil {
 		return nil, err
 	}
 	env := []string{"HOME=" + home, "COPILOT_HOME=" + home, "XDG_CONFIG_HOME=" + home, "XDG_STATE_HOME=" + home}
+	// Nothing that the other side of a comparison lacks: no tap_* tools.
+	config := filepath.Join(home, "tapgw", "tapgw.toml")
+	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(config, []byte("[tap]\ntools = false\n"+settings), 0o600); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	p, err := start(ctx, env, pin, binary, "serve", "--listen", "127.0.0.1:0", "--log-level", "error")
 	if err != nil {
 		return nil, err
 	}
-	m := &middle{process: p, removeHomeDir: home}
+	m := &middle{process: p, removeHomeDir: home, env: env}
 	if m.url, err = p.line(); err != nil {
 		return nil, err
 	}

@@ -6,16 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"time"
 
-	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/records"
 )
-
-// manyRecords is how many records the queries go through.
-const manyRecords = 1_000_000
 
 // recorded measures what records cost a call, and how long queries of many take.
 func recorded(ctx context.Context, o options, r *report) error {
@@ -27,7 +21,7 @@ func recorded(ctx context.Context, o options, r *report) error {
 	if err := recordCalls(ctx, o, r, filepath.Join(dir, "calls")); err != nil {
 		return err
 	}
-	return queryRecords(ctx, o, r, filepath.Join(dir, "many"))
+	return queryRecords(ctx, o, r)
 }
 
 func recordCalls(ctx context.Context, o options, r *report, dir string) error {
@@ -81,73 +75,4 @@ func recordCalls(ctx context.Context, o options, r *report, dir string) error {
 		return errors.New(fault)
 	}
 	return log.Close()
-}
-
-func queryRecords(ctx context.Context, o options, r *report, dir string) error {
-	r.title(
-		fmt.Sprintf("Queries of %d records, %d rounds, medians", manyRecords, o.rounds),
-		"metric\t\tms\tms\ttarget\t",
-	)
-	log := records.New(records.Options{Dir: dir, MaxBytes: 1 << 40})
-	begin := time.Now().Add(-manyRecords * time.Second)
-	session := func(i int) string { return fmt.Sprintf("0190a0e2-0000-7000-8000-%012d", i%1000) }
-	for i := range manyRecords {
-		log.Record(adminapi.Record{
-			TS: begin.Add(
-				time.Duration(i) * time.Second,
-			), Kind: adminapi.RecordCall, Session: session(i), Provider: "ci",
-			ID: fmt.Sprintf(
-				"0190a0e2-0000-7000-9000-%012d",
-				i,
-			), Tool: "build", Outcome: adminapi.OutcomeOK, DurationMs: 1.234,
-		})
-		if i%1000 == 0 {
-			log.Flush(ctx)
-		}
-	}
-	if err := log.Close(); err != nil {
-		return err
-	}
-	middle := begin.Add(manyRecords / 2 * time.Second)
-	for _, q := range []struct {
-		name string
-		q    records.Query
-		want int
-	}{
-		{"one session of a thousand", records.Query{Session: session(7), Last: 10_000}, 1000},
-		{"an hour in the middle", records.Query{
-			Since: middle, Until: middle.Add(3599 * time.Second),
-			Last: 10_000,
-		}, 3600},
-		{"both", records.Query{Session: session(7), Since: middle, Last: 10_000}, 500},
-		{"the last 100", records.Query{Last: 100}, 100},
-	} {
-		var took []float64
-		var held uint64
-		for range min(o.rounds, 11) {
-			start := time.Now()
-			found, err := records.Find(ctx, dir, q.q)
-			if err != nil {
-				return err
-			}
-			if len(found.Records) != q.want {
-				return fmt.Errorf("%s: %d records, want %d", q.name, len(found.Records), q.want)
-			}
-			took = append(took, float64(time.Since(start).Microseconds())/1000)
-		}
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		held = m.HeapInuse
-		ms := median(took)
-		r.row(
-			q.name+fmt.Sprintf(" (heap after: %.1f MiB)", float64(held)/(1<<20)),
-			"",
-			fmt.Sprintf("%.1f", ms),
-			ms,
-			200,
-			false,
-		)
-	}
-	return nil
 }

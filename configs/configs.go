@@ -69,6 +69,7 @@ type Config struct {
 	Records     Records
 	Tap         Tap
 	Webhooks    Webhooks
+	Terminals   Terminals
 	Copilot     Copilot
 	Hooks       []Hook // in the order of the file
 }
@@ -95,6 +96,19 @@ type Webhooks struct {
 	// under the same conditions as that of the gateway.
 	Listen string
 }
+
+// Terminals is the table [terminals], for the Copilot CLIs of people (docs/terminals.md).
+type Terminals struct {
+	// WithoutGateway is what happens to a terminal's tool calls while no gateway runs that could ask the gates:
+	// TerminalsAllow or TerminalsDeny.
+	WithoutGateway string
+}
+
+// Values of terminals.without_gateway.
+const (
+	TerminalsAllow = "allow"
+	TerminalsDeny  = "deny"
+)
 
 // Values of api.auth: callers of the session API show a token, which is the default, or nothing. The latter is for
 // loopback addresses only; [CheckListen] refuses it elsewhere.
@@ -135,6 +149,8 @@ func Default() Config {
 		InjectQuiet: 10 * time.Minute,
 		API:         API{Auth: AuthToken},
 		Records:     Records{Enabled: true, MaxAge: 30 * 24 * time.Hour, MaxBytes: 256 << 20},
+		Tap:         Tap{Tools: true},
+		Terminals:   Terminals{WithoutGateway: TerminalsAllow},
 		Copilot: Copilot{
 			ProviderKeyEnv: "TAP_MODEL_KEY",
 			MaxRounds:      200,
@@ -173,7 +189,7 @@ func readFile(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading the config file: %w", err)
 	case info.IsDir():
-		return nil, fmt.Errorf("reading the config file: %s is a directory, name a .toml file", path)
+		return nil, fmt.Errorf("reading the config file: %s is a directory, name a file", path)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("reading the config file: %s is no file but a device, a pipe or a socket", path)
 	}
@@ -265,6 +281,9 @@ func (c *Config) read(root *table) {
 	webhooks := root.table("webhooks")
 	webhooks.str("listen", &c.Webhooks.Listen, isAddressOrNone)
 	webhooks.rejectUnknown()
+	terminals := root.table("terminals")
+	terminals.str("without_gateway", &c.Terminals.WithoutGateway, oneOf(TerminalsAllow, TerminalsDeny))
+	terminals.rejectUnknown()
 	c.Copilot.parse(root.table("copilot"))
 	readHooks(root, &c.Hooks)
 	root.rejectUnknown()
@@ -275,7 +294,7 @@ func (c *Config) copyUserKeys(from Config) {
 	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey = from.Listen, from.Insecure, from.TLSCert, from.TLSKey
 	c.Hosts, c.API, c.Records = from.Hosts, from.API, from.Records
-	c.Tap, c.Webhooks = from.Tap, from.Webhooks
+	c.Tap, c.Webhooks, c.Terminals = from.Tap, from.Webhooks, from.Terminals
 	c.MaxConnections, c.MCPToolThreshold = from.MaxConnections, from.MCPToolThreshold
 	c.CopilotToolThreshold = from.CopilotToolThreshold
 	c.Copilot.CLI = from.Copilot.CLI
@@ -307,6 +326,7 @@ func (c *Config) rejectUserKeys(root *table) {
 		{"records.max_bytes", c.Records.MaxBytes != d.Records.MaxBytes},
 		{"tap.tools", c.Tap != d.Tap},
 		{"webhooks.listen", c.Webhooks != d.Webhooks},
+		{"terminals.without_gateway", c.Terminals != d.Terminals},
 		{"hooks", root.has("hooks")},
 		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},
 		{"copilot.provider_url", c.Copilot.ProviderURL != d.Copilot.ProviderURL},

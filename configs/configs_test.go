@@ -81,6 +81,8 @@ api.auth = "token"
 records.enabled = false
 records.max_age = "2h"
 records.max_bytes = 2097152
+tap.tools = false
+terminals.without_gateway = "deny"
 copilot.cli = "./copilot"
 copilot.provider_url = "http://127.0.0.1:1/v1"
 copilot.provider_key_env = "MY_KEY"
@@ -120,7 +122,8 @@ hook = "allow"
 		}, LogLevel: "debug", MaxConnections: 7, MCPToolThreshold: 8,
 		CopilotToolThreshold: 9,
 		InjectQuiet:          time.Hour, API: API{Auth: "token"},
-		Records: Records{MaxAge: 2 * time.Hour, MaxBytes: 2 << 20},
+		Records:   Records{MaxAge: 2 * time.Hour, MaxBytes: 2 << 20},
+		Terminals: Terminals{WithoutGateway: "deny"},
 		Copilot: Copilot{
 			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
 			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,

@@ -112,6 +112,10 @@ func TestFaultsOfValues(t *testing.T) {
 			"webhooks at the gateway's port", "insecure = true\n[webhooks]\nlisten = \"0.0.0.0:9400\"",
 			[]string{`3:1: webhooks.listen: "0.0.0.0:9400" has the port of listen`},
 		},
+		{
+			"terminals half open", "[terminals]\nwithout_gateway = \"ask\"",
+			[]string{`2:1: terminals.without_gateway: "ask"`},
+		},
 		{"webhooks nowhere", "[webhooks]\nlisten = \"9401\"", []string{`webhooks.listen: "9401" is not host:port`}},
 		{"looks like loopback", `listen = "127.attacker.example:9400"`, []string{"can be reached from other machines"}},
 		{

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"tapgw/internal/tapconfig"
 )
 
 // Files are the files that make up the gateway's configuration. [Find] finds them once; the methods read them, and what
@@ -234,10 +236,13 @@ func (f Files) Notes() (notes Faults) {
 
 // ProviderFile is a provider file: the provider that it defines, or its faults. Where the records of trust can't be
 // read, one without a name has that fault.
+//
+// An emitter of a project's tap.config.json is one too: File is then that file, Name the emitter's, or that of the file
+// for what is about no emitter.
 type ProviderFile struct {
 	Name     string
 	File     string
-	Provider Provider // only its name, kind and file when there are faults
+	Provider *Provider // fixed, never nil; only its name, kind and file when there are faults
 	Faults   Faults
 	// LeftOut is true for a project's file that was not read: the user has not trusted it,
 	// or it has changed since, or its name belongs to another file.
@@ -245,7 +250,8 @@ type ProviderFile struct {
 }
 
 // ProviderDirs returns the directories whose changes may change [Files.Providers], whether
-// they exist or not: those of provider files, and the one with the user's trust.
+// they exist or not: those of provider files and of tap.config.json, and the one with the
+// user's trust.
 func (f Files) ProviderDirs() []string {
 	if f.isNamed {
 		return []string{f.dir}
@@ -255,6 +261,9 @@ func (f Files) ProviderDirs() []string {
 	for _, p := range projects {
 		for _, name := range projectDirs {
 			dirs = append(dirs, filepath.Join(p.Dir, name, providerDirName))
+		}
+		for _, rel := range tapconfig.Files {
+			dirs = append(dirs, filepath.Dir(filepath.Join(p.Dir, filepath.FromSlash(rel))))
 		}
 	}
 	return dirs
@@ -270,15 +279,17 @@ func (f Files) UserProvider(name string) (string, error) {
 }
 
 // IsProviderFile reports whether [Files.Providers] depends on a file of this name, without its directory, in
-// [Files.ProviderDirs]: NAME.toml that is not hidden, or a record of what the user trusts.
+// [Files.ProviderDirs]: NAME.toml that is not hidden, tap.config.json, or a record of what the user trusts.
 func IsProviderFile(name string) bool {
-	return strings.HasSuffix(name, providerSuffix) && !strings.HasPrefix(name, ".") || isTrustRecord(name)
+	return name == tapconfig.FileName || strings.HasSuffix(name, providerSuffix) && !strings.HasPrefix(name, ".") ||
+		isTrustRecord(name)
 }
 
 // Providers reads the provider files and sorts them by name: the user's, and those of the
 // projects that the user trusts, for the sessions there. If names are equal, the user's file
-// counts before a project's, and .tapgw before configs. Files of the working directory's
-// project are in the result even without trust, as left out.
+// counts before a project's, .tapgw before configs, and any file before an emitter of
+// tap.config.json. Files of the working directory's project are in the result even without
+// trust, as left out.
 func (f Files) Providers() []ProviderFile {
 	found := readProviders(f.dir, nil)
 	if f.isNamed {
@@ -290,7 +301,9 @@ func (f Files) Providers() []ProviderFile {
 	}
 	projects, err := TrustedProjects()
 	if err != nil {
-		found = append(found, ProviderFile{File: trustDir(), Faults: Faults{{trustDir(), 1, 1, err.Error()}}})
+		found = append(found, ProviderFile{
+			File: trustDir(), Provider: &Provider{}, Faults: Faults{{trustDir(), 1, 1, err.Error()}},
+		})
 	}
 	for _, p := range projects {
 		found = append(found, p.providers(taken)...)
@@ -302,6 +315,14 @@ func (f Files) Providers() []ProviderFile {
 				return true
 			})
 			found = append(found, leftOut...)
+		}
+		if file := tapFile(f.Workdir); file != "" {
+			leftOut := f.leftOutFault(file)
+			text, err := readFile(file)
+			if err != nil {
+				leftOut.Message = "a project's file, left out: " + err.Error()
+			}
+			found = append(found, leftOutTap(f.Workdir, file, text, leftOut))
 		}
 	}
 	slices.SortStableFunc(found, func(a, b ProviderFile) int { return strings.Compare(a.Name, b.Name) })
@@ -331,7 +352,7 @@ func (p TrustedProject) providers(taken map[string]string) (found []ProviderFile
 				return true
 			}
 			seen[file.Name] = true
-			file.Provider, file.Faults = parseProvider(file.File, now[rel].Text, true)
+			file.parse(now[rel].Text, true)
 			if now[rel].Text == nil && now[rel].Sum != "" {
 				file.read(true)
 			}
@@ -345,7 +366,9 @@ func (p TrustedProject) providers(taken map[string]string) (found []ProviderFile
 			return true
 		})...)
 	}
-	return found
+	return append(found, p.emitters(now, err, func(name string) bool {
+		return taken[name] != "" || slices.ContainsFunc(found, func(f ProviderFile) bool { return f.Name == name })
+	})...)
 }
 
 // readProviders calls load for each provider file of a directory and returns those for
@@ -356,14 +379,23 @@ func readProviders(dir string, load func(*ProviderFile) bool) (found []ProviderF
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !missing(dir) {
-		file := ProviderFile{File: dir, Faults: Faults{{dir, 1, 1, "cannot be read: " + err.Error()}}}
+		file := ProviderFile{
+			File:     dir,
+			Provider: &Provider{},
+			Faults:   Faults{{dir, 1, 1, "cannot be read: " + err.Error()}},
+		}
 		found = append(found, file)
 	}
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), providerSuffix) || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		file := ProviderFile{Name: strings.TrimSuffix(e.Name(), providerSuffix), File: filepath.Join(dir, e.Name())}
+		file := ProviderFile{
+			Name: strings.TrimSuffix(
+				e.Name(),
+				providerSuffix,
+			), File: filepath.Join(dir, e.Name()), Provider: &Provider{},
+		}
 		if load(&file) {
 			found = append(found, file)
 		}
@@ -394,9 +426,14 @@ func (p *ProviderFile) read(project bool) bool {
 	case err != nil:
 		p.Faults = Faults{{p.File, 1, 1, err.Error()}}
 	default:
-		p.Provider, p.Faults = parseProvider(p.File, data, project)
+		p.parse(data, project)
 	}
 	return true
+}
+
+func (p *ProviderFile) parse(data []byte, project bool) {
+	says, faults := parseProvider(p.File, data, project)
+	p.Provider, p.Faults = &says, faults
 }
 
 // CheckAll checks all files that would apply, trusted or not: first each tapgw.toml, then
@@ -434,10 +471,20 @@ func (f Files) CheckAll() (files []string, faults Faults, err error) {
 			if p.Name != "" {
 				found := p.Faults
 				if data, err := readFile(p.File); err == nil && len(found) == 0 {
-					found = checkProviderUse(p.File, data, p.Provider)
+					found = checkProviderUse(p.File, data, *p.Provider)
 				}
 				files, faults = append(files, p.File), append(faults, found...)
 			}
+		}
+	}
+	if file := tapFile(f.projectDir()); file != "" && !f.isNamed {
+		files = append(files, file)
+		data, err := readFile(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, p := range readEmitters(f.projectDir(), file, data) {
+			faults = append(faults, p.Faults...)
 		}
 	}
 	return files, faults, nil

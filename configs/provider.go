@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"tapgw/internal/lazyregexp"
+	"tapgw/internal/protocol"
 )
 
 // Kinds of providers, the key kind of a provider file: where the program or the tools come from that the gateway gives
@@ -137,6 +138,24 @@ func ParseProvider(file string, data []byte) (Provider, Faults) {
 	return parseProvider(file, data, false)
 }
 
+// ReadProvider is [ParseProvider] for a file that a user names. The error is that of a file that can't be read: it is
+// not there, is a directory or a device, or is too large.
+func ReadProvider(file string) (Provider, Faults, error) {
+	data, err := readFile(file)
+	if err != nil {
+		return Provider{}, nil, err
+	}
+	p, faults := ParseProvider(file, data)
+	return p, faults, nil
+}
+
+// Names of the gateway's own providers. One that a file names would keep goals from their sessions; tap.toml may take
+// the place of the tap_* tools, but what has no tools can't.
+const (
+	goalsName = "goals"
+	tapName   = "tap"
+)
+
 func defaultProvider() Provider {
 	return Provider{CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true}
 }
@@ -152,6 +171,12 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 		doc.at(0, fmt.Sprintf("the file's name %q is the provider's: %s", p.Name, nameRule))
 	}
 	p.read(t)
+	switch name := protocol.NormalName(p.ExpectedName()); {
+	case name == goalsName || name == tapName && p.Kind == KindSource:
+		doc.at(0, fmt.Sprintf("the name %s is that of the gateway's own provider; choose another", name))
+	case name == tapName && p.Name != tapName:
+		doc.at(0, "the name tap is that of the gateway's own provider: only a file tap.toml takes its place")
+	}
 	p.checkTogether(t)
 	if project && len(p.Grants) > 0 {
 		t.fault("grants",

@@ -236,6 +236,30 @@ func TestProviderNameFault(t *testing.T) {
 	}
 }
 
+// No file takes the place of the provider that keeps goals going, and only tap.toml that of the tap_* tools, if it may
+// have tools.
+func TestProviderOfTheGatewaysOwnName(t *testing.T) {
+	const source = "kind = \"source\"\nprompt = \"x\"\nat = 2030-01-01T00:00:00Z"
+	for _, tt := range []struct{ file, text, want string }{
+		{"goals.toml", source, "the name goals is that of the gateway's own provider; choose another"},
+		{"goals-.toml", source, "the name goals is that of the gateway's own"},
+		{"x.toml", "kind = \"connect\"\nname = \"Goals\"", "the name goals is that of the gateway's own"},
+		{"tap.toml", source, "the name tap is that of the gateway's own provider; choose another"},
+		{"Tap.toml", source, "the name tap is that of the gateway's own provider; choose another"},
+		{"x.toml", "kind = \"connect\"\nname = \"tap\"", "only a file tap.toml takes its place"},
+		{"TAP.toml", `kind = "connect"`, "only a file tap.toml takes its place"},
+		{"tap.toml", `kind = "connect"`, ""},
+	} {
+		_, faults := ParseProvider(tt.file, []byte(tt.text))
+		if tt.want == "" && len(faults) == 0 {
+			continue
+		}
+		if len(faults) != 1 || !strings.Contains(faults[0].Message, tt.want) {
+			t.Errorf("%s: found %v, want one fault %q", tt.file, faults, tt.want)
+		}
+	}
+}
+
 func TestProviderFilter(t *testing.T) {
 	p, faults := ParseProvider("f.toml",
 		[]byte("kind = \"tools\"\ndir = \"d\"\nenabled = false\n[sessions]\nlabel = \"review\"\ncwd = \"/work/*\""))

@@ -56,6 +56,21 @@ const (
 	CompareLines  = "lines"  // lines that were not there the last time
 )
 
+// does says what the source does, as part of a sentence.
+func (s *Source) does() string {
+	switch {
+	case len(s.Run) > 0:
+		return "runs " + strings.Join(s.Run, " ")
+	case s.Prompt != "":
+		return "prompts: " + s.Prompt
+	case len(s.Files) > 0:
+		return "watches the files " + strings.Join(s.Files, ", ")
+	case s.URL != "":
+		return "reads " + s.URL
+	}
+	return "takes requests to its webhook"
+}
+
 // Kind is the word of the origin that a source has: run, prompt, files, url or webhook; "" for none.
 func (s *Source) Kind() string {
 	switch {

@@ -18,6 +18,8 @@ import (
 	"unicode"
 
 	"github.com/BurntSushi/toml"
+
+	"tapgw/internal/tapconfig"
 )
 
 // Bounds of what a project is trusted with, far more than anybody writes by hand.
@@ -41,7 +43,7 @@ type content map[string]trustedContent
 
 // singleFiles are files of a project that start something, or say what may, besides
 // those of its config directories.
-var singleFiles = []string{".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}
+var singleFiles = append([]string{".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}, tapconfig.Files...)
 
 // wholeDirs are directories of which every file is one.
 var wholeDirs = []string{".github/hooks", ".github/agents", ".github/copilot"}
@@ -221,7 +223,9 @@ func (r *reader) file(rel string) error {
 			r.dir, maxTrustedFiles, maxTrustedSize>>20, rel)
 	}
 	t := trustedContent{Sum: hex.EncodeToString(h.Sum(nil))}
-	if len(text) <= maxKeptFile && r.kept+len(text) <= maxKept {
+	// Emitters are read from the kept text alone: a file that is read once more may be something else.
+	isKept := len(text) <= maxKeptFile && r.kept+len(text) <= maxKept || slices.Contains(tapconfig.Files, rel)
+	if isKept && len(text) <= maxFile {
 		t.Text = text
 		r.kept += len(text)
 	}
@@ -260,7 +264,7 @@ func (r *reader) named(n name) error {
 		return r.file(n.rel)
 	case slices.Contains([]string{"dir", "dirs", "tools", "skill_directories"}, n.key):
 		return r.tree(n.rel, "", true)
-	case n.key == "command" || n.key == "args": // "go run ./server"
+	case slices.Contains([]string{"command", "args", "run"}, n.key): // "go run ./server"
 		return r.tree(n.rel, "", false)
 	}
 	return nil // such as one to work in
@@ -268,7 +272,7 @@ func (r *reader) named(n name) error {
 
 // commands are the keys whose text is run. Its words may be paths: those of a shell's
 // line, or the value after an option's "=".
-var commands = []string{"command", "args", "env", "bash", "powershell"}
+var commands = []string{"command", "args", "run", "env", "bash", "powershell"}
 
 // words are the parts of a command that may be paths.
 func words(s string) []string {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"tapgw/internal/tapconfig"
 )
 
 // Count is a file of a project that counts once the project is trusted, and a phrase that says what the file does, for
@@ -38,7 +40,7 @@ func WhatCounts(dir string) (counts []Count, err error) {
 	}
 	for _, rel := range now.paths() {
 		file, text := filepath.Join(dir, filepath.FromSlash(rel)), now[rel].Text
-		if text == nil { // too large to keep
+		if text == nil && !slices.Contains(tapconfig.Files, rel) { // too large to keep
 			if text, err = readFile(file); err != nil {
 				counts = append(counts, Count{rel, "another file runs or reads it; it is too large to say how"})
 				continue
@@ -53,6 +55,8 @@ func whatCounts(file, rel string, text []byte) string {
 	const ignored = "nothing yet: "
 	at, name := path.Split(rel)
 	switch {
+	case slices.Contains(tapconfig.Files, rel):
+		return whatTapCounts(file, rel, text)
 	case !slices.Contains(projectDirs, strings.SplitN(rel, "/", 2)[0]):
 		return "another file names it, or its place makes programs start it"
 	case name == configFile && strings.Count(rel, "/") == 1:
@@ -90,6 +94,8 @@ func whatCounts(file, rel string, text []byte) string {
 				p.Name, strings.Join(p.Command, " "))
 		case p.Kind == KindTools:
 			return fmt.Sprintf("sessions here have the provider %s, which runs the tools in %s", p.Name, p.Dir)
+		case p.Kind == KindSource:
+			return fmt.Sprintf("sessions here have the source %s, which %s", p.Name, p.Source.does())
 		}
 		return fmt.Sprintf("sessions here have the provider %s, of kind %s", p.Name, p.Kind)
 	case strings.Contains(rel, "/"+toolDir+"/"):

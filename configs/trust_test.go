@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,6 +76,8 @@ func TestTrustFindsWhatIsRun(t *testing.T) {
 		".tapgw/providers/env.toml":    "kind = \"command\"\ncommand = [\"node\"]\nenv.NODE_OPTIONS = \"--require ./work/run.js\"",
 		".tapgw/providers/alias.toml":  "kind = \"command\"\ncommand = [\"ALIAS/work/run.js\"]",
 		".tapgw/providers/chain.toml":  "kind = \"command\"\ncommand = [\"server\", \"one.json\"]",
+		".tapgw/providers/source.toml": "kind = \"source\"\nrun = \"node work/run.js --flag\"\nevery = \"1m\"",
+		".tapgw/providers/words.toml":  "kind = \"source\"\nrun = [\"sh\", \"-c\", \"./work/run.js && true\"]",
 		".github/hooks/hook.json":      `{"hooks":{"preToolUse":[{"bash":"./work/run.js --strict"}]}}`,
 		".tapgw/lsclient.toml":         "[tools]\ndirs = [\"../work\"]",
 		".mcp.json":                    `{"mcpServers":{"x":{"command":"node","args":["run.js"],"cwd":"work"}}}`,
@@ -322,5 +325,29 @@ func TestToolsBehindALink(t *testing.T) {
 				t.Error("CheckTools of tools that were found before: no error, want one")
 			}
 		})
+	}
+}
+
+// Trust in a source says what the source does.
+func TestTrustShowsSources(t *testing.T) {
+	atHome(t)
+	dir := real(t)
+	var want []Count
+	for _, test := range []struct{ name, text, does string }{
+		{"a", `run = ["make", "check"]` + "\n" + `every = "1h"`, "runs make check"},
+		{"b", `run = "make check | tail"`, "runs sh -c make check | tail"},
+		{"c", `prompt = "look\naround"`, "prompts: look\naround"},
+		{"d", `files = ["**/*.go", "go.mod"]`, "watches the files **/*.go, go.mod"},
+		{"e", `url = "https://example.org/status"` + "\n" + `every = "1h"`, "reads https://example.org/status"},
+		{"f", `webhook = true` + "\n" + `secret_env = "SECRET"`, "takes requests to its webhook"},
+	} {
+		write(t, filepath.Join(dir, ".tapgw/providers", test.name+".toml"), "kind = \"source\"\n"+test.text)
+		want = append(want, Count{
+			".tapgw/providers/" + test.name + ".toml",
+			"sessions here have the source " + test.name + ", which " + test.does,
+		})
+	}
+	if counts, err := WhatCounts(dir); err != nil || !slices.Equal(counts, want) {
+		t.Errorf("what counts: got %q, %v, want %q", counts, err, want)
 	}
 }

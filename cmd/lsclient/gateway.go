@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/langserver"
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
 )
 
@@ -348,8 +350,27 @@ func (g *gatewaySession) toolDone(e langserver.ToolCall) {
 	if provider == "" {
 		return // the gateway has made the call
 	}
+	result := map[string]any{"type": kind, "output": output}
+	if code, ok := exitCode(e); ok {
+		result["exitCode"] = code
+	}
 	g.Event(protocol.EventToolComplete, map[string]any{
-		"tool": e.Name, "provider": provider, "args": e.Input,
-		"result": map[string]string{"type": kind, "output": output},
+		"tool": e.Name, "provider": provider, "args": e.Input, "result": result,
 	})
+}
+
+// exitLine is the last line of the result of our own shell tools.
+var exitLine = lazyregexp.New(`\n\[exit code (\d+)\]$`)
+
+// exitCode is how the command of one of our own shell tools ended; not ok for other tools, and without an exit code.
+func exitCode(e langserver.ToolCall) (code int, ok bool) {
+	if e.Type != "client" || !slices.Contains(aliases["shell"], e.Name) {
+		return 0, false
+	}
+	m := exitLine.FindStringSubmatch(e.Result)
+	if m == nil {
+		return 0, false
+	}
+	code, err := strconv.Atoi(m[1])
+	return code, err == nil
 }

@@ -84,6 +84,7 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 // gateway: runs a gateway until the script ends.
 func cmdGateway(ts *testscript.TestScript, neg bool, args []string) {
 	bin, _, _ := strings.Cut(ts.Getenv("PATH"), string(filepath.ListSeparator))
+	ts.Check(taptest.LeaveOutTap(ts.MkAbs("."), nil, filepath.Join(ts.Getenv("USERFILES"), "tapgw.toml")))
 	cmd := exec.Command(filepath.Join(bin, "tapgw"), "serve", "--listen", "127.0.0.1:0", "--log-level", "error")
 	cmd.Env = environment(ts)
 	cmd.Stderr = os.Stderr

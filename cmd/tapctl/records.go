@@ -9,6 +9,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
+	"tapgw/internal/protocol"
 )
 
 func recordsCommand() *ucli.Command {
@@ -25,7 +26,9 @@ Examples:
 		Flags: []ucli.Flag{
 			sinceFlag(),
 			&ucli.StringFlag{Name: "until", Usage: "nothing after `TIME`, as in --since"},
-			&ucli.StringFlag{Name: "kind", Usage: "only `KIND`: session, turn, call, gate, push, source or goal"},
+			&ucli.StringFlag{
+				Name: "kind", Usage: "only `KIND`: session, turn, call, gate, push, source, goal or webhook",
+			},
 			&ucli.StringFlag{
 				Name: "session", Aliases: []string{"s"},
 				Usage: "only of a session: its `ID`; while it runs, also the ID's beginning or its label",
@@ -34,38 +37,81 @@ Examples:
 			&ucli.StringFlag{Name: "tool", Usage: "only about the tool `NAME`"},
 			&ucli.StringFlag{
 				Name:  "outcome",
-				Usage: "only with `OUTCOME`: ok, failed, deny, allow, context, or the fate of a push",
+				Usage: "only with `OUTCOME`: ok, failed, deny, allow, context, refused, ignored, or the fate of a push",
 			},
-			&ucli.StringFlag{Name: "trace", Usage: "only of the trace `ID`, 32 hexadecimal digits"},
+			&ucli.StringFlag{
+				Name:  "trace",
+				Usage: "only of the trace `ID`, 32 hexadecimal digits; each below what it is part of",
+			},
 			&ucli.IntFlag{Name: "last", Usage: "at most `N` records", Value: 100},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(0, listRecords),
+		Subcommands:  []*ucli.Command{recordsSQLCommand()},
 	}
 }
 
-func listRecords(c *command) error {
-	q := adminapi.RecordQuery{
-		Kind: c.String("kind"), Provider: c.String("provider"), Tool: c.String("tool"), Outcome: c.String("outcome"),
-		Trace: c.String("trace"), Last: c.Int("last"), Session: c.String("session"),
-	}
-	if q.Last < 1 || q.Last > 10_000 {
-		return cli.Usage("flag --last: must be from 1 to 10000")
-	}
-	now := time.Now()
-	var err error
-	if q.Since, err = flagTime("since", c.String("since"), now); err != nil {
-		return err
-	}
-	if q.Until, err = flagTime("until", c.String("until"), now); err != nil {
-		return err
-	}
-	if q.Session != "" {
-		if id, err := c.findSession(q.Session); err == nil { // else it may have ended
-			q.Session = id
+// recordQuery reads the flags. A value that can't be any record's is wrong usage, so that a typo does not look like a
+// day on which nothing happened.
+func (c *command) recordQuery() (q adminapi.RecordQuery, err error) {
+	for _, name := range []string{"since", "until", "session", "provider", "tool", "trace"} {
+		if c.IsSet(name) && strings.TrimSpace(c.String(name)) == "" {
+			return q, cli.Usage("flag --%s: must not be empty; leave it out for all", name)
 		}
 	}
+	q = adminapi.RecordQuery{
+		Provider: c.String("provider"), Tool: c.String("tool"), Trace: c.String("trace"), Last: c.Int("last"),
+		Session: c.String("session"),
+	}
+	if q.Kind, err = cli.OneOf(c.Context, "kind", adminapi.RecordKinds...); err != nil {
+		return q, err
+	}
+	if q.Outcome, err = cli.OneOf(c.Context, "outcome", adminapi.RecordOutcomes...); err != nil {
+		return q, err
+	}
+	now := time.Now()
+	if q.Since, err = flagTime("since", c.String("since"), now); err != nil {
+		return q, err
+	}
+	if q.Until, err = flagTime("until", c.String("until"), now); err != nil {
+		return q, err
+	}
+	switch {
+	case q.Last < 1 || q.Last > 10_000:
+		return q, cli.Usage("flag --last: must be from 1 to 10000")
+	case q.Trace != "" && !adminapi.IsTraceID(q.Trace):
+		return q, cli.Usage("flag --trace: %q is not 32 hexadecimal digits in lower case", q.Trace)
+	case q.Provider != "" && !protocol.ValidName(q.Provider):
+		return q, cli.Usage("flag --provider: %q is not the name of a provider", q.Provider)
+	case !q.Until.IsZero() && q.Until.Before(q.Since):
+		return q, cli.Usage("flag --until: is before --since, so there is nothing between them")
+	}
+	return q, nil
+}
+
+// findRecords asks for records. A session may have ended: then its id is a whole one, and the gateway knows whether
+// there was such a session.
+func (c *command) findRecords(q adminapi.RecordQuery) (adminapi.Records, error) {
+	if q.Session == "" {
+		return c.gw.Records(c.ctx, q)
+	}
+	id, unknown := c.findSession(q.Session)
+	if unknown == nil {
+		q.Session = id
+	}
 	found, err := c.gw.Records(c.ctx, q)
+	if err != nil && unknown != nil && cli.AsError(unknown).Exit == cli.ExitUsage {
+		return found, unknown // the word means several that run
+	}
+	return found, err
+}
+
+func listRecords(c *command) error {
+	q, err := c.recordQuery()
+	if err != nil {
+		return err
+	}
+	found, err := c.findRecords(q)
 	if err != nil {
 		return err
 	}
@@ -75,13 +121,28 @@ func listRecords(c *command) error {
 	t := &cli.Table{Ink: stateInk(5), Columns: []string{
 		"TIME", "KIND", "SESSION", "PROVIDER", "WHAT", "OUTCOME", "MS", "WHY",
 	}}
+	rows := make([]placed, 0, len(found.Records))
 	for _, r := range found.Records {
-		ms := ""
+		rows = append(rows, placed{r, 0})
+	}
+	if q.Trace != "" {
+		rows = placeAll(found.Records)
+	}
+	for _, p := range rows {
+		r, ms := p.Record, ""
 		if r.DurationMs > 0 {
 			ms = fmt.Sprintf("%.1f", r.DurationMs)
 		}
-		t.Row(r.TS.Local().Format("2006-01-02 15:04:05"), r.Kind, cli.Shorten(cli.Clean(r.Session), 13),
-			cli.Clean(r.Provider), recordSubject(r), recordOutcome(r), ms, cli.Shorten(cli.Clean(r.Reason), 80))
+		t.Row(
+			r.TS.Local().Format("2006-01-02 15:04:05"),
+			strings.Repeat("· ", p.depth)+r.Kind,
+			cli.Shorten(cli.Clean(r.Session), 13),
+			cli.Clean(r.Provider),
+			recordSubject(r),
+			recordOutcome(r),
+			ms,
+			cli.Shorten(cli.Clean(r.Reason), 80),
+		)
 	}
 	return c.out.Table(t, "no records; tapctl status says whether they can be written")
 }
@@ -90,6 +151,10 @@ func listRecords(c *command) error {
 func recordSubject(r adminapi.Record) string {
 	text := r.Tool
 	switch r.Kind {
+	case adminapi.RecordCall:
+		if r.Command != "" {
+			text += ": " + r.Command
+		}
 	case adminapi.RecordSession:
 		text = r.Label
 	case adminapi.RecordTurn:
@@ -110,6 +175,8 @@ func recordOutcome(r adminapi.Record) string {
 	switch {
 	case r.Code != "":
 		return cli.Clean(r.Code)
+	case r.ExitCode != nil && *r.ExitCode != 0:
+		return fmt.Sprint("exit ", *r.ExitCode)
 	case r.Fate != "":
 		return cli.Clean(string(r.Fate))
 	case r.State != "":

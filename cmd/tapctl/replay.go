@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -171,6 +173,9 @@ func readRecording(flags *ucli.Context, file string) (*recording.File, error) {
 	in := flags.App.Reader
 	if file != "-" {
 		f, err := os.Open(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, cli.NotFound("replay: there is no file %s", file)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("opening the recording: %w", err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,6 +73,7 @@ func TestScripts(t *testing.T) {
 			"begin":     cmdBegin,
 			"calls":     cmdCalls,
 			"interrupt": cmdInterrupt,
+			"dies":      cmdDies,
 			"ended":     cmdEnded,
 			"printed":   cmdPrinted,
 			"waits":     cmdWaits,
@@ -205,6 +207,9 @@ func cmdGateway(ts *testscript.TestScript, _ bool, args []string) {
 		processOf(ts, "gateway").stop(syscall.SIGTERM)
 		return
 	}
+	ts.Check(taptest.LeaveOutTap(ts.MkAbs("."), args, cmp.Or(
+		ts.Getenv("TAPGW_CONFIG"), filepath.Join(ts.Getenv("HOME"), ".config", "tapgw", "tapgw.toml"),
+	)))
 	p := start(ts, "gateway", printedLine, append([]string{"tapgw", "serve", "--listen", "127.0.0.1:0"}, args...)...)
 	url, _, _ := strings.Cut(p.output.String(), "\n")
 	ts.Setenv("URL", url)
@@ -248,6 +253,9 @@ func cmdCalls(ts *testscript.TestScript, _ bool, args []string) {
 func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(processOf(ts, args[0]).cmd.Process.Signal(os.Interrupt))
 }
+
+// dies NAME kills a process, which can't do anything about it, and waits for its end.
+func cmdDies(ts *testscript.TestScript, _ bool, args []string) { processOf(ts, args[0]).stop(os.Kill) }
 
 // cmdEnded waits for what follow started to end with an exit code; what it
 // printed is in NAME.out and NAME.err.

@@ -2,7 +2,8 @@ package main
 
 import (
 	"context"
-	"os"
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -104,17 +105,15 @@ func (c *command) sourceFile() (p configs.Provider, err error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
 	}
-	data, err := os.ReadFile(name) //nolint:gosec // the user names the file
-	if err != nil {
+	p, faults, err := configs.ReadProvider(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, cli.NotFound("sources try: there is no file %s", name)
+	} else if err != nil {
 		return p, cli.Failed("sources try: %s", err)
-	}
-	p, faults := configs.ParseProvider(name, data)
-	for _, f := range faults {
-		c.out.Notef("%s", f.Error())
 	}
 	switch {
 	case len(faults) > 0:
-		return p, cli.Reported(1)
+		return p, cli.Failed("%s", faults.Error())
 	case p.Kind != configs.KindSource:
 		return p, cli.Failed("sources try: %s is of kind %s, not source", name, p.Kind)
 	}
@@ -134,8 +133,8 @@ func (c *command) tryRun(t *trial, p configs.Provider) error {
 	if err != nil {
 		return cli.Failed("sources try: %s", err)
 	}
-	events, failure, err := sources.Try(c.ctx, sources.Options{
-		Provider: &p, Dir: r.Path(p.CWD), Env: proc.Environ(env),
+	events, failure, err := sources.Try(c.ctx, &sources.Options{
+		Provider: &p, Dir: r.Path(p.CWD), Env: func() []string { return proc.Environ(env) },
 	}, triedEvents)
 	if c.Context.Context.Err() != nil {
 		return context.Cause(c.Context.Context)

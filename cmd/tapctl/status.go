@@ -28,6 +28,11 @@ func statusCommand() *ucli.Command {
 				s.URL, s.PID, cli.Clean(s.Version), ago(s.StartedAt), s.Sessions, s.Providers); err != nil {
 				return err
 			}
+			if s.WebhooksURL != "" {
+				if err := c.out.Printf("webhooks   %s/hooks/NAME\n", cli.Clean(s.WebhooksURL)); err != nil {
+					return err
+				}
+			}
 			if s.RESTOpen {
 				open := c.out.Paint(cli.Yellow, "open to every program on this machine (api.auth)")
 				if err := c.out.Printf("/api/      %s\n", open); err != nil {

@@ -45,6 +45,10 @@ Examples:
 			trustCommand(),
 			untrustCommand(),
 			mcpCommand(),
+			hookCommand(),
+			terminalCommand(),
+			installCommand(),
+			uninstallCommand(),
 		},
 	}
 }

@@ -149,6 +149,7 @@ func (d *demo) start(ctx context.Context, host, runtime string) error {
 	}
 	config := configs.Default()
 	config.Listen = "127.0.0.1:0"
+	config.Tap.Tools = false // it shows what one provider brings
 	config.Copilot.CLI = runtime
 	if d.whyLocal == "" {
 		if err := d.startModel(ctx); err != nil {

@@ -96,6 +96,7 @@ func (d *doctor) checks() []cli.Check {
 		{Name: "sign-in", Run: d.checkSignIn},
 		{Name: "model endpoint", Run: d.checkEndpoints},
 		{Name: "hooks", Run: d.checkHooks},
+		{Name: "terminals", Run: d.checkTerminals},
 		{Name: "traces", Run: d.checkTraces},
 		{Name: "node and npm", Run: d.checkNode},
 		{Name: "clock", Run: d.checkClock},

@@ -2,6 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"tapgw/internal/cli"
@@ -21,5 +25,21 @@ func TestLogLinesForPeopleAndPrograms(t *testing.T) {
 				t.Errorf("%q, JSON %v: %q, %v, want no error and %q", line, asJSON, b.String(), err, want[i])
 			}
 		}
+	}
+}
+
+// TestLogHasNoToken: what others wrote may have a token of a gateway, and the log has the placeholder of records.
+func TestLogHasNoToken(t *testing.T) {
+	token := "adm-0123456789abcdef0123456789abcdef"
+	var b bytes.Buffer
+	log := newLogger(&b, slog.LevelInfo).With("with", token)
+	log.Info("said "+token, "text", token, "error", fmt.Errorf("reading: %w", errors.New(token)),
+		slog.Group("group", "list", []string{"a", token}), "count", 3)
+	got := b.String()
+	if strings.Contains(got, token) || strings.Count(got, "<token>") != 5 {
+		t.Errorf("the log has %s, want <token> in place of each token", got)
+	}
+	if !strings.Contains(got, `"count":3`) || !strings.Contains(got, `"level":"INFO"`) {
+		t.Errorf("the log has %s, want the rest as it was", got)
 	}
 }

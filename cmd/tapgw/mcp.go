@@ -7,10 +7,13 @@ func mcpCommand() *ucli.Command {
 		Name:  "mcp",
 		Usage: "give MCP clients the tools of a session",
 		Description: `MCP clients start it: it speaks MCP on stdin and stdout, in every revision of the
-protocol, and serves the foreground session of each moment, or the one that --session
-names. It finds the gateway as tapctl does, and connects again after a restart.
+protocol, and serves the session that --session names. Without it, a Copilot CLI that starts
+it gets its own session, which becomes one of the gateway; other clients get the foreground
+session of each moment. It finds the gateway as tapctl does, and connects again after a
+restart.
 
-Exit code 3 means that no gateway runs. With --ensure it starts one.
+Exit code 3 means that no gateway runs. With --ensure it starts one, also in place of one
+that was killed, but not of one that somebody has stopped.
 
 Examples:
   tapgw mcp install claude

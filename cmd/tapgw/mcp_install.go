@@ -150,22 +150,26 @@ func mcpServer(c *ucli.Context, client mcpclients.Client) (s mcpclients.Server, 
 		}
 		return mcpURL(c, client, session)
 	}
-	program, err := ownProgram()
-	if err != nil {
-		return s, fmt.Errorf("finding our own program: %w", err)
-	}
-	if strings.Contains(program, string(filepath.Separator)+"go-build") {
-		return s, cli.Failed("mcp install: go run deletes %s when it ends; "+
-			"build a program that stays: go install ./cmd/...", program)
-	}
-	s.Command = []string{program, "mcp"}
+	var args []string
 	if session != "" {
-		s.Command = append(s.Command, "--session", session)
+		args = append(args, "--session", session)
 	}
 	if c.Bool("ensure") {
-		s.Command = append(s.Command, "--ensure")
+		args = append(args, "--ensure")
 	}
-	// Clients start servers with few of their own variables.
+	program, err := ownProgram()
+	if err == nil {
+		err = checkProgram("mcp install", program)
+	}
+	if err != nil {
+		return s, err
+	}
+	return stdioServer(program, args...)
+}
+
+// stdioServer is tapgw mcp with some flags. Most clients start servers with few of their own variables.
+func stdioServer(program string, args ...string) (s mcpclients.Server, err error) {
+	s.Command = append([]string{program, "mcp"}, args...)
 	if os.Getenv(statedir.EnvHome) != "" {
 		home, err := statedir.Home()
 		if err != nil {
@@ -181,7 +185,7 @@ func mcpServer(c *ucli.Context, client mcpclients.Client) (s mcpclients.Server, 
 func ownProgram() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("finding our own program: %w", err)
 	}
 	named, err := exec.LookPath(filepath.Base(os.Args[0]))
 	if err != nil {
@@ -189,7 +193,7 @@ func ownProgram() (string, error) {
 	}
 	a, err := os.Stat(self)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("finding our own program: %w", err)
 	}
 	if b, err := os.Stat(named); err != nil || !os.SameFile(a, b) {
 		return self, nil //nolint:nilerr // another program's name

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -21,22 +22,21 @@ const (
 // ends. Fifty providers that say hello, or a burst of calls, leave several times the memory
 // that they need later, and a daemon is at rest most of its life. Go itself collects a heap
 // that does not grow every two minutes only, and keeps more of it.
-func releaseMemory(ctx context.Context) {
+func releaseMemory(ctx context.Context, calls func() uint64) {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	allocated := func() uint64 {
-		metrics.Read(sample)
-		return sample[0].Value.Uint64()
-	}
 	tick := time.NewTicker(restPeriod)
 	defer tick.Stop()
 	var atRelease, last uint64
+	var collector collector
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		now := allocated()
+		metrics.Read(sample)
+		now := sample[0].Value.Uint64()
+		collector.look(calls())
 		if now-last < restBytes && now-atRelease >= releaseBytes {
 			debug.FreeOSMemory()
 			releaseProgram(programBytes)
@@ -44,4 +44,36 @@ func releaseMemory(ctx context.Context) {
 		}
 		last = now
 	}
+}
+
+// How far the heap grows between collections, in percent. It has a few megabytes, which a busy
+// gateway would collect hundreds of times a second. What a gateway that is not busy keeps for
+// long, such as a thousand sources, lies in the holes that short-lived things leave, and more
+// room means more holes.
+const (
+	gcPercentBusy  = 300
+	gcPercentQuiet = 30
+	// busyCalls is how many calls in a restPeriod make a busy gateway.
+	busyCalls = 100
+)
+
+// collector sets how far the heap grows between collections. It leaves that to GOGC where
+// that is set.
+type collector struct {
+	calls  uint64 // at the last look
+	isBusy bool
+}
+
+func (c *collector) look(calls uint64) {
+	isBusy := calls-c.calls >= busyCalls
+	c.calls = calls
+	if isBusy == c.isBusy || os.Getenv("GOGC") != "" {
+		return
+	}
+	c.isBusy = isBusy
+	percent := gcPercentQuiet
+	if isBusy {
+		percent = gcPercentBusy
+	}
+	debug.SetGCPercent(percent)
 }

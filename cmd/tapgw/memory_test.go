@@ -24,7 +24,7 @@ func TestGiveBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		wait := func(d time.Duration) { <-time.After(d) }
-		go releaseMemory(ctx)
+		go releaseMemory(ctx, func() uint64 { return 0 })
 		wait(restPeriod / 2) // never at the instant of a look
 		const looks = 5
 		burst := func() { garbage = make([]byte, 2*releaseBytes) }

@@ -24,6 +24,7 @@ import (
 	"tapgw/internal/daemon"
 	"tapgw/internal/dashboard"
 	"tapgw/internal/gateway"
+	"tapgw/internal/goals"
 	"tapgw/internal/hooks"
 	"tapgw/internal/link"
 	"tapgw/internal/mcpbridge"
@@ -34,6 +35,7 @@ import (
 	"tapgw/internal/sources"
 	"tapgw/internal/statedir"
 	"tapgw/internal/supervisor"
+	"tapgw/internal/terminals"
 )
 
 // Times that the end of a gateway may take: together less than 15 s.
@@ -55,11 +57,15 @@ type gatewayProcess struct {
 	supervisor *supervisor.Supervisor
 	logins     *mcpbridge.Logins
 	sources    *sources.Set
+	webhooks   webhookRecords
 	records    *records.Log
+	goals      *goals.Set
 	mcp        *mcpserver.Handler
+	terminals  *terminals.Registry
 	traces     traces
 	settings   *configs.Follower[configs.Config]
 	info       statedir.Info
+	emitters   *emitters  // what the models of sessions start
 	served     chan error // gets the one result of the server
 	following  sync.WaitGroup
 	unfollow   context.CancelFunc // ends following; nil when nothing is followed
@@ -154,6 +160,7 @@ func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
 	}
 	p.info.URL = localURL(p.server.URL())
 	p.supervisor.Open(p.info.URL)
+	p.goals.Open()
 	if o.load != nil {
 		p.settings.Reload()
 		ctx, cancel := context.WithCancel(context.Background())
@@ -162,6 +169,7 @@ func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
 	}
 	if err := p.writeFiles(); err != nil {
 		p.quiesce()
+		p.goals.Close()
 		p.supervisor.Close()
 		return err
 	}
@@ -174,6 +182,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	p.runtime = copilot.New(p.sessions(o))
 	persist := server.Persist{Dir: filepath.Join(o.home, "providers")}
 	p.records = records.New(p.recordOptions(o.config))
+	p.webhooks.record = p.records.Record
 	p.gateway = gateway.New(gateway.Options{
 		PersistDir: persist.Make,
 		ReadFile:   persist.Read,
@@ -187,6 +196,10 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	p.logins = mcpbridge.NewLogins(p.state.Logins())
 	p.sources = sources.NewSet()
 	forgetSources(p.state.Sources(), o.files.Providers, time.Now())
+	p.emitters = &emitters{
+		gateway: p.gateway, set: p.sources, record: p.records.Record, files: o.files,
+		listed: func() []adminapi.Source { return p.reloader().Sources() },
+	}
 	p.supervisor = supervisor.New(supervisor.Options{
 		Gateway:  p.gateway,
 		Files:    o.files,
@@ -195,14 +208,16 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Launch: map[string]supervisor.Launcher{
 			configs.KindTools: launchTools, configs.KindMCP: launchMCP(p.gateway, p.logins, p.info.Version),
 			configs.KindSource: launchSource(p.gateway, p.sources, p.records.Record, p.state.Sources()),
-			configs.KindTap:    launchTap(p.gateway),
+			configs.KindTap:    p.launchTap,
 		},
 		Dial: func() (*link.Conn, error) { return p.server.Dial() },
 		Log:  p.log,
 	})
+	p.goals = p.newGoals()
+	p.terminals = terminals.New(terminals.Options{Gateway: p.gateway, Log: p.log})
 	p.settings = p.newFollower(o)
 	p.mcp = mcpserver.New(mcpserver.Options{Gateway: p.gateway, Log: p.log, Version: p.info.Version,
-		ToolThreshold: o.config.MCPToolThreshold})
+		ToolThreshold: o.config.MCPToolThreshold, Terminals: mcpTerminals{p.terminals}})
 	p.server = server.New(server.Options{
 		Gateway:        p.gateway,
 		Log:            p.log,
@@ -213,6 +228,8 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 
 		Supervisor: p.reloader(),
 		Records:    p.records,
+		Goals:      p.goals,
+		Terminals:  terminalWays{p.terminals, p.runtime},
 		Webhooks:   p.reloader().Hook,
 		Page:       dashboard.Handler(),
 		MCP:        p.mcp,
@@ -295,6 +312,7 @@ func (p *gatewayProcess) cleanUp() {
 func (p *gatewayProcess) stop() {
 	p.removeFile(p.state.InfoFile()) // so that no program looks for this gateway
 	p.quiesce()
+	p.goals.Close() // they go on with the next gateway
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -304,6 +322,7 @@ func (p *gatewayProcess) stop() {
 			p.log.Warn("not everything ended in time", "error", err)
 		}
 		p.mcp.Close()
+		p.terminals.Close()
 		var providers sync.WaitGroup
 		defer providers.Wait()
 		providers.Go(p.supervisor.Close)
@@ -336,7 +355,7 @@ func (p *gatewayProcess) quiesce() {
 }
 
 func (p *gatewayProcess) reloader() reloader {
-	return reloader{p.supervisor, p.settings, p.logins, p.sources, p.state.Sources()}
+	return reloader{p.supervisor, p.settings, p.logins, p.sources, p.state.Sources(), &p.webhooks}
 }
 
 // reload reads all files now and applies them.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -218,6 +219,9 @@ func cmdServe(ts *testscript.TestScript, _ bool, args []string) {
 	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--listen") }) {
 		line = append(line, "--listen=127.0.0.1:0")
 	}
+	ts.Check(taptest.LeaveOutTap(ts.MkAbs("."), args, cmp.Or(
+		ts.Getenv("TAPGW_CONFIG"), filepath.Join(ts.Getenv("HOME"), ".config", "tapgw", "tapgw.toml"),
+	)))
 	p := begin(ts, args[0], append(line, args[1:]...)...)
 	url, ok := p.await(proc.Stdout, regexp.MustCompile(`^wss?://.*:[1-9]\d*$`))
 	if !ok {

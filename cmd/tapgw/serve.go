@@ -16,6 +16,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
+	"tapgw/internal/recording"
 	"tapgw/internal/service"
 	"tapgw/internal/statedir"
 )
@@ -23,10 +24,6 @@ import (
 // onDemandGrace is how long a gateway of tapgw ensure stays without a session, a provider
 // and an admin request.
 const onDemandGrace = 30 * time.Second
-
-// gcPercent lets the heap grow further between collections than Go's default of 100. The
-// heap has a few megabytes, which a busy gateway would collect hundreds of times a second.
-const gcPercent = 300
 
 func serveCommand() *ucli.Command {
 	return &ucli.Command{
@@ -84,7 +81,7 @@ func serve(c *ucli.Context) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(gcPercentQuiet)
 	}
 
 	o, err := serveOptions(c)
@@ -107,7 +104,7 @@ func serve(c *ucli.Context) error {
 	manager.Notify(service.Ready, "STATUS=listening at "+p.info.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go releaseMemory(ctx)
+	go releaseMemory(ctx, p.gateway.Stats().Calls.Load)
 	var idle <-chan struct{}
 	if onDemand {
 		idle = watchIdle(ctx, c.Duration("grace"), p.gateway.InUse, p.server.LastActivity)
@@ -240,9 +237,18 @@ func override(c *ucli.Context, config *configs.Config) error {
 	return nil
 }
 
-// newLogger logs text to a terminal and JSON to anything else.
+// newLogger logs text to a terminal and JSON to anything else. It replaces the tokens of gateways by the rule of
+// records: a text that a provider or the runtime wrote may have one.
 func newLogger(w io.Writer, level slog.Leveler) *slog.Logger {
-	o := &slog.HandlerOptions{Level: level}
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if kind := a.Value.Kind(); kind == slog.KindString || kind == slog.KindAny {
+			text := a.Value.String()
+			if clean := recording.Tokens(text); clean != text {
+				return slog.String(a.Key, clean)
+			}
+		}
+		return a
+	}}
 	if cli.Terminal(w) {
 		return slog.New(slog.NewTextHandler(w, o))
 	}

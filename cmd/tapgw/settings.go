@@ -27,7 +27,9 @@ import (
 func appliesAtOnce(key string) bool {
 	switch key {
 	case "log_level", "hosts", "max_connections", "mcp_tool_threshold", "copilot_tool_threshold",
-		"inject_quiet", "api.auth", "records.enabled", "records.max_age", "records.max_bytes", "hooks":
+		"inject_quiet", "api.auth", "records.enabled", "records.max_age", "records.max_bytes", "hooks",
+		"terminals.without_gateway": // which tapgw hook reads
+
 		return true
 	case "copilot.cli", "copilot.github_host", "copilot.github_token_env":
 		return false // the runtime's process has read them
@@ -149,6 +151,7 @@ type reloader struct {
 	sources  *sources.Set
 	// sourceDir keeps what the sources did.
 	sourceDir string
+	webhooks  *webhookRecords
 }
 
 // Login logs in at the MCP server of a provider.

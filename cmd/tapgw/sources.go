@@ -35,15 +35,24 @@ func launchSource(
 			return err
 		}
 		state := sourceState(dir, r.Provider, r.Session)
-		err = set.Run(ctx, sources.Options{
+		o := &sources.Options{
 			Provider: r.Provider, Gateway: g, Token: r.Token, Session: r.Session, Dir: r.Path(r.Provider.CWD),
-			Env: proc.Environ(env), State: state, Taken: sourceState(dir, r.Provider, ""),
+			Env: func() []string { return proc.Environ(env) }, State: state,
 			Line: r.Line, Faults: r.LineFaults, Record: record,
-		})
-		if _, gone := os.Lstat(r.Provider.File); ctx.Err() != nil && errors.Is(gone, fs.ErrNotExist) {
-			_ = os.Remove(state) // another source of this name begins anew
 		}
-		return err
+		if r.Provider.Project != "" { // its program may change between two runs
+			o.Check = func() error { return configs.Unchanged(r.Provider.Project, r.Provider.File) }
+		}
+		if r.Provider.Source.Webhook {
+			o.Taken = sourceState(dir, r.Provider, "")
+		}
+		err = set.Start(ctx, o, func(err error) {
+			if _, gone := os.Lstat(r.Provider.File); ctx.Err() != nil && errors.Is(gone, fs.ErrNotExist) {
+				_ = os.Remove(state) // another source of this name begins anew
+			}
+			r.Ended(err)
+		})
+		return cmp.Or(err, supervisor.ErrDetached)
 	}
 }
 
@@ -85,8 +94,8 @@ func forgetSources(dir string, files func() []configs.ProviderFile, now time.Tim
 			continue
 		}
 		isNamed := func(f configs.ProviderFile) bool {
-			return filepath.Base(sourceState(dir, &f.Provider, protocol.AllSessions)) == e.Name() ||
-				filepath.Base(sourceState(dir, &f.Provider, "")) == e.Name()
+			return filepath.Base(sourceState(dir, f.Provider, protocol.AllSessions)) == e.Name() ||
+				filepath.Base(sourceState(dir, f.Provider, "")) == e.Name()
 		}
 		if !slices.ContainsFunc(files(), isNamed) {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
@@ -97,15 +106,16 @@ func forgetSources(dir string, files func() []configs.ProviderFile, now time.Tim
 // Sources lists the sources that provider files name, by name and session.
 func (r reloader) Sources() []adminapi.Source {
 	list := r.sources.List()
-	runs := map[string]bool{}
+	type key struct{ file, name string } // a tap.config.json has several sources
+	runs := map[key]bool{}
 	for _, s := range list {
-		runs[s.File] = true
+		runs[key{s.File, s.Name}] = true
 	}
 	for _, p := range r.Configured() {
-		if p.Kind != configs.KindSource || runs[p.File] && p.State == adminapi.ConfiguredRunning {
+		if p.Kind != configs.KindSource || runs[key{p.File, p.Name}] && p.State == adminapi.ConfiguredRunning {
 			continue
 		}
-		list = slices.DeleteFunc(list, func(s adminapi.Source) bool { return s.File == p.File })
+		list = slices.DeleteFunc(list, func(s adminapi.Source) bool { return s.File == p.File && s.Name == p.Name })
 		s := adminapi.Source{Name: p.Name, File: p.File, State: p.State, Reason: p.Reason}
 		if file, err := r.Provider(p.Name); err == nil && file.Source != nil {
 			s.Kind, s.Stream = file.Source.Kind(), file.Source.Stream
@@ -124,7 +134,12 @@ func (r reloader) Sources() []adminapi.Source {
 
 // Hook takes a request for the webhooks of a name, of all files that have it.
 func (r reloader) Hook(ctx context.Context, name string, h http.Header, body []byte) (status int, message string) {
-	return r.sources.Hook(ctx, r.Usable(name, configs.KindSource), h, body)
+	named := r.Usable(name, configs.KindSource)
+	status, message = r.sources.Hook(ctx, named, h, body)
+	if len(named) > 0 && message != sources.HookTaken { // that one is recorded as a run of the source
+		r.webhooks.add(named[0].Name, status, message)
+	}
+	return status, message
 }
 
 // RunSource makes a source run now, whatever its schedule, and returns for how many sessions.

@@ -28,7 +28,7 @@ func TestForgetSources(t *testing.T) {
 		}
 	}
 	forgetSources(dir, func() []configs.ProviderFile {
-		return []configs.ProviderFile{{Provider: configs.Provider{Name: "yearly"}}}
+		return []configs.ProviderFile{{Provider: &configs.Provider{Name: "yearly"}}}
 	}, now)
 	for name, want := range map[string]bool{
 		"yearly.json": true, "gone.json": false, "loop@session.json": false, "recent.json": true,

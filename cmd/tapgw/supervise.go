@@ -55,7 +55,7 @@ func launchMCP(g *gateway.Gateway, logins *mcpbridge.Logins, version string) sup
 		}
 		o := mcpbridge.Options{
 			Provider: *r.Provider, Gateway: *r.Options(), Dir: r.Path(r.Provider.CWD), Env: proc.Environ(env),
-			Version: version, Logins: logins, Line: r.Line,
+			Version: version, Logins: logins, Spans: g.Spans(), Metrics: g.Metrics(), Line: r.Line,
 			Trouble: func(err error) {
 				if r.Away(err); err != nil {
 					r.Trouble(err)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"tapgw/configs"
-	"tapgw/internal/gateway"
+	"tapgw/internal/link"
 	"tapgw/internal/supervisor"
 	"tapgw/internal/taptools"
 )
@@ -21,14 +21,19 @@ func ownProviders(c configs.Config) []configs.Provider {
 	}}
 }
 
-// launchTap returns a launcher that gives a session the tap_* tools until ctx ends.
-func launchTap(g *gateway.Gateway) supervisor.Launcher {
-	return func(ctx context.Context, r *supervisor.Run) error {
-		s, ok := g.Session(r.Session)
-		if !ok { // it ended meanwhile, and with it this provider
-			<-ctx.Done()
-			return nil
-		}
-		return taptools.Run(ctx, taptools.Options{Session: s, Provider: *r.Options(), Questions: g.Questions})
+// launchTap gives a session the tap_* tools until ctx ends.
+func (p *gatewayProcess) launchTap(ctx context.Context, r *supervisor.Run) error {
+	s, ok := p.gateway.Session(r.Session)
+	if !ok { // it ended meanwhile, and with it this provider
+		<-ctx.Done()
+		return nil
 	}
+	return taptools.Run(link.WithDial(ctx, p.dialOwn), taptools.Options{
+		Session: s, Provider: *r.Options(), Questions: p.gateway.Questions, Calls: recordedCalls(p.records),
+		Records: p.records.Find, Goals: p.goals, Emitters: sessionEmitters{p.emitters, r.Session},
+		Log: p.supervisor.Output,
+	})
 }
+
+// dialOwn connects a provider that the gateway has without a file.
+func (p *gatewayProcess) dialOwn() (*link.Conn, error) { return p.server.DialOwn() }

@@ -48,6 +48,9 @@ type Status struct {
 	// RESTOpen says that the session API needs no token, so that every program of
 	// the machine can use it.
 	RESTOpen bool `json:"restOpen,omitempty"`
+	// WebhooksURL is where webhooks come in beside the gateway's own port ([webhooks] listen),
+	// such as https://0.0.0.0:9401; a source's path is /hooks/NAME below it.
+	WebhooksURL string `json:"webhooksUrl,omitempty"`
 }
 
 // Fault is a mistake in tapgw.toml or in a provider file, or a setting that takes effect at
@@ -124,4 +127,6 @@ const (
 	StatePairings  = "pairings"
 	StateQuestions = "questions"
 	StateTools     = "tools"
+	StateSources   = "sources"
+	StateGoals     = "goals"
 )

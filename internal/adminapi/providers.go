@@ -15,6 +15,8 @@ type Provider struct {
 	Tools       int       `json:"tools"`
 	InFlight    int       `json:"inFlight"` // calls that it has to answer
 	ConnectedAt time.Time `json:"connectedAt"`
+	// Own says that the provider is a part of the gateway: the tap_* tools, what a model starts with them, or goals.
+	Own bool `json:"own,omitempty"`
 }
 
 // ConfiguredProvider is a provider that a file names, as GET /providers/configured lists

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -13,6 +14,8 @@ type Record struct {
 	Session  string    `json:"session,omitempty"`  // a session's id
 	Provider string    `json:"provider,omitempty"` // a provider's name
 	Trace    string    `json:"trace,omitempty"`    // a trace id of W3C, 32 hexadecimal digits
+	Span     string    `json:"span,omitempty"`     // its own id in the trace, 16 hexadecimal digits
+	Parent   string    `json:"parent,omitempty"`   // the id of what it was part of
 
 	// State is start or end of a session, or that of a goal.
 	State string `json:"state,omitempty"`
@@ -23,12 +26,18 @@ type Record struct {
 	// ID is that of a call, a turn's prompt or a goal.
 	ID   string `json:"id,omitempty"`
 	Tool string `json:"tool,omitempty"`
-	// Outcome is [OutcomeOK] or [OutcomeFailed] of a call, a turn and a source's run; allow, deny or context of a gate.
+	// Outcome is [OutcomeOK] or [OutcomeFailed] of a call, a turn and a source's run; allow, deny or context of a gate;
+	// [OutcomeRefused] or [OutcomeIgnored] of a request to a webhook.
 	Outcome    string  `json:"outcome,omitempty"`
 	Code       string  `json:"code,omitempty"` // of an error
 	By         string  `json:"by,omitempty"`   // who decided, or whose prompt it was
 	Reason     string  `json:"reason,omitempty"`
 	DurationMs float64 `json:"durationMs,omitempty"`
+
+	// Command is what a call had the host's own shell run, at most 1 KiB of it. ExitCode is how the command ended; nil
+	// if the host does not say. A command that goes on in the background has a second record when it ends.
+	Command  string `json:"command,omitempty"`
+	ExitCode *int   `json:"exitCode,omitempty"`
 
 	// What a push said. A queued one has a second record, of its last fate, without its texts.
 	Stream   string          `json:"stream,omitempty"`
@@ -49,6 +58,7 @@ const (
 	RecordPush    = "push"    // an event came, or a queued one was delivered
 	RecordSource  = "source"  // a run of a source ended
 	RecordGoal    = "goal"    // a goal changed
+	RecordWebhook = "webhook" // a webhook got a request that makes no event
 )
 
 // States of a session's [Record].
@@ -56,6 +66,29 @@ const (
 	RecordStart = "start"
 	RecordEnd   = "end"
 )
+
+// Outcomes of a request to a webhook that makes no event: whether its sender is told that it is wrong.
+const (
+	OutcomeRefused = "refused"
+	OutcomeIgnored = "ignored" // it came again, or a filter drops it
+)
+
+// RecordKinds and RecordOutcomes are the words of a [RecordQuery]. Outcomes are those of calls, turns and runs,
+// decisions of gates, outcomes of requests to webhooks, and fates of pushes.
+var (
+	RecordKinds = []string{
+		RecordSession, RecordTurn, RecordCall, RecordGate, RecordPush, RecordSource, RecordGoal, RecordWebhook,
+	}
+	RecordOutcomes = []string{
+		OutcomeOK, OutcomeFailed, "allow", "deny", "context", OutcomeRefused, OutcomeIgnored,
+		string(FateStored), string(FateQueued), string(FateDelivered), string(FateSurfaced), string(FateDropped),
+	}
+)
+
+// IsTraceID reports whether a text has the form of [Record].Trace.
+func IsTraceID(s string) bool {
+	return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == ""
+}
 
 // RecordQuery says which records to find, as the parameters of GET /records do: those that have all of the given
 // values. The zero value means all; Last is how many of the newest.

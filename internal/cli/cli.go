@@ -95,6 +95,7 @@ func AsError(err error) *Error {
 		e.Message = strings.Replace(e.Message, context.DeadlineExceeded.Error(), advice, 1)
 	case errors.Is(err, context.Canceled):
 		e.Code = CodeCancelled
+		e.Message = strings.Replace(e.Message, context.Canceled.Error(), "cancelled", 1)
 	}
 	return e
 }

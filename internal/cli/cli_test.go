@@ -101,6 +101,7 @@ func testApp() *ucli.App {
 			},
 			{Name: "wrapped", Usage: "fails", Action: fail(fmt.Errorf("stopping it: %w", NotFound("no session x")))},
 			{Name: "late", Usage: "fails", Action: fail(fmt.Errorf("waiting: %w", context.DeadlineExceeded))},
+			{Name: "stopped", Usage: "fails", Action: fail(fmt.Errorf("waiting: %w", context.Canceled))},
 			{Name: "silent", Usage: "fails", Action: fail(Reported(ExitFailed))},
 		},
 	}
@@ -178,6 +179,7 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 		{"refused", "RATE_LIMITED", "slow down", 5},
 		{"wrapped", "NOT_FOUND", "stopping it: no session x", 4},
 		{"late", "TIMEOUT", "waiting: timed out; allow it longer with --timeout", 124},
+		{"stopped", "CANCELLED", "waiting: cancelled", 1},
 	} {
 		exit, out, errs := run(t, tc.command)
 		if exit != tc.exit || out != "" || errs != "tap: "+tc.message+"\n" {

@@ -195,6 +195,9 @@ func (c *Client) broken(ctx context.Context, doing string, err error) error {
 		return &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Err: err,
 			Message: fmt.Sprintf("the gateway at %s did not answer in time; allow it longer with --timeout", c.URL())}
 	case errors.Is(err, syscall.ECONNREFUSED):
+		if c.urlGiven {
+			err = ErrNone
+		}
 		return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Err: err,
 			Message: fmt.Sprintf("no gateway at %s (from %s); start one with: tapgw serve, or tapgw ensure",
 				c.URL(), c.source)}

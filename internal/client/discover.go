@@ -93,10 +93,14 @@ func discoverURL(o Options) (base, source string, err error) {
 	return base, file, nil
 }
 
+// ErrNone is in the error of every request when no gateway of this user runs, as opposed to one that does not answer as
+// it should. A caller that named a URL gets it when nothing listens there.
+var ErrNone = errors.New("no gateway runs")
+
 // noGateway is the error when no gateway of this user runs; why says how we know. A gateway of
 // another user may run at the default port: it is not ours.
 func noGateway(o Options, why string) error {
-	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
+	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Err: ErrNone,
 		Message: fmt.Sprintf("no gateway runs for you (%s); "+
 			"start one with: tapgw serve, or tapgw ensure; or name one with %s", why, o.flag())}
 }

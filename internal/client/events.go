@@ -7,7 +7,9 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
@@ -23,26 +25,64 @@ type State struct {
 // the error of ctx (docs/admin-api.md, GET /api/v1/events).
 func (c *Client) Watch(ctx context.Context, names ...string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
-		var s State
-		for line, err := range stream(ctx, c, http.MethodGet, "/events", url.Values{"name": names}, nil) {
+		for e, err := range events(ctx, c, "/events", url.Values{"name": names}) {
+			if !yield(State(e), err) || err != nil {
+				return
+			}
+		}
+		yield(State{}, c.gone())
+	}
+}
+
+// SessionEvent is something that happened in a session. Name is [adminapi.EventTimeline] and so on, and says what Data
+// is the JSON of.
+type SessionEvent struct {
+	Name string
+	Data json.RawMessage
+}
+
+// FollowSession yields what happens in a session: the last things that did, at most so many, and then each new one.
+// After [adminapi.EventEnded] it ends; it ends with an error if the gateway goes away (docs/admin-api.md, GET
+// /api/v1/sessions/{id}/events).
+func (c *Client) FollowSession(ctx context.Context, id string, last int) iter.Seq2[SessionEvent, error] {
+	return func(yield func(SessionEvent, error) bool) {
+		q := url.Values{"last": {strconv.Itoa(last)}}
+		for e, err := range events(ctx, c, sessionPath(id, "events"), q) {
+			if !yield(e, err) || err != nil || e.Name == adminapi.EventEnded {
+				return
+			}
+		}
+		yield(SessionEvent{}, c.gone())
+	}
+}
+
+// events yields the server-sent events of an answer.
+func events(ctx context.Context, c *Client, path string, q url.Values) iter.Seq2[SessionEvent, error] {
+	return func(yield func(SessionEvent, error) bool) {
+		var e SessionEvent
+		for line, err := range stream(ctx, c, http.MethodGet, path, q, nil) {
 			if err != nil {
-				yield(State{}, err)
+				yield(SessionEvent{}, err)
 				return
 			}
 			// An event is a line for its name, one for its data and one for its id.
 			field, value, _ := bytes.Cut(line, []byte(": "))
 			switch string(field) {
 			case "event":
-				s.Name = string(value)
+				e.Name = string(value)
 			case "data":
-				s.Data = bytes.Clone(value)
+				e.Data = bytes.Clone(value)
 			case "id":
-				if !yield(s, nil) {
+				if !yield(e, nil) {
 					return
 				}
 			}
 		}
-		yield(State{}, &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
-			Message: "the gateway at " + c.URL() + " went away; see tapctl status"})
 	}
+}
+
+// gone is the error of an answer that ended with the gateway.
+func (c *Client) gone() *cli.Error {
+	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
+		Message: "the gateway at " + c.URL() + " went away; see tapctl status"}
 }

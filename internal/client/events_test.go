@@ -56,3 +56,35 @@ func TestWatchEnds(t *testing.T) {
 		break // leaves nothing behind
 	}
 }
+
+func TestFollowSession(t *testing.T) {
+	text := "event: timeline\ndata: {}\nid: 1.1.0.0\n\nevent: live\ndata: {\"callback\":\"onIdle\"}\nid: 1.1.1.0\n\n"
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+		exit       int
+	}{
+		{"ends with the session", text + "event: ended\ndata: {}\nid: 1.1.1.0.end\n\n",
+			[]string{"timeline", "live", "ended"}, cli.ExitDone},
+		{"ends with the gateway", text, []string{"timeline", "live"}, cli.ExitUnreachable},
+	} {
+		c := asks(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/api/v1/sessions/s/events" || r.URL.Query().Get("last") != "7" {
+				t.Errorf("%s: got a request for %s, want the last 7 events of session s", tt.name, r.URL)
+			}
+			_, _ = io.WriteString(w, tt.text)
+		})
+		var got []string
+		exit := cli.ExitDone
+		for e, err := range c.FollowSession(t.Context(), "s", 7) {
+			if err != nil {
+				exit = cli.AsError(err).Exit
+				break
+			}
+			got = append(got, e.Name)
+		}
+		if !slices.Equal(got, tt.want) || exit != tt.exit {
+			t.Errorf("%s: got %q and exit %d, want %q and exit %d", tt.name, got, exit, tt.want, tt.exit)
+		}
+	}
+}

@@ -355,6 +355,30 @@ func (c *Client) Sources(ctx context.Context) ([]adminapi.Source, error) {
 	return get[[]adminapi.Source](ctx, c, "/sources", nil)
 }
 
+// Goals returns the goals of a session, or of all for "", oldest first (docs/admin-api.md, GET /api/v1/goals).
+func (c *Client) Goals(ctx context.Context, session string) ([]adminapi.Goal, error) {
+	v := url.Values{}
+	if session != "" {
+		v.Set("session", session)
+	}
+	return get[[]adminapi.Goal](ctx, c, "/goals", v)
+}
+
+// Goal returns a goal by its id (docs/admin-api.md, GET /api/v1/goals/{goal}).
+func (c *Client) Goal(ctx context.Context, id string) (adminapi.Goal, error) {
+	return get[adminapi.Goal](ctx, c, "/goals/"+url.PathEscape(id), nil)
+}
+
+// StartGoal starts a goal for a session, which has none (docs/admin-api.md, POST /api/v1/goals).
+func (c *Client) StartGoal(ctx context.Context, r adminapi.GoalRequest) (adminapi.Goal, error) {
+	return post[adminapi.Goal](ctx, c, "/goals", r)
+}
+
+// StopGoal stops an active goal (docs/admin-api.md, POST /api/v1/goals/{goal}/stop).
+func (c *Client) StopGoal(ctx context.Context, id, reason string) (adminapi.Goal, error) {
+	return post[adminapi.Goal](ctx, c, "/goals/"+url.PathEscape(id)+"/stop", adminapi.GoalStop{Reason: reason})
+}
+
 // Records finds what happened, oldest first, also in sessions that have ended (docs/admin-api.md, GET /api/v1/records).
 func (c *Client) Records(ctx context.Context, q adminapi.RecordQuery) (adminapi.Records, error) {
 	v := url.Values{}
@@ -434,4 +458,22 @@ func (c *Client) SigninLink(ctx context.Context, file bool) (adminapi.SigninLink
 func (c *Client) SignOut(ctx context.Context) error {
 	_, err := post[adminapi.Nothing](ctx, c, "/signout", adminapi.Nothing{})
 	return err
+}
+
+// TerminalHook asks what to answer the hook of a Copilot CLI in a terminal (docs/admin-api.md, POST
+// /api/v1/terminals/hooks).
+func (c *Client) TerminalHook(ctx context.Context, h adminapi.TerminalHook) (json.RawMessage, error) {
+	answer, err := post[adminapi.TerminalAnswer](ctx, c, "/terminals/hooks", h)
+	return answer.Output, err
+}
+
+// Terminals returns the Copilot CLIs in terminals that have joined the gateway, oldest first (docs/admin-api.md, GET
+// /api/v1/terminals).
+func (c *Client) Terminals(ctx context.Context) ([]adminapi.Terminal, error) {
+	return get[[]adminapi.Terminal](ctx, c, "/terminals", nil)
+}
+
+// AttachTerminal has the gateway join the terminal with a loopback port, which was started with `copilot --ui-server`.
+func (c *Client) AttachTerminal(ctx context.Context, port int) (adminapi.TerminalAttached, error) {
+	return post[adminapi.TerminalAttached](ctx, c, "/terminals", adminapi.TerminalAttach{Port: port})
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -160,6 +161,33 @@ func (l *brokenLink) cancel(m object) error {
 	cancelled := object{"type": "tool.result", "id": id, "error": "cancelled", "errorCode": "CANCELLED"}
 	if ended && l.is("answers a late cancel") || cancel == nil && !ended && l.is("answers an unknown cancel") {
 		l.send(cancelled)
+	}
+	return nil
+}
+
+// question declines each question that it is told of.
+func (l *brokenLink) question(m object) error {
+	data, _ := m["data"].(object)
+	answer := object{"type": "question.answer", "requestId": fmt.Sprint("answer ", data["id"]), "question": data["id"],
+		"decision": "deny"}
+	switch {
+	case m["event"] == "question.ended" && l.is("answers what is over"):
+		l.wg.Go(func() {
+			select {
+			case <-time.After(moment / 2): // as a person who is late
+				l.send(answer)
+			case <-l.ctx.Done():
+			}
+		})
+	case m["event"] != "question.asked":
+	case l.is("dies of questions"):
+		return errors.New("a question")
+	case l.is("a wrong answer") && data["kind"] == "permission":
+		delete(answer, "decision")
+		answer["text"] = "yes"
+		l.send(answer)
+	default:
+		l.send(answer)
 	}
 	return nil
 }

@@ -264,6 +264,7 @@ func (l *brokenLink) receive(typ websocket.MessageType, data []byte) error {
 		if m["event"] == "x.unknown" && l.is("dies of unknown events") {
 			return errors.New("an event that it does not know")
 		}
+		return l.question(m)
 	case "ack", "stream.history":
 		if _, known := m["requestId"].(string); known && m["requestId"] == "never" && l.is("dies of unknown answers") {
 			return errors.New("an answer to nothing")
@@ -328,7 +329,8 @@ func (l *brokenLink) hello(session string) {
 			"onPreToolUse": []object{gate},
 			"transforms":   object{"tone": object{"action": "callback"}},
 		},
-		"subscribe": []string{"user.message"}, "concurrency": object{"max": 40},
+		"subscribe":   []string{"user.message", "question.asked", "question.ended"},
+		"concurrency": object{"max": 40},
 	}
 	switch l.fault {
 	case "an event that does not exist":

@@ -187,7 +187,10 @@ func (h *host) set(state string) {
 	h.mustCall("session/update", `{"id":%s,"state":%s}`, h.id, state)
 }
 
-// tools waits for a list of tools that match.
+// ownTools is how the names of the tools begin that a gateway may give to each session by itself (docs/tap.md).
+const ownTools = "tap_"
+
+// tools waits for a list of tools that match, the gateway's own aside.
 func (h *host) tools(want string, match func(names []string) bool) []map[string]any {
 	var found []map[string]any
 	h.wait("tools/set with "+want, func(m message) bool {
@@ -200,6 +203,9 @@ func (h *host) tools(want string, match func(names []string) bool) []map[string]
 		for _, t := range list {
 			object, _ := t.(map[string]any)
 			name, _ := object["name"].(string)
+			if strings.HasPrefix(name, ownTools) {
+				continue
+			}
 			found, names = append(found, object), append(names, name)
 		}
 		return match(names)

@@ -17,7 +17,9 @@ type callRecord struct {
 	results int
 	// For calls: it was cancelled after its result, or it was only cancelled and never made.
 	cancelledLate, phantom bool
-	denyOnly               bool // for gate checks: only a denial is right
+	// For calls: it was cancelled before its result, which is none of a cancelled call: the two met.
+	cancelled, answered bool
+	denyOnly            bool // for gate checks: only a denial is right
 }
 
 // talk is the state of one connection, as the protocol's section "States" has it.
@@ -36,15 +38,16 @@ type talk struct {
 type ledger struct {
 	persistDir string // fixed at creation
 
-	mu     sync.Mutex // guards the fields that follow
-	broken map[string]*failure
-	seen   map[string]int
-	talks  map[*link]*talk
-	calls  map[string]*callRecord
-	checks map[string]*callRecord // gate checks and transform requests
-	offer  offer
-	issued string // the last reconnect token
-	name   string // of the last hello of this process: name and instance
+	mu        sync.Mutex // guards the fields that follow
+	broken    map[string]*failure
+	seen      map[string]int
+	talks     map[*link]*talk
+	calls     map[string]*callRecord
+	checks    map[string]*callRecord // gate checks and transform requests
+	offer     offer
+	questions map[string]*questionRecord // by id, of all that the provider was told of
+	issued    string                     // the last reconnect token
+	name      string                     // of the last hello of this process: name and instance
 	// restoring has the connections on which a reconnect token came.
 	restoring map[*link]bool
 }
@@ -55,11 +58,13 @@ type offer struct {
 	Rules       []protocol.Rule
 	Callbacks   []string // sections with a transform of action callback
 	Concurrency int      // at most so many calls at once; 0: no limit
+	Subscribe   []string // events
 }
 
 func newLedger(persistDir string) *ledger {
 	return &ledger{persistDir: persistDir, broken: map[string]*failure{}, seen: map[string]int{},
 		talks: map[*link]*talk{}, calls: map[string]*callRecord{}, checks: map[string]*callRecord{},
+		questions: map[string]*questionRecord{},
 		restoring: map[*link]bool{}}
 }
 
@@ -248,6 +253,9 @@ func (d *ledger) message(l *link, t *talk, m protocol.Message) {
 		d.request(t, m.RequestID, "filter.set")
 	case *protocol.StreamQuery:
 		d.request(t, m.QueryID, "")
+	case *protocol.QuestionAnswer:
+		d.request(t, m.RequestID, "")
+		d.questionAnswer(m)
 	}
 }
 
@@ -275,6 +283,9 @@ func (d *ledger) hello(l *link, m *protocol.Hello) {
 		if c := m.Concurrency; c != nil && c.Max != nil {
 			d.offer.Concurrency = *c.Max
 		}
+	}
+	if m.Subscribe != nil || !restores {
+		d.offer.Subscribe = m.Subscribe
 	}
 	d.tools(m.Tools)
 }
@@ -345,11 +356,13 @@ func (d *ledger) result(l *link, m *protocol.ToolResult) {
 	case call.link != l:
 		d.note("reconnect.calls", false, "a result for the call %.64q, which came on the connection before", m.ID)
 		return
-	case call.results > 0 && call.cancelledLate && d.broken["call.once"] == nil: // else it is no answer to the cancel
+	case call.results > 0 && call.cancelledLate && d.broken["call.once"] == nil, // else it is no answer to the cancel
+		call.results == 1 && call.cancelled && call.answered && m.ErrorCode == protocol.CodeCancelled:
 		d.note("cancel.ended", false, "another result for a call that was cancelled after its result")
 	default:
 		d.note("call.once", call.results == 0, "result %d for one call", call.results+1)
 	}
+	call.answered = call.results == 0 && m.ErrorCode != protocol.CodeCancelled
 	call.results++
 }
 
@@ -452,8 +465,12 @@ func (d *ledger) called(l *link, id string, phantom bool) {
 func (d *ledger) cancelled(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c := d.calls[id]; c != nil && c.results > 0 {
+	switch c := d.calls[id]; {
+	case c == nil:
+	case c.results > 0:
 		c.cancelledLate = true
+	default:
+		c.cancelled = true
 	}
 }
 

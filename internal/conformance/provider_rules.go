@@ -36,7 +36,7 @@ func both(id string, kind Kind, section, title string, run func(*kit) error) che
 func providerChecks() (all []check) {
 	for _, group := range [][]check{
 		connectChecks(), proofChecks(), callChecks(), toleranceChecks(), hookChecks(), sessionChecks(),
-		reconnectChecks(), stopChecks(), messageChecks(),
+		questionChecks(), reconnectChecks(), stopChecks(), messageChecks(),
 	} {
 		all = append(all, group...)
 	}

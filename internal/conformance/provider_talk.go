@@ -32,6 +32,11 @@ func (k *kit) heard(l *link, f frame) {
 		k.confirm(l, m.RequestID, m.MessageType())
 	case *protocol.FilterSet:
 		k.confirm(l, m.RequestID, m.MessageType())
+	case *protocol.QuestionAnswer:
+		if m.RequestID != "" {
+			k.answer(l, m.RequestID, m.MessageType(), object{"type": "ack", "requestId": m.RequestID,
+				"sessionId": firstSession})
+		}
 	case *protocol.StreamQuery:
 		k.answer(l, m.QueryID, m.MessageType(), object{"type": "stream.history", "queryId": m.QueryID,
 			"streams": object{}})

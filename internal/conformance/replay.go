@@ -147,6 +147,9 @@ func ReplayedProvider(f *recording.File, name string) (string, error) {
 		delete(names, "") // connections that never said hello
 	}
 	all := slices.Sorted(maps.Keys(names))
+	if others := slices.DeleteFunc(slices.Clone(all), isOwn); len(others) == 1 && name == "" {
+		return others[0], nil
+	}
 	switch {
 	case len(all) == 0:
 		return "", fmt.Errorf("the recording has no message of a provider")
@@ -160,6 +163,9 @@ func ReplayedProvider(f *recording.File, name string) (string, error) {
 	}
 	return protocol.NormalName(name), nil
 }
+
+// isOwn reports whether a provider is the one that the gateway itself gives to each session (docs/tap.md).
+func isOwn(provider string) bool { return provider == "tap" }
 
 // run takes all steps and then looks for what nobody expected.
 func (r *replayer) run(ctx context.Context) {

@@ -32,6 +32,9 @@ func (s *session) createConfig(gen int, withHooks bool) *sdk.SessionConfig {
 }
 
 func (s *session) resumeConfig(gen int, withHooks bool) *sdk.ResumeSessionConfig {
+	if s.joined != 0 {
+		return s.joinConfig(gen)
+	}
 	c := &sdk.ResumeSessionConfig{}
 	// The SDK has two types with the same fields.
 	from, to := reflect.ValueOf(s.createConfig(gen, withHooks)).Elem(), reflect.ValueOf(c).Elem()

@@ -1,6 +1,7 @@
 package copilot
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -25,6 +26,9 @@ type item struct {
 	lostPrompts    int           // prompts that the process had accepted and not begun
 	droppedPrompts []*sentPrompt // all prompts that were lost with the process
 	isResumed      bool          // the session is back in a new process
+	isRunning      bool          // the terminal was busy when the gateway joined it
+	left           error         // why the gateway is not joined to the terminal any more
+	done           chan struct{} // closed when left was handled
 
 	wantsRecheck bool          // the list of prompts changed
 	wasAborted   bool          // the turn was interrupted, so its end must come
@@ -41,7 +45,7 @@ type item struct {
 // pump turns the runtime's events into calls to the gateway. It is the only goroutine that does, so their order is
 // kept.
 func (s *session) pump() {
-	t := tracker{s: s, openParts: map[string]*openPart{}}
+	t := tracker{s: s, openParts: map[string]*openPart{}, background: background{}}
 	defer func() { t.turn.stopTimer() }()
 	for {
 		items, ok := s.items.receiveAll()
@@ -80,7 +84,8 @@ type tracker struct {
 	agentDone      bool // the agent is done, but the runtime has not reported the session idle
 	idleEarly      bool // we reported the session idle before the runtime did
 
-	questions questionMatcher
+	questions  questionMatcher
+	background background
 }
 
 // openPart is a message, a reasoning or a tool execution that began and has not ended.
@@ -91,6 +96,7 @@ type openPart struct {
 	output   string // of a tool, as last reported
 	tool     string
 	provider string
+	args     string // of a tool
 }
 
 func (t *tracker) emit(e gateway.Event) {
@@ -102,6 +108,10 @@ func (t *tracker) handle(it item) {
 	switch {
 	case it.lost != nil:
 		t.processDied(it)
+	case it.left != nil:
+		t.left(it)
+	case it.isRunning:
+		t.reportBusy()
 	case it.isResumed:
 		t.gen = it.gen
 		t.processReplaced()
@@ -156,13 +166,15 @@ func (t *tracker) userMessage(e sdk.SessionEvent, d *rpc.UserMessageData) {
 		return
 	}
 	// Only a prompt that we sent renews the budget. The runtime adds messages with the user's role by itself.
+	source := promptSource(d.Source)
 	if p := t.s.removeBegun(deref(d.MessageID), d.Content); p != nil {
+		source = cmp.Or(p.source, source)
 		t.startTurn(p, d.Delivery != nil && *d.Delivery == rpc.UserMessageDeliverySteering)
 		t.prompt = deref(d.MessageID)
 	}
 	t.agentDone = false
 	t.reportBusy()
-	t.emit(gateway.Event{UserMessage: d.Content, Source: promptSource(d.Source)})
+	t.emit(gateway.Event{UserMessage: d.Content, Source: source})
 }
 
 func (t *tracker) turnStart(e sdk.SessionEvent, d *rpc.AssistantTurnStartData) {
@@ -273,10 +285,10 @@ func (t *tracker) toolStart(d *rpc.ToolExecutionStartData) {
 		return
 	}
 	tool, args := t.s.called(d.ToolName, rawJSON(d.Arguments))
-	o.tool, o.provider = tool, t.s.owner(tool)
+	o.tool, o.provider, o.args = tool, t.s.owner(tool), string(args)
 	t.emit(gateway.Event{
 		Callback: gateway.OnStartToolExecution, ID: d.ToolCallID, ParentID: deref(d.ParentToolCallID),
-		Tool: tool, Args: string(args), Provider: o.provider,
+		Tool: tool, Args: o.args, Provider: o.provider,
 	})
 }
 
@@ -312,6 +324,9 @@ func (t *tracker) toolEnd(d *rpc.ToolExecutionCompleteData) {
 		Callback: gateway.OnEndToolExecution, ID: d.ToolCallID, ParentID: deref(d.ParentToolCallID), Tool: o.tool,
 		Provider: o.provider,
 	}
+	if d.ShellExecution != nil {
+		e.ExitCode = new(int(d.ShellExecution.ExitCode))
+	}
 	switch {
 	case d.Error != nil:
 		e.Error = &adminapi.ToolError{Message: d.Error.Message, Code: deref(d.Error.Code)}
@@ -323,6 +338,7 @@ func (t *tracker) toolEnd(d *rpc.ToolExecutionCompleteData) {
 		e.Error = &adminapi.ToolError{Message: "the tool failed"}
 	}
 	t.emit(e)
+	t.followCommand(o, d)
 }
 
 // endParts ends the parts that the runtime will not end any more. Followers get an end for each start.
@@ -347,6 +363,7 @@ func (t *tracker) processDied(it item) {
 	t.gen = it.gen + 1 // drop further events of the dead process
 	t.pendingSyncs = nil
 	t.agentDone, t.idleEarly = false, false
+	clear(t.background)
 	t.endParts(it.lost.Error())
 	t.endAgent()
 	switch {

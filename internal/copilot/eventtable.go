@@ -316,10 +316,12 @@ var eventTable = append([]eventRow{
 		func(*rpc.SessionScheduleCancelledData) string {
 			return "a scheduled prompt was cancelled"
 		}),
-	timelineRow(
-		adminapi.LogInfo, "what the runtime tells the model",
-		func(d *rpc.SystemNotificationData) string { return d.Content },
-	),
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SystemNotificationData) {
+		if d.Content != "" {
+			t.s.calls.Note(adminapi.LogInfo, d.Content)
+		}
+		t.notified(d)
+	}).inTimeline(adminapi.LogInfo, "what the runtime tells the model"),
 	timelineRow(
 		adminapi.LogInfo,
 		"the skill's name",

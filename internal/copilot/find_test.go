@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 )
 
 func TestFind(t *testing.T) {
@@ -105,6 +108,28 @@ func TestExecRuntimeIsForTheLauncherOnly(t *testing.T) {
 	for _, args := range [][]string{{"tapgw"}, {"tapgw", "serve"}, {"tapgw", "serve", LaunchArg}} {
 		if _, ran := ExecRuntime(args); ran {
 			t.Errorf("%q ran the runtime, want a program that is not run", args)
+		}
+	}
+}
+
+// TestNoRuntime: requests that need a runtime fail with INVALID_STATE where none is found, and say what was looked for.
+func TestNoRuntime(t *testing.T) {
+	cli := filepath.Join(t.TempDir(), "none")
+	g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{Kind: New(Options{CLI: cli})}})
+	_, listed := g.Persisted(t.Context(), gateway.PersistedFilter{})
+	_, resumed := g.Resume(t.Context(), "s-1", gateway.ResumeRequest{})
+	for name, tt := range map[string]struct {
+		err  error
+		part string
+	}{
+		"list":   {listed, cli},
+		"resume": {resumed, `looking for session "s-1" on disk: `},
+		"delete": {g.DeletePersisted(t.Context(), "s-1"), `looking for session "s-1" on disk: `},
+	} {
+		e, ok := errors.AsType[*protocol.Error](tt.err)
+		if !ok || e.Code != protocol.CodeInvalidState || !strings.Contains(tt.err.Error(), cli) ||
+			!strings.Contains(tt.err.Error(), tt.part) {
+			t.Errorf("%s: %v, want %s with %q and %q", name, tt.err, protocol.CodeInvalidState, cli, tt.part)
 		}
 	}
 }

@@ -67,19 +67,9 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 		provider: so.provider, offeredModels: so.profile.Provider.Models, requestURL: req.ProviderURL,
 		githubToken: so.token, hasRequestToken: req.GitHubToken != "",
 		profile: req.Profile, firstModel: so.profile.Model, model: so.profile.Model, effort: so.profile.Effort,
-		outputDir:    filepath.Join(dir, id),
-		ready:        make(chan struct{}),
-		items:        newQueue[item](),
-		lines:        newQueue[line](),
-		logged:       make(chan struct{}),
-		sendLock:     make(lock, 1),
-		configLock:   make(lock, 1),
-		up:           make(chan struct{}),
-		toolsChanged: make(chan struct{}),
-		everSet:      map[string]bool{},
-		inFlight:     map[string]context.CancelFunc{},
-		sections:     sections{original: map[string]string{}},
+		outputDir: filepath.Join(dir, id),
 	}
+	s.makeQueues()
 	if s.baseConfig, err = newBaseConfig(so.profile, so.cwd, s.outputDir); err != nil {
 		return nil, err
 	}
@@ -92,6 +82,16 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 			return nil, internalError(fmt.Errorf("making a file for the shell's environment: %w", err))
 		}
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// makeQueues makes what every session needs to run.
+func (s *session) makeQueues() {
+	s.ready, s.logged = make(chan struct{}), make(chan struct{})
+	s.items, s.lines = newQueue[item](), newQueue[line]()
+	s.sendLock, s.configLock = make(lock, 1), make(lock, 1)
+	s.up, s.toolsChanged = make(chan struct{}), make(chan struct{})
+	s.everSet, s.inFlight = map[string]bool{}, map[string]context.CancelFunc{}
+	s.sections.original = map[string]string{}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 }

@@ -71,7 +71,7 @@ func deferToPump(sdk.PermissionRequest, sdk.PermissionInvocation) (rpc.Permissio
 
 // answerPermission answers a request for permission on a goroutine of its own. The pump calls it.
 func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData) {
-	if d.ResolvedByHook != nil && *d.ResolvedByHook {
+	if s.joined != 0 || d.ResolvedByHook != nil && *d.ResolvedByHook {
 		return
 	}
 	s.whilePending(c, d.RequestID, func(ctx context.Context) {
@@ -88,6 +88,17 @@ func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData) {
 			s.log.Warn("a permission did not reach the runtime", "error", err)
 		}
 	})
+}
+
+// PermitShell implements [gateway.ShellHost].
+func (s *session) PermitShell(ctx context.Context, c gateway.ShellCommand) (denial string) {
+	switch d := s.decide(ctx, &rpc.PermissionRequestShell{FullCommandText: c.Line(), Intention: c.Why}).(type) {
+	case *rpc.PermissionDecisionApproveOnce:
+		return ""
+	case *rpc.PermissionDecisionReject:
+		return cmp.Or(deref(d.Feedback), "the gateway's policy does not allow it")
+	}
+	return "nobody is there who could allow it"
 }
 
 // decide answers a request by the policy, or by asking a person.

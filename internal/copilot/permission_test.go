@@ -10,6 +10,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
+	"tapgw/internal/gateway"
 )
 
 func TestInside(t *testing.T) {
@@ -218,5 +219,29 @@ func TestApprovalsOfProtectedFiles(t *testing.T) {
 	}
 	if s.isApproved(config) {
 		t.Error("a protected file is written without a question, want a question")
+	}
+}
+
+// A rule that allows a command allows it where the session's shell begins. Elsewhere it is another program, and a
+// denial holds everywhere.
+func TestShellRulesKnowTheDirectory(t *testing.T) {
+	s := &session{cwd: "/p", o: &Options{Permissions: configs.Permissions{
+		Shell: configs.Deny, AllowCommands: []string{"./check.sh", "make test", "cd"}, DenyCommands: []string{"rm"},
+	}}}
+	for _, tt := range []struct {
+		command gateway.ShellCommand
+		want    bool
+	}{
+		{gateway.ShellCommand{Text: "./check.sh"}, true},
+		{gateway.ShellCommand{Text: "./check.sh", Dir: "/p/sub"}, false},
+		{gateway.ShellCommand{Text: "make test", Dir: "/p/sub"}, true},
+		{gateway.ShellCommand{Text: "make test", Dir: "/p/$(rm x)"}, false},
+		{gateway.ShellCommand{Text: "make test; rm x", Dir: "/p/sub"}, false},
+		{gateway.ShellCommand{Text: `rm "x`, Dir: `/p/ A="`}, false},
+	} {
+		denial, mustAsk := s.policy(&rpc.PermissionRequestShell{FullCommandText: tt.command.Line()})
+		if got := denial == "" && !mustAsk; got != tt.want {
+			t.Errorf("%+v: allowed is %t (%s), want %t", tt.command, got, denial, tt.want)
+		}
 	}
 }

@@ -250,7 +250,7 @@ func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequ
 	defer cancel()
 	p, err := r.process(ctx)
 	if err != nil {
-		return internalError(err)
+		return fmt.Errorf("looking for session %q on disk: %w", id, internalError(err))
 	}
 	m, err := r.findStored(ctx, p, id)
 	if err != nil {
@@ -327,7 +327,7 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 	defer cancel()
 	p, err := r.process(ctx)
 	if err != nil {
-		return internalError(err)
+		return fmt.Errorf("looking for session %q on disk: %w", id, internalError(err))
 	}
 	if _, err := r.findStored(ctx, p, id); err != nil {
 		return err

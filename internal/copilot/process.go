@@ -32,7 +32,8 @@ var errUnanswered = errors.New("the Copilot runtime did not answer in time")
 type process struct {
 	client *sdk.Client
 	log    *slog.Logger
-	pid    int // 0 without a launcher
+	pid    int           // 0 without a launcher
+	pipe   *dialablePipe // to a runtime that a person started; nil: to one of ours
 
 	canEnableHooksLater bool // see lateHooksVersion
 
@@ -58,7 +59,7 @@ type process struct {
 func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) (*process, error) {
 	found, err := Find(o.CLI)
 	if err != nil {
-		return nil, err
+		return nil, invalidState("%v", err)
 	}
 	launcher, err := o.launcher()
 	if err != nil {
@@ -124,6 +125,10 @@ func (p *process) watch() {
 }
 
 func (p *process) markEnded(cause error) {
+	if p.pipe != nil {
+		p.pipe.end(cause) // which sets the cause
+		return
+	}
 	p.once.Do(func() {
 		p.cause = fmt.Errorf("the Copilot runtime ended: %w", cause)
 		close(p.gone)

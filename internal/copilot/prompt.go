@@ -11,6 +11,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/lazyregexp"
+	"tapgw/internal/spans"
 )
 
 // sentPrompt is a prompt from the moment it is given to the runtime until the runtime reports that it began. While
@@ -62,6 +63,10 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 		msg.DisplayPrompt = p.Text
 		msg.Prompt = "[from provider " + name + "]\n" + p.Text
 		sent.text = msg.Prompt
+		if s.joined != 0 {
+			// A terminal shows no prompt that has a source, so its person sees the same text as the model.
+			msg.DisplayPrompt, msg.Source, sent.shown = "", "", sent.text
+		}
 	}
 	if p.Mode == adminapi.ModeImmediate {
 		s.prepareSteering(ctx, sent, &msg)
@@ -71,7 +76,7 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	s.sent = append(s.sent, sent)
 	s.mu.Unlock()
 	id, err := ask(
-		gateway.TraceContext(ctx, p.Traceparent), c.process, askTimeout,
+		spans.Context(ctx, p.Traceparent), c.process, askTimeout,
 		func(ctx context.Context) (string, error) { return c.sdk.Send(ctx, msg) },
 	)
 	if err != nil {

@@ -127,7 +127,7 @@ func (s *session) waitAnswer(about string) (gateway.Answer, error) {
 // askPerson asks a person the question of an event.
 func (t *tracker) askPerson(about, requestID string, q gateway.Question) {
 	c := t.conn()
-	if c == nil {
+	if c == nil || t.s.joined != 0 { // a terminal's person is asked there
 		return
 	}
 	q.Timeout = t.s.o.AnswerTimeout

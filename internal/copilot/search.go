@@ -25,7 +25,8 @@ func (s *session) searchers() []rpc.ProtocolExternalToolDefinition {
 	define := func(name, about, schema string, skip bool) rpc.ProtocolExternalToolDefinition {
 		params, _ := parameters(protocol.Raw(schema)) // it is JSON
 		return rpc.ProtocolExternalToolDefinition{
-			Name: name, Description: about, Parameters: params, SkipPermission: &skip, Defer: &never,
+			Name: name, Description: about, Parameters: params, Defer: &never,
+			SkipPermission: new(skip && s.joined == 0),
 		}
 	}
 	return []rpc.ProtocolExternalToolDefinition{
@@ -149,7 +150,7 @@ func (s *session) answer(
 			return wrong(protocol.CodeNotFound, fmt.Sprintf("tool %q does not exist in this session", c.Name))
 		}
 		// What the searchers are may have changed since the hook, which then asked about another tool.
-		c.AskGates = !s.wasAsked(c.Name, c.Args)
+		c.AskGates = !s.wasAsked(c.Name, c.Args) || c.AskGates
 		return callTool(ctx, c)
 	case toolsearch.Search:
 		if err := json.Unmarshal(c.Args, &in); err != nil {

@@ -168,6 +168,9 @@ func (s *session) warnPreamble() {
 // expirePrompt makes the runtime ask for the sections again for the next prompt, if its present ones were made for one
 // prompt.
 func (s *session) expirePrompt() {
+	if s.joined != 0 {
+		return // the message is not ours
+	}
 	s.sections.mu.Lock()
 	kept := s.sections.hasAnswers
 	s.sections.mu.Unlock()

@@ -42,6 +42,7 @@ type session struct {
 	cancel          context.CancelFunc
 	ready           chan struct{} // closed when calls is set
 	calls           gateway.HostCalls
+	joined          joinedBy      // how the gateway joined a session of a terminal; 0: the session is its own
 	items           *queue[item]  // for the pump
 	lines           *queue[line]  // for the logger
 	logged          chan struct{} // closed when the logger is done
@@ -57,7 +58,6 @@ type session struct {
 
 	configLock   lock                                 // guards the fields that follow
 	appliedTools []rpc.ProtocolExternalToolDefinition // the providers' tools that the runtime has
-	everSet      map[string]bool                      // the names of all tools that it ever had from providers
 	warnedTools  map[string]string                    // tools that the runtime can't have, with the reason
 	promptResets int                                  // see resetPrompt
 
@@ -72,6 +72,7 @@ type session struct {
 	model        string
 	effort       string // of reasoning; "": the model's default
 	tools        []gateway.Tool
+	everSet      map[string]bool               // the names of all tools that the runtime ever had from us
 	asked        map[string]int                // calls of call_tool that the hooks allowed, by tool and arguments
 	toolsChanged chan struct{}                 // closed and replaced when tools change
 	inFlight     map[string]context.CancelFunc // calls of providers' tools, by request id
@@ -108,9 +109,9 @@ var errEnded = errors.New("the session has ended")
 // info describes the session to the gateway. Call it after the session is in the runtime.
 func (s *session) info() gateway.HostInfo {
 	return gateway.HostInfo{
-		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, StopsFirst: true, LiveTools: true,
+		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, StopsFirst: true, LiveTools: true, Spans: true,
 		Transforms: !s.replacesSystemMessage(), CachesPrompt: !s.replacesSystemMessage(), RuntimeEvents: true,
-		Turns: true, Attachments: true,
+		Turns: true, Attachments: true, Usage: true,
 		Tools: s.runtimeTools,
 		// Runtime 1.0.85 has bash (powershell on Windows), create, edit, view, grep and glob. Other models and
 		// versions have the others.
@@ -147,6 +148,12 @@ func (s *session) chosenModel() (model, effort string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.model, s.effort
+}
+
+// Effort implements [gateway.EffortHost].
+func (s *session) Effort() string {
+	_, effort := s.chosenModel()
+	return effort
 }
 
 // startLoops starts the session's goroutines after the gateway registered it.
@@ -326,7 +333,9 @@ func (s *session) end() {
 	s.cancel()
 	s.items.close()
 	s.lines.close()
-	_ = os.RemoveAll(s.outputDir)
+	if s.outputDir != "" {
+		_ = os.RemoveAll(s.outputDir)
+	}
 	if s.shellFile != "" {
 		_ = os.Remove(s.shellFile)
 	}

@@ -67,13 +67,18 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 	if slices.EqualFunc(
 		defs, s.appliedTools, func(a, b rpc.ProtocolExternalToolDefinition) bool { return reflect.DeepEqual(a, b) },
 	) {
+		if s.joined != 0 {
+			return nil // its system message is not ours
+		}
 		return s.resetPrompt(ctx, c) // setting equal tools would not renew the system message
 	}
+	s.mu.Lock()
 	for _, d := range defs {
 		s.everSet[d.Name] = true
 	}
+	s.mu.Unlock()
 	err = execute(ctx, c.process, askTimeout, func(ctx context.Context) error {
-		if s.r.lacksToolsSet {
+		if s.r.lacksToolsSet || s.joined == byExtension { // which it refuses
 			return errMethodNotFound
 		}
 		_, err := c.sdk.RPC.Tools.Set(ctx, &rpc.ToolsSetRequest{Tools: defs})
@@ -135,8 +140,7 @@ func (s *session) resumeOn(
 	return nil
 }
 
-// builtinNames returns the names of the runtime's own tools and of those of MCP servers. Call it with configLock held,
-// or before the gateway knows the session.
+// builtinNames returns the names of the runtime's own tools and of those of MCP servers.
 func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, error) {
 	have, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.ToolsGetCurrentMetadataResult, error) {
 		return c.sdk.RPC.Tools.GetCurrentMetadata(ctx)
@@ -145,6 +149,8 @@ func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, e
 		return nil, err
 	}
 	names := map[string]bool{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, t := range have.Tools {
 		// Between turns the runtime still lists tools of providers that were removed.
 		if t.MCPServerName != nil || !s.everSet[t.Name] {
@@ -198,12 +204,24 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	return defs
 }
 
-// skipsPermission reports whether nobody need allow a call of a provider's tool.
-func (s *session) skipsPermission() bool { return s.o.Permissions.CustomTool == configs.Allow }
+// skipsPermission reports whether nobody need allow a call of a provider's tool. In a terminal its person decides.
+func (s *session) skipsPermission() bool {
+	return s.joined == 0 && s.o.Permissions.CustomTool == configs.Allow
+}
 
 // startCall runs a tool call of the model on a goroutine of its own, and answers the runtime. The pump calls it.
 func (s *session) startCall(c *conn, d *rpc.ExternalToolRequestedData) {
+	if s.joined != 0 && !s.hasSet(d.ToolName) {
+		return // a tool of another client of the terminal
+	}
 	s.runCall(c, d, s.calls.CallTool)
+}
+
+// hasSet reports whether the runtime ever had a tool from us.
+func (s *session) hasSet(tool string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.everSet[tool]
 }
 
 func (s *session) runCall(
@@ -222,6 +240,7 @@ func (s *session) runCall(
 	s.r.wg.Go(func() {
 		defer cancel()
 		call := gateway.Call{Name: d.ToolName, Args: args, Traceparent: deref(d.Traceparent)}
+		call.AskGates = s.joined == byExtension // which has no hooks
 		outcome := s.answer(ctx, call, callTool)
 		cancelled := ctx.Err() != nil
 		s.mu.Lock()

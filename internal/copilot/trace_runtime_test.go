@@ -203,7 +203,7 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	var path []string
 	c.wait(t, "the spans between the push and the provider", func() bool {
 		path = c.path(call[2])
-		return path[len(path)-1] == "push"
+		return path[len(path)-1] == "push ci"
 	})
 	// Newer runtimes tell a hash of the tool's name.
 	executes := slices.ContainsFunc(path, func(span string) bool { return strings.HasPrefix(span, "execute_tool ") })
@@ -215,7 +215,7 @@ func TestTraceFromPushToProvider(t *testing.T) {
 		models := 0
 		for id, s := range c.spans {
 			if path := c.path(id); strings.HasPrefix(s.Name, "chat ") && s.TraceID == call[1] &&
-				path[len(path)-1] == "push" {
+				path[len(path)-1] == "push ci" {
 				models++
 			}
 		}
@@ -223,7 +223,7 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if path := c.path(gate[2]); !slices.Equal(path, []string{"gate greet", "turn", "push"}) {
-		t.Errorf(`the gate stands below %q, want ["gate greet" "turn" "push"]`, path)
+	if path := c.path(gate[2]); !slices.Equal(path, []string{"gate greet", "turn", "push ci"}) {
+		t.Errorf(`the gate stands below %q, want ["gate greet" "turn" "push ci"]`, path)
 	}
 }

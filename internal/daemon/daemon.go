@@ -60,7 +60,10 @@ func (d Dir) Logins() string { return d.file("logins") }
 func (d Dir) Sources() string { return d.file("sources") }
 
 // Records is the directory of what happened, as internal/records writes it.
-func (d Dir) Records() string { return d.file("records") }
+func (d Dir) Records() string { return d.file(statedir.RecordsDir) }
+
+// Goals is the directory of the goals of sessions, a file for each.
+func (d Dir) Goals() string { return d.file("goals") }
 
 func (d Dir) lockFile() string  { return d.file(statedir.LockFile) }
 func (d Dir) startFile() string { return d.file("ensure.lock") }

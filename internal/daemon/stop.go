@@ -119,7 +119,7 @@ func (d Dir) awaited(ctx context.Context, g statedir.Info) string {
 	}
 	var names, labels []string
 	for _, p := range providers {
-		if p.State == "bound" && !slices.Contains(names, p.Name) {
+		if p.State == "bound" && !p.Own && !slices.Contains(names, p.Name) {
 			names = append(names, p.Name)
 		}
 	}

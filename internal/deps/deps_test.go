@@ -24,19 +24,22 @@ const (
 // layers says which rooms stand on which. A package belongs to the room with
 // the longest path that it begins with.
 var layers = [][]string{
-	{".", "internal/lazyregexp", "internal/visible"},
+	{".", "internal/lazyregexp", "internal/spans", "internal/visible"},
 	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli",
 		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel",
 		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff", "internal/instructions",
-		"internal/markdown", "testdata/sdk"},
-	{"internal/match", "internal/schedule", "internal/terminal", "internal/recording", "internal/toolsearch",
-		"internal/link"},
+		"internal/markdown", "internal/extension", "testdata/sdk"},
+	{"internal/match", "internal/ownfile", "internal/schedule", "internal/terminal", "internal/recording",
+		"internal/toolsearch", "internal/link"},
+	{"internal/tapconfig"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations",
-		"internal/checkpoint", "internal/orchestrate", "internal/conformance", "internal/tapconfig"},
+		"internal/checkpoint", "internal/orchestrate", "internal/conformance"},
+	{"internal/evidence"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",
-		"internal/mcpclients", "internal/mcpserver", "internal/records", "internal/sources",
+		"internal/evals", "internal/goals", "internal/mcpclients", "internal/mcpserver", "internal/records",
+		"internal/sources", "internal/terminals",
 		"internal/supervisor", "internal/taptools", "internal/server", "internal/service",
-		"internal/dashboard", "tools/provide"},
+		"internal/dashboard", "skills", "tools/provide"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
 }
 
@@ -47,6 +50,13 @@ var testOnly = []string{"internal/taptest", "internal/deps"}
 // in turn.
 var direct = map[string][]string{
 	"internal/gateway": {"net", "net/http"},
+}
+
+// users lists who may import a package or a module: what they weigh must not get into other programs.
+var users = map[string][]string{
+	copilotSDK:                         {"internal/copilot"},
+	"modernc.org/sqlite":               {"internal/records/recordsql"},
+	"tapgw/internal/records/recordsql": {"internal/records/recordsql", "cmd/tapctl", "bench"},
 }
 
 // only lists all that a room may import beyond the standard library.
@@ -104,12 +114,10 @@ func check(pkgs []pkg) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	for _, p := range pkgs {
 		path, _ := local(p.ImportPath)
-		if !within(path, "internal/copilot") {
-			for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
-				for _, imp := range imports {
-					if within(imp, copilotSDK) {
-						fault("%s imports %s: only internal/copilot may", path, imp)
-					}
+		for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			for what, may := range users {
+				if within(imp, what) && !withinAny(path, may) {
+					fault("%s imports %s: only %s may", path, imp, strings.Join(may, ", "))
 				}
 			}
 		}
@@ -249,11 +257,11 @@ func TestCheck(t *testing.T) {
 		{"down two layers", one("cmd/tapgw", "tapgw/internal/protocol"), ""},
 		{"own sub-package", one("internal/gateway/sub", "tapgw/internal/gateway"), ""},
 		{"template on its SDK", one("providers/templates/hello", "tapgw/providers"), ""},
-		{"upward", one("internal/protocol", "tapgw/internal/gateway"), "upward, from layer 1 to 3"},
+		{"upward", one("internal/protocol", "tapgw/internal/gateway"), "upward, from layer 1 to 4"},
 		{"upward from a sub-package", one("internal/gateway/sub", "tapgw/internal/server"),
-			"upward, from layer 3 to 4"},
+			"upward, from layer 4 to 6"},
 		{"SDK on its template", one("providers", "tapgw/providers/templates/hello"), "upward"},
-		{"sideways", one("internal/server", "tapgw/internal/copilot"), "sideways, both in layer 4"},
+		{"sideways", one("internal/server", "tapgw/internal/copilot"), "sideways, both in layer 6"},
 		{"tools on their adapter", one("tools", "tapgw/tools/provide"), "upward"},
 		{"two commands", one("cmd/tapctl", "tapgw/cmd/tapgw"), "sideways"},
 		{"no layer", one("internal/util"), "stands in no layer"},
@@ -270,6 +278,10 @@ func TestCheck(t *testing.T) {
 		{"Copilot SDK elsewhere", one("internal/server", copilotSDK+"/rpc"), "only internal/copilot may"},
 		{"Copilot SDK in a test elsewhere", []pkg{{ImportPath: "tapgw/test/e2e", XTestImports: []string{copilotSDK}}},
 			"only internal/copilot may"},
+		{"SQLite", one("internal/records/recordsql", "modernc.org/sqlite", "modernc.org/sqlite/lib"), ""},
+		{"SQLite beside it", one("internal/records", "modernc.org/sqlite"), "only internal/records/recordsql may"},
+		{"SQL in tapctl", one("cmd/tapctl", "tapgw/internal/records/recordsql"), ""},
+		{"SQL in the gateway", one("cmd/tapgw", "tapgw/internal/records/recordsql"), "cmd/tapctl, bench may"},
 		{"libraries of protocol", one("internal/protocol", "encoding/json",
 			"github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/jsontext"), ""},
 		{"another library in protocol", one("internal/protocol", "github.com/coder/websocket"), "standard library and"},

@@ -11,6 +11,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
 // call is one tool call, from the host's request to its outcome.
@@ -31,7 +32,7 @@ type call struct {
 	name          string
 	callerArgs    protocol.Raw
 	callerTimeout time.Duration // from begun on; 0: none
-	trace         string
+	span          spans.Span
 	begun         time.Time
 	checksRules   bool // false when the session's host asks rules and gates itself
 	done          func(Outcome)
@@ -73,12 +74,9 @@ func newCallID() uuid.UUID {
 // is not shared with others. The call ends at its timeout at the latest. See
 // docs/protocol.md, "Calls".
 func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
-	if s.g.tracer != nil {
-		c.Traceparent, done = s.traceCall(c, done)
-	}
 	tc := &call{
 		pending: &Pending{}, session: s, name: c.Name, callerArgs: c.Args, callerTimeout: c.Timeout,
-		trace: c.Traceparent, begun: time.Now(), checksRules: !s.info.Hooks || c.AskGates, done: done,
+		span: s.startCall(&c), begun: time.Now(), checksRules: !s.info.Hooks || c.AskGates, done: done,
 		progress: c.Progress, asked: c.Asked,
 	}
 	if len(tc.callerArgs) == 0 {
@@ -109,7 +107,7 @@ func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
 // admin API. The session's rules and gates are asked, and followers of the session see the
 // call as if its model had made it.
 func (s *Session) Execute(ctx context.Context, c Call) Outcome {
-	c.AskGates = true
+	c.AskGates = !c.Passed
 	if c.Source != "" {
 		s.note(adminapi.LogInfo, c.Source, "calls "+c.Name)
 	}
@@ -149,7 +147,7 @@ func (c *call) advance() (askFirst []*rule) {
 		}
 		if c.checksRules && !r.hasRulesOf(c.decidedBy) {
 			matched := c.session.matchingRules(r, c.name, c.args)
-			if d, denied := c.session.staticDenial(matched, c.name); denied {
+			if d, denied := c.session.staticDenial(matched, c.name, spans.Below(c.span.Traceparent)); denied {
 				c.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
 				return nil
 			}
@@ -273,6 +271,9 @@ func (c *call) addPending(r *routes) (bool, *protocol.Error) {
 	if c.deadline.IsZero() {
 		c.setDeadline()
 	}
+	if p.pending == nil {
+		p.pending = map[uuid.UUID]*call{}
+	}
 	p.pending[c.id] = c
 	c.session.g.touch()
 	p.setAlarm(c.deadline)
@@ -298,7 +299,7 @@ func (c *call) send() {
 
 func (c *call) message() *protocol.ToolCall {
 	return &protocol.ToolCall{
-		ID: c.id.String(), SessionID: c.session.id, Tool: c.tool.called, Args: c.args, Traceparent: c.trace,
+		ID: c.id.String(), SessionID: c.session.id, Tool: c.tool.called, Args: c.args, Traceparent: c.span.Traceparent,
 	}
 }
 
@@ -308,7 +309,7 @@ func (c *call) passGates(ctx context.Context, rules []*rule, latest time.Time) {
 	s := c.session
 	defer s.setAskingGates(c.pending, false)
 	for {
-		d := s.decide(ctx, rules, c.name, c.args, c.trace)
+		d := s.decide(ctx, rules, c.name, c.args, c.span.Traceparent)
 		if err := c.gateError(ctx, d); err != nil {
 			c.fail(err)
 			return
@@ -434,5 +435,7 @@ func (c *call) report(o Outcome) {
 	if c.session.g.recorder != nil {
 		c.recordCall(&o)
 	}
+	c.endSpan(&o)
+	c.countCall(&o)
 	c.done(o)
 }

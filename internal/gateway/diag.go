@@ -84,7 +84,7 @@ type gateNote struct {
 // latencies are the durations of a provider's last calls, and counts of all. Guarded by
 // diag.mu.
 type latencies struct {
-	last          [maxLatencies]uint32 // a ring, in microseconds
+	last          []uint32 // a ring of maxLatencies, in microseconds; nil before the first call
 	calls, errors uint64
 }
 
@@ -102,6 +102,9 @@ func (d *diag) noteCall(c *call, o *Outcome) {
 	}
 	n.provider = c.tool.provider.name
 	l := c.tool.provider.latencies
+	if l.last == nil {
+		l.last = make([]uint32, maxLatencies)
+	}
 	l.last[l.calls%maxLatencies] = uint32(min(o.Duration.Microseconds(), 1<<32-1))
 	l.calls++
 	if o.Failed() {
@@ -117,20 +120,20 @@ func (d *diag) noteError(session, provider, code, message string) {
 
 // noteGate notes the decision of a gate, a user hook or a static denial. A denial is also a
 // warning in the timeline.
-func (s *Session) noteGate(r *rule, tool, decision, reason string, begun time.Time) {
+func (s *Session) noteGate(r *rule, c gateCall, decision, reason string) {
 	now := time.Now()
 	d := &s.g.diag
 	d.mu.Lock()
 	*d.gates.next() = gateNote{
-		at: now, session: s.id, provider: r.provider.name, tool: tool,
-		decision: decision, reason: shorten(reason), duration: now.Sub(begun),
+		at: now, session: s.id, provider: r.provider.name, tool: c.tool,
+		decision: decision, reason: shorten(reason), duration: now.Sub(c.begun),
 	}
 	d.mu.Unlock()
 	if s.g.recorder != nil {
-		s.recordGate(r, tool, decision, reason, now.Sub(begun))
+		s.recordGate(r, c, decision, reason, now.Sub(c.begun))
 	}
 	if decision == protocol.DecisionDeny {
-		s.noteDenial(r.owner(), tool, reason)
+		s.noteDenial(r.owner(), c.tool, reason)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
 // PreToolUse implements [HostCalls]. Static denials come first. Then all gates are
@@ -36,7 +37,7 @@ func (s *Session) PreToolUse(ctx context.Context, tool string, args protocol.Raw
 			return d
 		case ctx.Err() != nil:
 			s.noteDenial("the gateway", tool, rulesTooFast)
-			return Decision{Deny: true, Reason: rulesTooFast}
+			return Decision{Deny: true, Reason: rulesTooFast, By: "the gateway"}
 		}
 	}
 }
@@ -48,14 +49,11 @@ func needsGate(rules []*rule) bool {
 // decide applies the rules that match a call: static denials, then gates, all at once.
 // It returns at the first denial, and after protocol.GateTimeout at the latest.
 func (s *Session) decide(
-	ctx context.Context, rules []*rule, tool string, args protocol.Raw, trace string,
+	ctx context.Context, rules []*rule, tool string, args protocol.Raw, parent string,
 ) (d Decision) {
-	if s.g.tracer != nil && needsGate(rules) {
-		var end func(Decision)
-		trace, end = s.traceGate(tool, trace, rules)
-		defer func() { end(d) }()
-	}
-	if d, denied := s.staticDenial(rules, tool); denied {
+	span := s.startGates(tool, parent, rules)
+	defer func() { endGates(span, d) }()
+	if d, denied := s.staticDenial(rules, tool, span); denied {
 		return d
 	}
 	begun := time.Now()
@@ -65,7 +63,7 @@ func (s *Session) decide(
 	for i, r := range rules {
 		switch r.Action {
 		case protocol.ActionGate:
-			checks[i] = r.ask(s, i, tool, args, trace, answers)
+			checks[i] = r.ask(s, i, tool, args, span.Traceparent, answers)
 		case protocol.ActionContext:
 			contexts[i] = r.Content
 		}
@@ -82,7 +80,7 @@ func (s *Session) decide(
 		select {
 		case a := <-answers:
 			delete(checks, a.index)
-			d := s.gateDecision(rules[a.index], a, tool, begun)
+			d := s.gateDecision(rules[a.index], a, gateCall{tool, begun, span})
 			if d.Deny {
 				return d
 			}
@@ -92,7 +90,7 @@ func (s *Session) decide(
 				if checks[i] == nil {
 					continue
 				}
-				if d := s.gateTimeout(ctx, r, tool, begun); d.Deny {
+				if d := s.gateTimeout(ctx, r, gateCall{tool, begun, span}); d.Deny {
 					return d
 				}
 			}
@@ -102,20 +100,27 @@ func (s *Session) decide(
 	return Decision{Context: joinTexts(contexts)}
 }
 
+// gateCall is a call that rules decide about.
+type gateCall struct {
+	tool  string
+	begun time.Time // to ask
+	span  spans.Span
+}
+
 // gateDecision is what a gate's answer means for the call. It notes the answer.
-func (s *Session) gateDecision(r *rule, a gateAnswer, tool string, begun time.Time) Decision {
+func (s *Session) gateDecision(r *rule, a gateAnswer, c gateCall) Decision {
 	switch {
 	case a.failure != "" && r.FailOpen:
-		s.noteGate(r, tool, protocol.DecisionAllow, a.failure, begun)
+		s.noteGate(r, c, protocol.DecisionAllow, a.failure)
 		return Decision{}
 	case a.failure != "":
-		s.noteGate(r, tool, protocol.DecisionDeny, a.failure, begun)
-		return Decision{Deny: true, Reason: a.failure}
+		s.noteGate(r, c, protocol.DecisionDeny, a.failure)
+		return Decision{Deny: true, Reason: a.failure, By: r.owner()}
 	}
-	s.noteGate(r, tool, a.decision, a.reason, begun)
+	s.noteGate(r, c, a.decision, a.reason)
 	switch a.decision {
 	case protocol.DecisionDeny:
-		return Decision{Deny: true, Reason: a.reason}
+		return Decision{Deny: true, Reason: a.reason, By: r.owner()}
 	case protocol.DecisionContext:
 		return Decision{Context: a.reason}
 	}
@@ -123,18 +128,18 @@ func (s *Session) gateDecision(r *rule, a gateAnswer, tool string, begun time.Ti
 }
 
 // gateTimeout is the decision of a gate that did not answer in time.
-func (s *Session) gateTimeout(ctx context.Context, r *rule, tool string, begun time.Time) Decision {
+func (s *Session) gateTimeout(ctx context.Context, r *rule, c gateCall) Decision {
 	reason := fmt.Sprintf("Gate provider '%s' did not respond in time.", r.provider.name)
 	if r.hook != nil {
 		reason = fmt.Sprintf("Hook %s did not answer in time.", r.hook.Name)
 	}
 	if r.FailOpen {
-		s.noteGate(r, tool, protocol.DecisionAllow, reason, begun)
-		r.noteFailOpen(ctx, s, tool, "no answer in time")
+		s.noteGate(r, c, protocol.DecisionAllow, reason)
+		r.noteFailOpen(ctx, s, c.tool, "no answer in time")
 		return Decision{}
 	}
-	s.noteGate(r, tool, protocol.DecisionDeny, reason, begun)
-	return Decision{Deny: true, Reason: reason}
+	s.noteGate(r, c, protocol.DecisionDeny, reason)
+	return Decision{Deny: true, Reason: reason, By: r.owner()}
 }
 
 // gateAnswer is the answer to a gate.check, or why there is none.
@@ -184,6 +189,9 @@ func (r *rule) ask(
 		p.mu.Unlock()
 		check.fail(reason)
 		return check
+	}
+	if p.gateChecks == nil {
+		p.gateChecks = map[uuid.UUID]*gateCheck{}
 	}
 	p.gateChecks[check.id] = check
 	p.peer.Send(&protocol.GateCheck{

@@ -24,6 +24,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
 // Options of a gateway. The zero value works: no files of providers, no log and no spans,
@@ -56,9 +57,10 @@ type Gateway struct {
 	schemas       schemaCache
 	stats         Stats
 	hooks         atomic.Pointer[userHooks] // nil: none
-	tracer        trace.Tracer              // nil: no spans
-	recorder      Recorder                  // nil: no records
-	pairings      windows                   // by the page's origin; "" for programs
+	spans         *spans.Maker              // nil: no spans
+	metrics       spans.Metrics
+	recorder      Recorder // nil: no records
+	pairings      windows  // by the page's origin; "" for programs
 	questions     questions
 	injectQuiet   atomic.Int64                 // nanoseconds; 0 for the default
 	recordings    atomic.Pointer[[]*Recording] // nil: none; written with mu held
@@ -92,7 +94,7 @@ func New(o Options) *Gateway {
 		readFile:        o.ReadFile,
 		log:             o.Log,
 		starters:        o.Starters,
-		tracer:          o.Tracer,
+		spans:           spans.NewMaker(o.Tracer, o.Recorder != nil),
 		recorder:        o.Recorder,
 		instanceToken:   newSecret(prefixProvider),
 		adminToken:      newSecret(prefixAdmin),

@@ -26,9 +26,10 @@ func (c *Conn) hello(m *protocol.Hello) {
 	}
 	spelling := m.Name
 	m.Name = protocol.NormalName(m.Name)
-	persistDir := c.makePersistDir(m.Name)
-	var err *protocol.Error
-	if failed := g.lockWithHooks(func() []*Session { return c.sessionsForHello(m) }); len(failed) > 0 {
+	persistDir, err := c.makePersistDir(m, spelling)
+	if err != nil {
+		g.mu.Lock()
+	} else if failed := g.lockWithHooks(func() []*Session { return c.sessionsForHello(m) }); len(failed) > 0 {
 		err = failed[0].refusal()
 		g.mu.Lock()
 	}
@@ -73,16 +74,26 @@ func (c *Conn) isIgnored(m *protocol.Hello) bool {
 	return m.Session == protocol.AllSessions && c.g.foregroundSession() == nil
 }
 
-// makePersistDir makes the directory that the provider may keep files in; "" for none.
-func (c *Conn) makePersistDir(name string) string {
-	if c.g.persistDir == nil || c.identity.trust == TrustExternal || c.identity.checkName(name) != nil {
-		return ""
+// makePersistDir makes the directory that the provider may keep files in; "" for none. If the provider has no bindings
+// yet, it first finds out whether the hello is refused, and returns why. A refusal must leave no directory behind, and
+// later, under Gateway.mu, none can be made.
+func (c *Conn) makePersistDir(m *protocol.Hello, spelling string) (string, *protocol.Error) {
+	if c.g.persistDir == nil || c.identity.trust == TrustExternal || c.identity.checkName(m.Name) != nil {
+		return "", nil
 	}
-	dir, err := c.g.persistDir(name)
+	if !c.is(bound) {
+		c.g.mu.Lock()
+		_, err := c.planBind(m, spelling)
+		c.g.mu.Unlock()
+		if err != nil {
+			return "", err
+		}
+	}
+	dir, err := c.g.persistDir(m.Name)
 	if err != nil {
-		c.g.log.Warn("making a provider's directory", "provider", name, "error", err)
+		c.g.log.Warn("making a provider's directory", "provider", m.Name, "error", err)
 	}
-	return dir
+	return dir, nil
 }
 
 // bindPlan is a checked hello: what it binds, and the connections whose bindings it ends.

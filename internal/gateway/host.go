@@ -128,8 +128,12 @@ type HostInfo struct {
 	// Turns: events have the ids of their prompts, and the host calls TurnEnded. Without it a
 	// turn is everything until the session is idle.
 	Turns bool
+	// Spans: the host sends spans of its turns and tools itself, below the traceparent of the prompt.
+	Spans bool
 	// Attachments: prompts may have attachments and headers.
 	Attachments bool
+	// Usage: the host calls CountModelCall.
+	Usage bool
 	// StopsFirst: an interrupt stops the turn before the session's calls end, because the
 	// host's turn would go on with the outcome of a call. Otherwise the calls end first.
 	StopsFirst bool
@@ -189,6 +193,9 @@ type Call struct {
 	// AskGates makes the gateway ask rules and gates also when the host has hooks: for a call
 	// that does not come from the host.
 	AskGates bool
+	// Passed says that the session's host has asked rules and gates about this very call, so that [Session.Execute]
+	// does not ask again.
+	Passed bool
 	// Source is who calls, for a line in the session's timeline; "" for none. [Session.Execute] reads it.
 	Source string
 	// Progress gets the messages of the call's tool.progress, one at a time, also after the call has
@@ -251,6 +258,7 @@ func (o Outcome) Text() string {
 type Decision struct {
 	Deny    bool
 	Reason  string // of a denial, for the model
+	By      string // who denies, for people: "provider ci", "hook no-push" or "the gateway"
 	Context string // for the model when the call is allowed, "" for none
 }
 
@@ -289,6 +297,9 @@ type Event struct {
 	Result   *adminapi.ToolOutput
 	Error    *adminapi.ToolError
 	Provider string // that has the tool; "" for the session's own tools
+	// ExitCode is how the command of a shell ended; nil when the host does not know. An event with it and without a
+	// callback is the end of a command that went on behind the execution ID, with its Tool and Args.
+	ExitCode *int
 
 	// Prompts are the ids of the prompts whose turn this is; nil when the host does not know.
 	Prompts []string

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -12,40 +13,49 @@ import (
 
 // pusher is the state of one provider's pushes in a session. Guarded by Session.mu.
 type pusher struct {
-	name         string
-	limit        *rate.Limiter
-	dropped      uint64 // pushes over the limits
-	queued       int    // injects that wait
-	injectStreak int    // delivered without a word from the user and without a quiet time between
-	lastInject   time.Time
-	isWarned     bool // that its injects are paused
+	name    string
+	limit   *rate.Limiter
+	dropped uint64  // pushes over the limits
+	queued  int     // injects that wait
+	streak  *streak // its own, or that of all providers of the session's model
+}
+
+// streak counts injects that were delivered without a word from the user and without a quiet time between. Guarded by
+// Session.mu.
+type streak struct {
+	count      int
+	lastInject time.Time
+	isWarned   bool // that the injects are paused
 }
 
 // pusherOf finds or adds the pusher of a source. Call with Session.mu held.
 func (s *Session) pusherOf(source pushSource) *pusher {
 	p := s.pushers[source.id]
 	if p == nil {
-		p = &pusher{limit: rate.NewLimiter(protocol.PushRate, protocol.PushRate), name: source.name}
+		p = &pusher{limit: rate.NewLimiter(protocol.PushRate, protocol.PushRate), name: source.name, streak: &streak{}}
+		if source.isModel() { // else a model that starts another one would begin a new streak
+			p.streak = &s.modelStreak
+		}
 		s.pushers[source.id] = p
 	}
 	return p
 }
 
-// isPaused reports whether the provider's injects are only shown: it injected too
-// often in a row. This is the guard against loops (docs/adr/0007-push-levels-and-budgets.md).
-func (p *pusher) isPaused() bool { return p.injectStreak > protocol.MaxInjectCycles }
+// isPaused reports whether the injects are only shown: there were too many in a row.
+// This is the guard against loops (docs/adr/0007-push-levels-and-budgets.md).
+func (k *streak) isPaused() bool { return k.count > protocol.MaxInjectCycles }
 
 // recordInject notes the time of an inject. After a quiet time a new streak begins: a job
 // that injects once an hour is no loop.
-func (p *pusher) recordInject(quiet time.Duration) {
+func (k *streak) recordInject(quiet time.Duration) {
 	now := time.Now()
-	if now.Sub(p.lastInject) >= quiet {
-		p.resetStreak()
+	if now.Sub(k.lastInject) >= quiet {
+		k.reset()
 	}
-	p.lastInject = now
+	k.lastInject = now
 }
 
-func (p *pusher) resetStreak() { p.injectStreak, p.isWarned = 0, false }
+func (k *streak) reset() { k.count, k.isWarned = 0, false }
 
 // inject is a push that waits to become a prompt.
 type inject struct {
@@ -64,7 +74,7 @@ func (s *Session) queueInject(p *pusher, in *inject) {
 	if in.source.isPerson {
 		s.resetStreaks()
 	}
-	p.recordInject(s.g.InjectQuiet())
+	p.streak.recordInject(s.g.InjectQuiet())
 	p.queued++
 	s.injects = append(s.injects, in)
 }
@@ -72,32 +82,12 @@ func (s *Session) queueInject(p *pusher, in *inject) {
 // deliver gives the host the queued injects, one at a time while the session is idle.
 // The worker calls it.
 func (s *Session) deliver() {
-	for {
-		s.mu.Lock()
-		if len(s.injects) == 0 || s.isBusy {
-			s.mu.Unlock()
+	for s.whyNotNow() == "" {
+		in, endedTurns := s.nextInject(true)
+		if in == nil {
 			return
 		}
-		in := s.injects[0]
-		s.injects = s.injects[1:]
-		p := s.pushers[in.source.id]
-		p.queued--
-		isPaused, needsWarning := p.isPaused(), !p.isWarned
-		switch {
-		case isPaused:
-			p.isWarned = true
-		case !in.source.isPerson:
-			p.injectStreak++
-		}
-		injectStreak, endedTurns := p.injectStreak, s.endedTurns
-		s.mu.Unlock()
-		if isPaused {
-			s.pauseInject(in, injectStreak, needsWarning)
-			continue
-		}
-		s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
-		err := s.send(Prompt{Text: stripEscapes(in.prompt), Mode: adminapi.ModeEnqueue,
-			Source: SourceProvider + in.source.name, Traceparent: in.traceparent}, nil)
+		err := s.send(in.asPrompt(), nil)
 		if err != nil {
 			s.showInject(in)
 			s.show(adminapi.LogWarning, sourceGateway,
@@ -109,18 +99,102 @@ func (s *Session) deliver() {
 	}
 }
 
+// nextInject takes the oldest inject whose provider is not paused from the queue, and announces it; nil if there is
+// none. With whenIdle it takes none while the session is busy. endedTurns is for the inject's receipt.
+func (s *Session) nextInject(whenIdle bool) (in *inject, endedTurns uint64) {
+	for {
+		s.mu.Lock()
+		if len(s.injects) == 0 || whenIdle && s.isBusy {
+			s.mu.Unlock()
+			return nil, 0
+		}
+		in := s.injects[0]
+		s.injects = s.injects[1:]
+		p := s.pushers[in.source.id]
+		p.queued--
+		isPaused, needsWarning := p.streak.isPaused(), !p.streak.isWarned
+		switch {
+		case isPaused:
+			p.streak.isWarned = true
+		case !in.source.isPerson && !in.source.isBudgeted():
+			p.streak.count++
+		}
+		count, endedTurns := p.streak.count, s.endedTurns
+		s.mu.Unlock()
+		if !isPaused {
+			s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
+			return in, endedTurns
+		}
+		s.pauseInject(in, count, needsWarning)
+	}
+}
+
+func (in *inject) asPrompt() Prompt {
+	return Prompt{Text: stripEscapes(in.prompt), Mode: adminapi.ModeEnqueue,
+		Source: SourceProvider + in.source.name, Traceparent: in.traceparent}
+}
+
+// PatientHost is a [Host] that may be unable to take an inject when its session is idle. Injects then stay queued until
+// [Session.RetryInjects] is called, or the host takes them itself with [Session.TakeInject].
+type PatientHost interface {
+	Host
+	// WhyNotNow says why an inject would not be taken now, for people; "" if it would. It must not block.
+	WhyNotNow() string
+}
+
+func (s *Session) whyNotNow() string {
+	if h, ok := s.host.(PatientHost); ok {
+		return h.WhyNotNow()
+	}
+	return ""
+}
+
+// RetryInjects has the queued injects delivered, after the host's [PatientHost] has changed its mind.
+func (s *Session) RetryInjects() { s.wake() }
+
+// TakeInject takes the oldest queued inject, for a host that gives it to its agent in its own way, in a running turn
+// too. The prompt's text has no escapes. It counts as delivered. ok is false if none waits, or only those of providers
+// that are paused, which are shown as [Session] always shows them.
+func (s *Session) TakeInject() (p Prompt, ok bool) {
+	in, endedTurns := s.nextInject(false)
+	if in == nil {
+		return Prompt{}, false
+	}
+	in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDelivered, turn: endedTurns})
+	return in.asPrompt(), true
+}
+
+// WithdrawInjects takes back the injects of a pass's providers that wait for the session to be idle. They stay in
+// their streams.
+func (s *Session) WithdrawInjects(p *Pass) {
+	var withdrawn []*inject
+	s.mu.Lock()
+	s.injects = slices.DeleteFunc(s.injects, func(in *inject) bool {
+		isOf := in.source.pass == p.identity
+		if isOf {
+			withdrawn = append(withdrawn, in)
+			s.pushers[in.source.id].queued--
+		}
+		return isOf
+	})
+	s.mu.Unlock()
+	for _, in := range withdrawn {
+		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "its provider has withdrawn it"})
+	}
+}
+
 // pauseInject shows an inject of a paused provider instead of delivering it.
-func (s *Session) pauseInject(in *inject, injectStreak int, warn bool) {
+func (s *Session) pauseInject(in *inject, count int, warn bool) {
 	s.g.stats.PausedInjects.Add(1)
-	until := fmt.Sprintf("until the user speaks or it has injected nothing for %s", s.g.InjectQuiet())
+	who, whose, they := "provider "+in.source.name, "its", "it has"
+	if in.source.isModel() {
+		who, whose, they = "the model's emitters", "their", "they have"
+	}
+	until := fmt.Sprintf("until the user speaks or %s injected nothing for %s", they, s.g.InjectQuiet())
 	s.showInject(in)
 	if warn {
-		s.show(
-			adminapi.LogWarning,
-			sourceGateway,
-			fmt.Sprintf("provider %s injected %d times without a word from the user: "+
-				"its injects are only shown %s", in.source.name, injectStreak, until),
-		)
+		s.show(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s injected %d times without a word from the user: "+
+			"%s injects are only shown %s", who, count, whose, until))
 	}
 	in.report(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced,
 		Reason: "paused: too many injects without the user; they are only shown " + until})
@@ -140,10 +214,18 @@ func (s *Session) resumeInjects() {
 	s.resetStreaks()
 }
 
+// UserSpokeAt is when the session's user last said something, in this gateway. It is zero before that.
+func (s *Session) UserSpokeAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.userSpokeAt
+}
+
 // resetStreaks is [Session.resumeInjects] for callers with Session.mu held.
 func (s *Session) resetStreaks() {
+	s.userSpokeAt = time.Now()
 	for _, p := range s.pushers {
-		p.resetStreak()
+		p.streak.reset()
 	}
 }
 

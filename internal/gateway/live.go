@@ -60,7 +60,7 @@ func (s *Session) publish(e Event) {
 // the live feed and the response queue. OnIdle and OnGeneratedUserPrompt go to no feed from
 // here, because Idle and deliver publish them.
 func (s *Session) Event(e Event) {
-	if s.g.recorder != nil && e.Callback == OnEndToolExecution {
+	if s.g.recorder != nil && (e.Callback == OnEndToolExecution || e.Callback == "" && e.ExitCode != nil) {
 		s.recordExecution(e)
 	}
 	s.sendToSubscribers(e)
@@ -72,6 +72,9 @@ func (s *Session) Event(e Event) {
 		s.note(adminapi.LogError, SourceSession, e.SessionError)
 		s.askHooksLater(HookEvent{On: HookError, Error: e.SessionError})
 		s.failTurn(e.SessionError)
+		s.mu.Lock()
+		s.lastTurn.Failure = shorten(e.SessionError)
+		s.mu.Unlock()
 		s.publish(e)
 	case e.UserMessage != "":
 		// A provider's prompt was shown when it was pushed.

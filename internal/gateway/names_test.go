@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,6 +24,41 @@ func (h *holder) helloAs(name, session string, more ...func(*protocol.Hello)) pr
 		return h.errs[len(h.errs)-1].Code
 	}
 	return ""
+}
+
+// A hello that is refused makes no directory for its name; the one that binds, and a rebind, find theirs.
+func TestRefusedHelloMakesNoDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made []string
+		g := New(Options{PersistDir: func(name string) (string, error) {
+			made = append(made, name)
+			return "/p/" + name + "/", nil
+		}})
+		live(t, g, "s1")
+		defer g.Drain(context.Background())
+		tool := func(m *protocol.Hello) {
+			m.Tools = []protocol.Tool{{Name: "same", Description: "d", Parameters: protocol.Raw(`{}`)}}
+		}
+		first := connectWith(g, g.InstanceToken())
+		if code := first.helloAs("first", "s1", tool); code != "" {
+			t.Fatalf("a first hello is refused with %s", code)
+		}
+		h := connectWith(g, g.InstanceToken())
+		if code := h.helloAs("lost", "s9"); code != protocol.CodeInvalidSession {
+			t.Errorf("no such session: %q, want %s", code, protocol.CodeInvalidSession)
+		}
+		if code := h.helloAs("second", "s1", tool); code != protocol.CodeToolConflict {
+			t.Errorf("a tool that another has: %q, want %s", code, protocol.CodeToolConflict)
+		}
+		for range 2 {
+			if code := h.helloAs("third", "s1"); code != "" {
+				t.Errorf("a good hello is refused with %s", code)
+			}
+		}
+		if want := []string{"first", "third", "third"}; !slices.Equal(made, want) {
+			t.Errorf("directories are made for %q, want %q", made, want)
+		}
+	})
 }
 
 // A provider file's name is its provider's alone in the sessions that are open to

@@ -34,8 +34,19 @@ type PassSpec struct {
 	// Owner says whose passes share the name and its streams: the author of the provider
 	// files. It needs Name.
 	Owner string
+	// Own says that the provider is a part of the gateway, for [adminapi.Provider].
+	Own bool
+	// Model says that the session's model decides when the provider injects. All such providers of a session count as
+	// one for the guard against loops, however often they are started.
+	Model bool
+	// Budgeted says that something else bounds how often the provider injects: the guard against loops does not count
+	// it. Its injects are not the user's word.
+	Budgeted bool
 	// Refused is called with the error of each hello that is refused; nil for none.
 	Refused func(error)
+	// Bound is called when a provider with the pass is first bound; nil for none. It must
+	// not block, nor call the gateway.
+	Bound func()
 	// Replaces are passes that this one replaces in the step in which it is first bound, in
 	// Session only if that is set, so that no session is without the tools. Their running
 	// calls stay where they are.
@@ -89,7 +100,8 @@ type Pass struct {
 func (g *Gateway) Issue(spec PassSpec) *Pass {
 	id := &identity{
 		trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
-		policy: spec.Tools, bound: make(chan struct{}), onRefused: spec.Refused,
+		policy: spec.Tools, isOwn: spec.Own, isModel: spec.Model, isBudgeted: spec.Budgeted,
+		onRefused: spec.Refused, onBound: spec.Bound,
 	}
 	if spec.Name != "" {
 		id.name, id.owner = protocol.NormalName(spec.Name), fileOwner(spec.Owner)
@@ -118,9 +130,12 @@ func (g *Gateway) Issue(spec PassSpec) *Pass {
 // it. It must not be logged.
 func (p *Pass) Token() string { return p.token }
 
-// Bound returns a channel that is closed when a provider with the pass is first bound, and
-// stays closed afterwards. It is never closed if the pass ends before.
-func (p *Pass) Bound() <-chan struct{} { return p.identity.bound }
+// IsBound reports whether a provider with the pass was ever bound.
+func (p *Pass) IsBound() bool {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	return p.identity.wasBound
+}
 
 // Name is the normal name of a provider that is connected with the pass and has said hello;
 // "" while none is.
@@ -235,13 +250,11 @@ func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, rebound []*Session
 	id.replaces = nil
 }
 
-// notifyBound closes the channel of [Pass.Bound]. Call with Gateway.mu held.
+// notifyBound notes that a provider is bound, and calls Bound of the [PassSpec] the first time. Call with Gateway.mu
+// held.
 func (id *identity) notifyBound() {
-	if id.bound != nil {
-		select {
-		case <-id.bound:
-		default:
-			close(id.bound)
-		}
+	if !id.wasBound && id.onBound != nil {
+		id.onBound()
 	}
+	id.wasBound = true
 }

@@ -85,7 +85,9 @@ func TestPassReplaces(t *testing.T) {
 				first := g.Issue(spec)
 				old := connectWith(g, first.Token())
 				old.hello(session, "a", "b")
-				<-first.Bound()
+				if !first.IsBound() {
+					t.Fatal("the first pass: got not bound, want bound")
+				}
 				result := make(chan Outcome, 1)
 				go func() { result <- s.CallTool(context.Background(), Call{Name: "a"}) }()
 				call := <-old.calls
@@ -98,7 +100,9 @@ func TestPassReplaces(t *testing.T) {
 					t.Fatalf(`after a refused hello: %q, %v, want "a b " and one error`, got, next.errs)
 				}
 				next.hello(session, "b", "c")
-				<-second.Bound()
+				if !second.IsBound() {
+					t.Fatal("the second pass: got not bound, want bound")
+				}
 				if got := toolNames(s); got != "b c " {
 					t.Fatalf(`after the switch: %q (%v), want "b c "`, got, next.errs)
 				}

@@ -25,6 +25,14 @@ type PersistentStarter interface {
 	Delete(ctx context.Context, id string) error
 }
 
+// MayReturn reports whether a session of a kind of host may come back under its id after its end: one that is kept on
+// disk, or one of another program, which may register it again.
+func (g *Gateway) MayReturn(kind string) bool {
+	starter, isOwn := g.starters[kind]
+	_, keeps := starter.(PersistentStarter)
+	return keeps || !isOwn
+}
+
 // PersistedFilter selects sessions on disk, as the parameters of GET /persisted do; an
 // empty field, or 0, selects all. A session must fit every field that is set.
 type PersistedFilter struct {
@@ -131,6 +139,21 @@ type ModelHost interface {
 	// SetModel changes the model from the next request on; the host chooses an empty
 	// effort. The error names the field that is wrong.
 	SetModel(ctx context.Context, model, effort string) error
+}
+
+// EffortHost is a [Host] that knows how hard its model reasons.
+type EffortHost interface {
+	// Effort is low, medium, high, xhigh or max; "" for what the model does by itself.
+	Effort() string
+}
+
+// Effort returns how hard the session's model reasons, as [EffortHost] says it; "" if nobody chose it, and for a
+// host that does not know it.
+func (s *Session) Effort() string {
+	if h, ok := s.host.(EffortHost); ok {
+		return h.Effort()
+	}
+	return ""
 }
 
 // SetModel changes the session's model from the next request on; an empty effort is the

@@ -41,9 +41,9 @@ type Provider struct {
 	all      bool // bound to all sessions
 	base     *offer
 	bindings []*binding
-	records  map[string]*record // by session id
+	records  []*record
 
-	mu                sync.Mutex
+	mu                sync.Mutex // guards the fields that follow; its maps are nil before their first item
 	isGone            bool
 	idle              chan struct{} // see idleChannel
 	alarm             *time.Timer   // see setAlarm; nil when it is not set
@@ -82,16 +82,32 @@ type binding struct {
 
 // record is what outlives a provider's binding in a session, for the next one.
 type record struct {
+	session      string // its id
 	revision     uint64 // of the last update
 	startupGiven bool   // its startup context was added to a prompt
 }
 
 // recordIn returns the provider's record in a session. Call with Gateway.mu held.
 func (p *Provider) recordIn(session string) *record {
-	if p.records[session] == nil {
-		p.records[session] = &record{}
+	for _, r := range p.records {
+		if r.session == session {
+			return r
+		}
 	}
-	return p.records[session]
+	r := &record{session: session}
+	p.records = append(slices.Clip(p.records), r)
+	return r
+}
+
+// forget removes the provider's record in a session. Call with Gateway.mu held.
+func (p *Provider) forget(session string) {
+	var others []*record // the list is that of former providers, too
+	for _, r := range p.records {
+		if r.session != session {
+			others = append(others, r)
+		}
+	}
+	p.records = others
 }
 
 // newProvider makes the provider that a hello describes. It has the id of what it restores,
@@ -101,8 +117,6 @@ func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 		name: m.Name, owner: c.identity.owner, instance: m.Instance, trust: c.identity.trust,
 		concurrency: m.Concurrency, policy: &c.identity.policy, subscribed: m.Subscribe,
 		mayAnswer: c.identity.may(mayAnswer), peer: c.peer, connectedAt: time.Now(),
-		pending: map[uuid.UUID]*call{}, keptSlots: map[uuid.UUID]*keptSlot{},
-		gateChecks: map[uuid.UUID]*gateCheck{}, transformRequests: map[uuid.UUID]chan string{},
 	}
 	if m.Metadata.Kind() == '{' {
 		p.metadata = slices.Clone(m.Metadata)
@@ -115,7 +129,7 @@ func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 	case c.provider != nil:
 		p.id, p.records, p.latencies = c.provider.id, c.provider.records, c.provider.latencies
 	default:
-		p.id, p.records, p.latencies = "p-"+newSecret("")[:8], map[string]*record{}, &latencies{}
+		p.id, p.records, p.latencies = "p-"+newSecret("")[:8], nil, &latencies{}
 	}
 	return p
 }
@@ -175,6 +189,7 @@ func (p *Provider) view(c *Conn) adminapi.Provider {
 	v := adminapi.Provider{
 		ID: p.id, Name: p.name, Instance: p.instance, Trust: string(p.trust), State: state(c.state.Load()).String(),
 		Session: p.onlySession(), Tools: p.base.toolCount(), InFlight: inFlight, ConnectedAt: p.connectedAt.UTC(),
+		Own: c.identity.isOwn,
 	}
 	if p.all {
 		v.Session = protocol.AllSessions

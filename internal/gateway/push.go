@@ -8,19 +8,34 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
 // pushSource says where a push comes from.
 type pushSource struct {
 	id, name string
-	isPerson bool // what it injects is the user's word: on the admin side, and for who answers for the user
+	pass     *identity // of the provider; nil on the admin side
+	isPerson bool      // what it injects is the user's word: on the admin side, and for who answers for the user
 }
+
+// isModel reports whether the session's model decides when the source injects, see [PassSpec].Model.
+func (s pushSource) isModel() bool { return s.pass != nil && s.pass.isModel }
+
+// isBudgeted reports whether the guard against loops leaves the source out, see [PassSpec].Budgeted.
+func (s pushSource) isBudgeted() bool { return s.pass != nil && s.pass.isBudgeted }
+
+// modelPushers is before the name in the id of a source that the model starts. It has one id however often it is
+// started. A space is in no other id.
+const modelPushers = "model "
 
 // push handles a provider's push (docs/protocol.md, "Pushes"): it finds the sessions
 // that the push is about, and stores the event for the next one if there is none.
 func (c *Conn) push(m *protocol.Push) {
 	g, p := c.g, c.provider
-	source := pushSource{id: p.id, name: p.name, isPerson: p.mayAnswer && m.Prompt != ""}
+	source := pushSource{id: p.id, name: p.name, pass: c.identity, isPerson: p.mayAnswer && m.Prompt != ""}
+	if source.isModel() {
+		source.id = modelPushers + p.name
+	}
 	g.mu.Lock()
 	bindings, err := c.bindingsOf(m.SessionID, protocol.TypePush)
 	var stored Receipt
@@ -104,7 +119,7 @@ func (s *Session) pushAs(ctx context.Context, from string, m *protocol.Push, wai
 	if !wait {
 		// A busy session may keep the inject for long.
 		var grace time.Duration
-		if wasIdle {
+		if wasIdle && r.Reason == "" { // else it says why the inject must wait
 			grace = injectGrace
 		}
 		giveUp = time.After(grace)
@@ -138,12 +153,9 @@ func checkAdminPush(from string, m *protocol.Push) (name string, err error) {
 // receivePush is the entry of every push into a session: it stores the event and
 // begins its delivery. report gets the last receipt of a queued inject.
 func (s *Session) receivePush(source pushSource, m *protocol.Push, report func(Receipt)) (Receipt, *protocol.Error) {
-	if s.g.tracer == nil {
-		return s.acceptPush(source, m, report, "")
-	}
-	traceparent, end := s.tracePush(source, m)
-	r, err := s.acceptPush(source, m, report, traceparent)
-	end(r, err)
+	span := s.startPush(source, m)
+	r, err := s.acceptPush(source, m, report, span)
+	endPush(span, r, err)
 	return r, err
 }
 
@@ -169,10 +181,14 @@ func (s *Session) filterPush(source pushSource, m *protocol.Push) *pushedEvent {
 	return e
 }
 
-// acceptPush does what [Session.receivePush] says, within the span of traceparent.
+// acceptPush does what [Session.receivePush] says, within a span.
 func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Receipt),
-	traceparent string) (Receipt, *protocol.Error) {
+	span spans.Span) (Receipt, *protocol.Error) {
 	e := s.filterPush(source, m)
+	var notNow string
+	if e.isInject {
+		notNow = s.whyNotNow()
+	}
 	s.mu.Lock()
 	if s.ctx.Err() != nil { // the worker has ended, so nothing would report the push's fate
 		s.mu.Unlock()
@@ -188,27 +204,28 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	if e.level == protocol.OutcomeDrop {
 		s.mu.Unlock()
 		r := Receipt{Fate: adminapi.FateDropped, Reason: "the stream's filter drops it"}
-		s.recordPush(e, r, traceparent)
+		s.recordPush(e, r, span)
 		return r, nil
 	}
 	r := Receipt{Seq: s.store(e.key, e.spelling, newHistoryRow(e.key, m, e.level)), Fate: adminapi.FateStored}
 	if e.isInject && s.info.Send {
 		s.queueInject(p, &inject{seq: r.Seq, source: source, stream: e.key.stream, text: e.text,
 			isShown: e.level != protocol.LevelKeep, prompt: cmp.Or(m.Prompt, m.Event),
-			traceparent: traceparent, report: s.recordingFate(e, report, traceparent)})
+			traceparent: span.Traceparent, report: s.recordingFate(e, report, span)})
 		r.Fate = adminapi.FateQueued
 	}
 	// A push with a prompt starts a turn at level keep too, without a line.
 	isSurfaced := e.level == protocol.LevelSurface || e.isInject && !s.info.Send
 	switch {
 	case r.Fate == adminapi.FateQueued:
+		r.Reason = notNow
 	case e.isInject:
 		r.Fate = adminapi.FateSurfaced
 		r.Reason = fmt.Sprintf("sessions of host %s take no prompts", s.info.Kind)
 	case isSurfaced:
 		r.Fate = adminapi.FateSurfaced
 	}
-	s.recordPush(e, r, traceparent) // before the worker can deliver it
+	s.recordPush(e, r, span) // before the worker can deliver it
 	s.mu.Unlock()
 	s.g.stats.Pushes.Add(1)
 

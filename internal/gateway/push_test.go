@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -117,6 +118,120 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 		x.g.SetInjectQuiet(time.Second)
 		sleep(time.Second)
 		x.injects(1, adminapi.FateDelivered)
+	})
+}
+
+// TestBudgetedInjects: a provider with a budget of its own is not paused, and ends no other's pause.
+func TestBudgetedInjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newPushing(t)
+		x.injects(protocol.MaxInjectCycles+1, adminapi.FateDelivered)
+		x.injects(1, adminapi.FateSurfaced)
+		pass := x.g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "goals", Owner: "goals", Budgeted: true})
+		p := &inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
+		c := x.g.Connect(p, ConnOptions{})
+		defer c.Closed()
+		c.Receive(protocol.Append(nil, &protocol.Auth{Token: pass.Token()}))
+		c.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"goals"}`))
+		p.drain()
+		ci, inbox := x.c, x.p
+		x.c, x.p = c, p
+		x.injects(2*protocol.MaxInjectCycles, adminapi.FateDelivered)
+		x.c, x.p = ci, inbox
+		x.injects(1, adminapi.FateSurfaced)
+	})
+}
+
+// What the session's model starts is one streak, under whatever name and however often it is started. It is none of
+// others.
+func TestModelsInjectsAreOneStreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newPushing(t)
+		inject := func(name string) adminapi.Fate {
+			t.Helper()
+			pass := x.g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: name, Owner: "tap", Model: true})
+			defer pass.Revoke()
+			p := &inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
+			c := x.g.Connect(p, ConnOptions{})
+			defer c.Closed()
+			c.Receive(protocol.Append(nil, &protocol.Auth{Token: pass.Token()}))
+			c.Receive(fmt.Appendf(nil, `{"type":"hello","protocolVersion":2,"session":"s1","name":%q}`, name))
+			p.drain()
+			ci, inbox := x.c, x.p
+			defer func() { x.c, x.p = ci, inbox }()
+			x.c, x.p = c, p
+			return adminapi.Fate(x.inject().Fate)
+		}
+		for i, name := range []string{"tap.a", "tap.a", "tap.b", "tap"} {
+			if fate := inject(name); fate != adminapi.FateDelivered {
+				t.Errorf("inject %d: %s, want %s", i+1, fate, adminapi.FateDelivered)
+			}
+		}
+		for _, name := range []string{"tap.a", "tap.c"} {
+			if fate := inject(name); fate != adminapi.FateSurfaced {
+				t.Errorf("the fifth inject, of %s: %s, want %s", name, fate, adminapi.FateSurfaced)
+			}
+		}
+		const want = "the model's emitters injected 4 times without a word from the user: their injects are only " +
+			"shown until the user speaks or they have injected nothing for 10m0s"
+		if w := x.warnings(); len(w) != 1 || w[0] != want {
+			t.Errorf("warnings: %q, want %q", w, want)
+		}
+		if n := len(x.s.pushers); n != 4 {
+			t.Errorf("%d pushers are kept, want one for each of the 4 names", n)
+		}
+		x.injects(4, adminapi.FateDelivered) // of another provider
+		sleep(DefaultInjectQuiet)
+		if fate := inject("tap.c"); fate != adminapi.FateDelivered {
+			t.Errorf("after a quiet time: %s, want %s", fate, adminapi.FateDelivered)
+		}
+	})
+}
+
+// What a pass withdraws is not given to the session, and its place in the queue is free. What others inject stays.
+func TestWithdrawnInjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newPushing(t)
+		s, err := x.g.Register(SessionSpec{ID: "s2"}, HostInfo{Kind: "test", Send: true}, quietHost{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.inject()
+		if _, err := x.s.Prompt(t.Context(), Prompt{Text: "work"}); err != nil {
+			t.Fatal(err)
+		}
+		pass := x.g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "goals", Owner: "goals"})
+		p := &inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
+		c := x.g.Connect(p, ConnOptions{})
+		c.Receive(protocol.Append(nil, &protocol.Auth{Token: pass.Token()}))
+		c.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"goals"}`))
+		for range 2 { // as many as may wait
+			sleep(time.Second)
+			for range protocol.MaxQueuedInjects {
+				c.Receive([]byte(`{"type":"push","level":"inject","event":"on","requestId":"r"}`))
+			}
+			x.c.Receive([]byte(`{"type":"push","level":"inject","event":"failed"}`))
+			s.WithdrawInjects(pass) // it is another session
+			if n := x.s.QueuedInjects(); n <= protocol.MaxQueuedInjects {
+				t.Errorf("%d injects wait, want those of both providers", n)
+			}
+			x.s.WithdrawInjects(pass)
+		}
+		c.Closed()
+		if n := x.s.QueuedInjects(); n != 2 {
+			t.Errorf("%d injects wait at the end, want the 2 of the other provider", n)
+		}
+		fates := map[string]int{}
+		for _, m := range p.drain() {
+			if a, ok := m.(*protocol.Ack); ok {
+				fates[strings.TrimSpace(a.Fate+" "+a.Reason)]++
+			}
+		}
+		const each = 2 * protocol.MaxQueuedInjects
+		want := map[string]int{"queued": each, "dropped its provider has withdrawn it": each}
+		if !maps.Equal(fates, want) {
+			t.Errorf("receipts: got %v, want %v", fates, want)
+		}
 	})
 }
 

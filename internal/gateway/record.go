@@ -3,13 +3,14 @@ package gateway
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 	"tapgw/internal/visible"
 )
 
@@ -35,18 +36,16 @@ func (s *Session) recordState(state, reason string) {
 	}
 }
 
-// traceID is the trace that a traceparent names; "" for none.
-func traceID(traceparent string) string {
-	if parts := strings.Split(traceparent, "-"); len(parts) >= 4 && len(parts[1]) == 32 {
-		return parts[1]
-	}
-	return ""
+// in returns the record with its place in a trace.
+func in(span *spans.Span, r adminapi.Record) adminapi.Record {
+	r.Trace, r.Span, r.Parent = span.IDs()
+	return r
 }
 
 // recordCall reports a call that ended.
 func (c *call) recordCall(o *Outcome) {
 	r := adminapi.Record{Kind: adminapi.RecordCall, Tool: c.name, Outcome: adminapi.OutcomeOK,
-		Code: string(o.ErrorCode), DurationMs: milliseconds(o.Duration), Trace: traceID(c.trace)}
+		Code: string(o.ErrorCode), DurationMs: milliseconds(o.Duration)}
 	if o.Failed() {
 		r.Outcome, r.Reason = adminapi.OutcomeFailed, shorten(o.Error)
 	}
@@ -56,7 +55,7 @@ func (c *call) recordCall(o *Outcome) {
 	if c.id != uuid.Nil {
 		r.ID = c.id.String()
 	}
-	c.session.record(r)
+	c.session.record(in(&c.span, r))
 }
 
 // recordExecution reports an execution of a tool that the host ran itself; those of providers' tools are calls.
@@ -71,103 +70,77 @@ func (s *Session) recordExecution(e Event) {
 	if tool == "" || s.routes.Load().tools[tool] != nil {
 		return
 	}
+	args := protocol.Raw(e.Args)
+	if len(args) == 0 {
+		args = run.args
+	}
 	r := adminapi.Record{Kind: adminapi.RecordCall, ID: e.ID, Tool: tool, Outcome: adminapi.OutcomeOK,
-		Provider: e.Provider, Trace: traceID(s.turnTrace())}
+		Provider: e.Provider}
 	if !run.start.IsZero() {
 		r.DurationMs = milliseconds(time.Since(run.start))
 	}
 	if e.Error != nil {
 		r.Outcome, r.Code, r.Reason = adminapi.OutcomeFailed, e.Error.Code, shorten(e.Error.Message)
 	}
-	s.record(r)
+	if r.Command = s.shellCommand(tool, args); r.Command != "" {
+		r.ExitCode = e.ExitCode
+	}
+	turn := spans.Below(s.currentTurn())
+	s.record(in(&turn, r))
 }
 
-// turnTrace is the traceparent of the turn that runs; "" without spans.
-func (s *Session) turnTrace() string {
-	if s.g.tracer == nil {
+// shellCommand is what a call of one of the host's own shells runs; "" for other tools. Arguments with a member twice
+// have none, because another reader may take the other one: the record is evidence.
+func (s *Session) shellCommand(tool string, args protocol.Raw) string {
+	if !slices.Contains(s.info.Aliases["shell"], tool) {
 		return ""
 	}
-	return s.currentTurn()
+	var shell struct {
+		Command string `json:"command"`
+	}
+	if json.Unmarshal(args, &shell) != nil {
+		return ""
+	}
+	return shell.Command
 }
 
-// recordedTurn is a prompt that the host has, for its record.
-type recordedTurn struct {
-	prompt, source, traceparent string
-	begun                       time.Time
-	failure                     string // an error of the session in this turn
-}
-
-// beginTurn begins the span and the record of a prompt that is about to be given to the host.
-func (s *Session) beginTurn(p *Prompt) {
-	s.traceTurn(p)
+// recordTurn reports a turn that ended.
+func (s *Session) recordTurn(t *runningTurn) {
 	if s.g.recorder == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.recordedTurns = append(s.recordedTurns, recordedTurn{p.ID, p.Source, p.Traceparent, time.Now(), ""})
-}
-
-// endTurns ends the spans and the records of prompts, by id; nil means all. cutReason says why they were cut short, ""
-// if they were not.
-func (s *Session) endTurns(prompts []string, cutReason string) {
-	s.endTurnSpans(prompts, cutReason)
-	if s.g.recorder == nil {
-		return
+	r := adminapi.Record{Kind: adminapi.RecordTurn, ID: t.prompt, By: t.source, Outcome: adminapi.OutcomeOK,
+		DurationMs: milliseconds(time.Since(t.begun)), Reason: t.failure}
+	if r.Reason != "" {
+		r.Outcome = adminapi.OutcomeFailed
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.recordedTurns = slices.DeleteFunc(s.recordedTurns, func(t recordedTurn) bool {
-		if prompts != nil && !slices.Contains(prompts, t.prompt) {
-			return false
-		}
-		r := adminapi.Record{Kind: adminapi.RecordTurn, ID: t.prompt, By: t.source, Outcome: adminapi.OutcomeOK,
-			DurationMs: milliseconds(time.Since(t.begun)), Trace: traceID(t.traceparent)}
-		if r.Reason = shorten(cutReason); r.Reason == "" {
-			r.Reason = t.failure
-		}
-		if r.Reason != "" {
-			r.Outcome = adminapi.OutcomeFailed
-		}
-		s.record(r)
-		return true
-	})
-}
-
-// failTurn notes an error of the session in the turn that runs.
-func (s *Session) failTurn(message string) {
-	s.traceError(message)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.recordedTurns) > 0 {
-		s.recordedTurns[0].failure = shorten(message)
-	}
+	s.record(in(&t.span, r))
 }
 
 // recordGate reports what a gate, a user hook or a static denial decided about a call.
-func (s *Session) recordGate(r *rule, tool, decision, reason string, duration time.Duration) {
-	record := adminapi.Record{Kind: adminapi.RecordGate, Tool: tool, Outcome: decision, By: r.owner(),
-		Reason: shorten(reason), DurationMs: milliseconds(duration), Trace: traceID(s.turnTrace())}
+func (s *Session) recordGate(r *rule, c gateCall, decision, reason string, duration time.Duration) {
+	record := adminapi.Record{Kind: adminapi.RecordGate, Tool: c.tool, Outcome: decision, By: r.owner(),
+		Reason: shorten(reason), DurationMs: milliseconds(duration)}
 	if r.hook == nil {
 		record.Provider = r.provider.name
 	}
-	s.record(record)
+	s.record(in(&c.span, record))
 }
 
 // recordPush reports an event that came. One that a filter drops has no text: nothing holds it.
-func (s *Session) recordPush(e *pushedEvent, r Receipt, traceparent string) {
+func (s *Session) recordPush(e *pushedEvent, r Receipt, span spans.Span) {
 	if s.g.recorder == nil {
 		return
 	}
 	record := adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name, Stream: e.key.stream, Seq: r.Seq,
-		Level: string(e.level), Fate: r.Fate, Reason: r.Reason, Trace: traceID(traceparent)}
+		Level: string(e.level), Fate: r.Fate, Reason: r.Reason}
 	if r.Fate != adminapi.FateDropped {
 		record.Event, record.Prompt = e.push.Event, e.push.Prompt
 		if e.push.Metadata.Kind() == '{' {
 			record.Metadata = []byte(slices.Clone(e.push.Metadata))
 		}
 	}
-	s.record(record)
+	s.record(in(&span, record))
 }
 
 // recordWaiting reports an event that came while there was no session.
@@ -179,13 +152,13 @@ func (s *Session) recordWaiting(r *HistoryRow) {
 }
 
 // recordingFate returns a function that also records the last fate of a queued event.
-func (s *Session) recordingFate(e *pushedEvent, report func(Receipt), traceparent string) func(Receipt) {
+func (s *Session) recordingFate(e *pushedEvent, report func(Receipt), span spans.Span) func(Receipt) {
 	if s.g.recorder == nil {
 		return report
 	}
 	return func(r Receipt) {
-		s.record(adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name, Stream: e.key.stream, Seq: r.Seq,
-			Level: string(e.level), Fate: r.Fate, Reason: r.Reason, Trace: traceID(traceparent)})
+		s.record(in(&span, adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name, Stream: e.key.stream,
+			Seq: r.Seq, Level: string(e.level), Fate: r.Fate, Reason: r.Reason}))
 		report(r)
 	}
 }

@@ -33,10 +33,16 @@ func (k *kept) lines() (lines []string) {
 	for _, r := range k.list {
 		line := fmt.Sprint(r.Kind, " ", r.Session)
 		for _, part := range []string{r.State, r.Provider, r.Tool, r.Outcome, r.Code, r.By, r.Stream, string(r.Fate),
-			r.Level, r.Event, r.Prompt, string(r.Metadata), r.Reason, r.Trace} {
+			r.Level, r.Event, r.Prompt, string(r.Metadata), r.Reason, ofGiven(r.Trace)} {
 			if part != "" {
 				line += " " + part
 			}
+		}
+		if r.Command != "" {
+			line += " $ " + r.Command
+		}
+		if r.ExitCode != nil {
+			line += fmt.Sprint(" = ", *r.ExitCode)
 		}
 		if r.TS.IsZero() {
 			line += " without a time"
@@ -44,6 +50,14 @@ func (k *kept) lines() (lines []string) {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// ofGiven is a trace's id if it is that of the traceparent given, and not one of the gateway's.
+func ofGiven(trace string) string {
+	if strings.Contains(given, trace) {
+		return trace
+	}
+	return ""
 }
 
 func compareLines(t *testing.T, got, want []string) {
@@ -103,6 +117,35 @@ func TestRecords(t *testing.T) {
 		"push s1 ci ci delivered inject",
 		"turn s1 failed provider:ci the session has ended",
 		"session s1 end enough",
+	})
+}
+
+// TestRecordedCommands: a call of the host's own shell has its command and how it ended; other calls have neither, and
+// arguments that can be read in two ways have no command.
+func TestRecordedCommands(t *testing.T) {
+	k := &kept{}
+	s, _ := traced(t, Options{Recorder: k})
+	for i, c := range []struct{ tool, args string }{
+		{"bash", `{"command":"make test"}`},
+		{"view", `{"command":"no shell"}`},
+		{"bash", `{"command":"true","Command":"make test"}`},
+		{"bash", `{"command":"true","command":"make test"}`},
+		{"bash", `{"command":["make"]}`},
+		{"greet", `{"command":"a provider's"}`},
+	} {
+		id := fmt.Sprint(i)
+		s.Event(Event{Callback: OnStartToolExecution, ID: id, Tool: c.tool, Args: c.args})
+		s.Event(Event{Callback: OnEndToolExecution, ID: id, ExitCode: new(3)})
+	}
+	s.Event(Event{ID: "0", Tool: "bash", Args: `{"command":"sleep 9 &"}`, ExitCode: new(0)})
+	s.Event(Event{UserMessage: "no call"})
+	compareLines(t, k.lines()[1:], []string{
+		"call s1 bash ok $ make test = 3",
+		"call s1 view ok",
+		"call s1 bash ok $ true = 3",
+		"call s1 bash ok",
+		"call s1 bash ok",
+		"call s1 bash ok $ sleep 9 & = 0",
 	})
 }
 

@@ -56,7 +56,8 @@ func newRoutes(bindings []*binding, userHooks []*rule) *routes {
 			}
 			to.tools = append(to.tools, t)
 		}
-		if name := metaTool(p.name); p.instance != "" && r.tools[name] == nil {
+		if p.instance != "" && r.tools[metaTool(p.name)] == nil {
+			name := metaTool(p.name)
 			to := &route{name: name, instances: p.name, definition: Tool{
 				Name: name, Provider: p.name,
 				Description: fmt.Sprintf("List connected %s instances", p.name),

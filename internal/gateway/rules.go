@@ -11,6 +11,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/match"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
 // rule is an onPreToolUse rule, compiled. It is immutable. See docs/protocol.md, "Rules
@@ -161,12 +162,12 @@ func (s *Session) matchingRules(r *routes, tool string, args protocol.Raw) []*ru
 
 // staticDenial is the denial by the first of rules with action deny; false when there
 // is none.
-func (s *Session) staticDenial(rules []*rule, tool string) (Decision, bool) {
+func (s *Session) staticDenial(rules []*rule, tool string, span spans.Span) (Decision, bool) {
 	for _, r := range rules {
 		if r.Action == protocol.ActionDeny {
 			reason := cmp.Or(r.Reason, fmt.Sprintf("Denied by a rule of provider '%s'.", r.provider.name))
-			s.noteGate(r, tool, protocol.DecisionDeny, reason, time.Now())
-			return Decision{Deny: true, Reason: reason}, true
+			s.noteGate(r, gateCall{tool, time.Now(), span}, protocol.DecisionDeny, reason)
+			return Decision{Deny: true, Reason: reason, By: r.owner()}, true
 		}
 	}
 	return Decision{}, false

@@ -35,8 +35,8 @@ type Session struct {
 	runtime   *feed[adminapi.RuntimeEvent]
 	responses *Responses // nil until somebody reads it; guarded by live.mu
 
-	usage usage
-	spans turnSpans
+	usage   usage
+	running runningTurns
 
 	// routes is the table that calls are dispatched by. It is immutable and replaced
 	// under Gateway.mu. routesMu is held for writing to replace it, and for reading to
@@ -75,18 +75,21 @@ type Session struct {
 	labelText     string
 	model         string
 	isBusy        bool
-	promptCount   uint64           // the last prompt's id
+	promptCount   uint64 // the last prompt's id
+	lastTurn      LastTurn
 	followedTurns map[string]*Turn // by the id of their prompt, until they end
 	endedTurns    uint64
-	turnEnded     chan struct{}  // closed at the next Idle; nil while nobody waits
-	recordedTurns []recordedTurn // that have not ended, oldest first; none without a recorder
+	turnEnded     chan struct{} // closed at the next Idle; nil while nobody waits
 	promptQueue   []*queuedPrompt
 	injects       []*inject          // queued, oldest first
 	pushers       map[string]*pusher // by pushSource.id
+	userSpokeAt   time.Time
+	modelStreak   streak // of all pushers that the model decides about
 	streams       map[streamKey]*stream
 	streamBytes   map[string]int           // size of the rows in streams, by provider
 	runningTools  map[string]toolExecution // by id
 	askingGates   map[*Pending]int         // how many attempts of the call ask
+	permitted     map[string]bool          // command lines, by a person for the session; nil before the first
 	oldestChange  time.Time                // of the tools, since the last refresh; zero: none
 	newestChange  time.Time                // of the tools
 	isRefreshing  bool                     // the worker gives the host a list
@@ -139,6 +142,9 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 
 // ID returns the gateway's id of the session.
 func (s *Session) ID() string { return s.id }
+
+// Host describes the session's host.
+func (s *Session) Host() HostInfo { return s.info }
 
 func (s *Session) label() string {
 	s.mu.Lock()

@@ -90,7 +90,7 @@ func (s *Session) tearDown() {
 	var conns []*Conn
 	for _, b := range slices.Clone(s.bindings) {
 		s.unbind(b)
-		delete(b.provider.records, s.id)
+		b.provider.forget(s.id)
 	}
 	isOwn := func(c *call) bool { return c.session == s }
 	for c := range g.conns {

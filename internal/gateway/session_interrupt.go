@@ -19,6 +19,9 @@ import (
 // dropped with the turn; the timeline names them, and their turns end. The error is
 // INVALID_STATE if the host can't interrupt a turn: then only the calls end.
 func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []string, err error) {
+	s.mu.Lock()
+	s.lastTurn.Interrupted = shorten(reason)
+	s.mu.Unlock()
 	if !s.info.Interrupt {
 		s.CancelCalls()
 		s.note(adminapi.LogInfo, sourceGateway, "interrupted: "+reason)

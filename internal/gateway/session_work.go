@@ -123,6 +123,7 @@ func (s *Session) send(p Prompt, t *Turn) error {
 	wasBusy := s.isBusy
 	endedTurns := s.endedTurns
 	s.isBusy = true
+	s.lastTurn = LastTurn{}
 	s.mu.Unlock()
 	s.g.touch()
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)

@@ -53,31 +53,40 @@ func (s *slots) dequeue(c *call) {
 	s.queue = slices.DeleteFunc(s.queue, func(queued *call) bool { return queued == c })
 }
 
-// next frees a slot, or passes it on to the call that has waited longest and returns
-// that call.
+// free frees a slot.
+func (s *slots) free() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used--
+}
+
+// next takes a slot for the call that has waited longest and returns that call; nil when none waits or no slot is
+// free. A hello may have lowered the limit below the slots in use: then a slot that gets free is not given away.
 func (s *slots) next() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
-		s.used--
+	if len(s.queue) == 0 || s.used >= s.max {
 		return nil
 	}
+	s.used++
 	c := s.queue[0]
 	s.queue = slices.Delete(s.queue, 0, 1)
 	return c
 }
 
-// release frees a slot and sends the next call that waits for one. Calls whose tool or
+// release frees a slot and sends the calls that wait for one. Calls whose tool or
 // rules have changed while they waited run again from their look-up. Call under no
 // lock.
 func (s *slots) release() {
 	var stale []*call
+	s.free()
 	for c := s.next(); c != nil; c = s.next() {
 		sent, isStale := c.sendQueued()
 		if sent {
 			c.tool.provider.peer.Flush()
-			break
+			continue
 		}
+		s.free()
 		if isStale {
 			stale = append(stale, c)
 		} // else it ended before it got the slot
@@ -120,6 +129,9 @@ type keptSlot struct {
 // keepSlot keeps the slot of a cancelled call until the provider answers it, at most
 // for slotGrace. Call with p.mu held.
 func (p *Provider) keepSlot(id uuid.UUID, s *slots) {
+	if p.keptSlots == nil {
+		p.keptSlots = map[uuid.UUID]*keptSlot{}
+	}
 	p.keptSlots[id] = &keptSlot{s, time.AfterFunc(slotGrace, func() { p.releaseKeptSlot(id) })}
 }
 

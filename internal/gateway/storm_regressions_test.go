@@ -205,6 +205,47 @@ func TestQueuedCallMeetsTheRulesOfItsNewProvider(t *testing.T) {
 	}
 }
 
+// A hello that lowers the limit holds from then on: slots of before it that get free go to no waiting call until fewer
+// are used than it allows. One that raises the limit frees slots for all that wait, when the next call ends.
+func TestHelloChangesTheLimit(t *testing.T) {
+	hello := func(n int) string {
+		return fmt.Sprintf(`"name":"p","concurrency":{"max":%d,"scope":"provider"},`+
+			`"tools":[{"name":"t","description":"d","parameters":{}}]`, n)
+	}
+	g, s := stormSession(t)
+	c, p := connectProvider(t, g, hello(2))
+	answer := func(call *protocol.ToolCall) {
+		c.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, call.ID))
+	}
+	begin := func(n int) {
+		for range n {
+			s.BeginCall(Call{Name: "t"}, func(Outcome) {})
+		}
+	}
+	begin(2)
+	before := p.toolCalls()
+	c.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1",` + hello(1) + `}`))
+	begin(4)
+	answer(before[0])
+	if calls := p.toolCalls(); len(calls) != 0 {
+		t.Fatalf("%d calls begin while the one slot is used, want none", len(calls))
+	}
+	answer(before[1])
+	calls := p.toolCalls()
+	if len(calls) != 1 {
+		t.Fatalf("%d calls begin, want the one that the limit allows", len(calls))
+	}
+	c.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1",` + hello(3) + `}`))
+	begin(5) // those of before were cancelled; two of these get a slot at once
+	if begun := p.toolCalls(); len(begun) != 2 {
+		t.Fatalf("%d calls begin beside the cancelled one, want 2", len(begun))
+	}
+	answer(calls[0])
+	if begun := p.toolCalls(); len(begun) != 1 {
+		t.Errorf("%d calls begin with the freed slot, want 1", len(begun))
+	}
+}
+
 // callsOnError is a provider whose session makes a call as soon as the provider has read an error.
 type callsOnError struct {
 	inbox

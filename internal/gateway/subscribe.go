@@ -126,7 +126,7 @@ func (s *Session) toolComplete(e Event) any {
 	}
 	switch {
 	case e.Error != nil:
-		d.Result = result{"failure", e.Error.Code, e.Error.Message}
+		d.Result.Type, d.Result.Code, d.Result.Output = "failure", e.Error.Code, e.Error.Message
 	case e.Result != nil:
 		d.Result.Output = e.Result.Content
 	}

@@ -29,6 +29,7 @@ const (
 // identity is what a connection's token allows. Fields without a guard are fixed.
 type identity struct {
 	ended         bool   // the token is void; guarded by Gateway.mu
+	wasBound      bool   // guarded by Gateway.mu
 	owner         string // of provider names in sessions; several tokens may share one
 	name          string // the only name that it may use, "" for any; see namedByHello
 	namedByHello  bool   // its first hello sets name; both are guarded by Gateway.mu then
@@ -40,8 +41,11 @@ type identity struct {
 	// Of a [Pass].
 	match      func(adminapi.Session) bool // nil: any session
 	policy     ToolPolicy
-	bound      chan struct{}   // closed when it is first bound; nil: nobody waits
+	isOwn      bool            // of PassSpec
+	isModel    bool            // of PassSpec
+	isBudgeted bool            // of PassSpec
 	onRefused  func(error)     // of PassSpec, or nil
+	onBound    func()          // of PassSpec, or nil
 	replaces   []*identity     // replaced when this one is bound; guarded by Gateway.mu
 	replacedIn map[string]bool // sessions where another pass replaced it, "" for all; guarded by Gateway.mu
 }

@@ -14,6 +14,9 @@ import (
 // clash with those of other providers, except the leaving ones, or of the gateway. The
 // error is TOOL_CONFLICT. Call with Gateway.mu held.
 func (s *Session) checkTools(p *Provider, tools []*tool, leaving ...*Provider) *protocol.Error {
+	if len(tools) == 0 && p.instance == "" {
+		return nil
+	}
 	var others []*binding
 	for _, b := range s.bindings {
 		if b.provider != p && !slices.Contains(leaving, b.provider) {

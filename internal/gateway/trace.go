@@ -1,182 +1,205 @@
 package gateway
 
 import (
-	"context"
 	"slices"
 	"sync"
+	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
+	"github.com/google/uuid"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
-// With [Options].Tracer, turns, tool calls, gates and pushes have spans; without it
-// nothing in this file runs. docs/traces.md lists the names and attributes of spans and
-// how they nest.
+// Turns, tool calls, gates and pushes have spans (docs/traces.md). With [Options].Tracer somebody gets them; with
+// [Options].Recorder alone they are ids, for the records and for whom the gateway tells of a traceparent.
 
-// turnSpans are the spans of a session's prompts that have not ended, oldest first. Its
-// lock is a leaf.
-type turnSpans struct {
-	mu    sync.Mutex
-	spans []turnSpan
+// Spans makes the spans of what other parts of the gateway do, beside sessions. Nil makes none.
+func (g *Gateway) Spans() *spans.Maker { return g.spans }
+
+// Metrics are how long what the gateway and parts beside it did took, by the conventions of OpenTelemetry.
+func (g *Gateway) Metrics() *spans.Metrics { return &g.metrics }
+
+// runningTurns are a session's prompts that the host has and that have not ended, oldest first. Nobody keeps them
+// without spans. Its lock is a leaf.
+type runningTurns struct {
+	mu   sync.Mutex
+	list []runningTurn
 }
 
-type turnSpan struct {
-	prompt string
-	span   trace.Span
+type runningTurn struct {
+	prompt, source string
+	span           spans.Span
+	begun          time.Time
+	failure        string // an error of the session in this turn
 }
 
-// TraceContext returns ctx with the remote span that a W3C traceparent names, so that spans
-// which are started with it are below that span. An empty or wrong traceparent names none.
-func TraceContext(ctx context.Context, traceparent string) context.Context {
-	if traceparent == "" {
-		return ctx
-	}
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
-}
-
-func traceparentOf(span trace.Span) string {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), span), carrier)
-	return carrier["traceparent"]
-}
-
-// startSpan starts a span of the session below parent, a traceparent; "" means below
-// the current turn.
-func (s *Session) startSpan(name, parent string, kind trace.SpanKind, attrs ...attribute.KeyValue) trace.Span {
-	if parent == "" {
-		parent = s.currentTurn()
-	}
-	ctx := TraceContext(context.Background(), parent)
-	_, span := s.g.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attrs...),
-		trace.WithAttributes(s.spanAttributes()...))
-	return span
-}
-
-// spanAttributes are the attributes of every span of the session.
-func (s *Session) spanAttributes() []attribute.KeyValue {
-	return []attribute.KeyValue{attribute.String("gen_ai.conversation.id", s.id),
-		attribute.String("tapgw.session.label", s.label()), attribute.String("tapgw.host", s.info.Kind)}
+func (s *Session) spanInfo() spans.Session {
+	return spans.Session{ID: s.id, Label: s.label(), Host: s.info.Kind}
 }
 
 // currentTurn is the traceparent of the turn that runs; "" if none does.
 func (s *Session) currentTurn() string {
-	t := &s.spans
+	t := &s.running
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.spans) == 0 {
+	if len(t.list) == 0 {
 		return ""
 	}
-	return traceparentOf(t.spans[0].span)
+	return t.list[0].span.Traceparent
 }
 
-func endSpan(span trace.Span, failure string) {
-	if failure != "" {
-		span.SetStatus(codes.Error, failure)
-	}
-	span.End()
-}
-
-// traceTurn starts the span of a prompt that is about to be given to the host.
-func (s *Session) traceTurn(p *Prompt) {
-	if s.g.tracer == nil {
+// beginTurn begins the turn of a prompt that is about to be given to the host.
+func (s *Session) beginTurn(p *Prompt) {
+	if s.g.spans == nil {
 		return
 	}
-	ctx := TraceContext(context.Background(), p.Traceparent)
-	_, span := s.g.tracer.Start(ctx, "turn", trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(s.spanAttributes()...), trace.WithAttributes(attribute.String("tapgw.source", p.Source)))
-	p.Traceparent = traceparentOf(span)
-	t := &s.spans
+	span := s.g.spans.Start(p.Traceparent, func() spans.Info {
+		s.mu.Lock()
+		model := s.model
+		s.mu.Unlock()
+		return spans.Turn(s.spanInfo(), p.Source, model, s.info.Spans)
+	})
+	p.Traceparent = span.Traceparent
+	t := &s.running
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.spans = append(t.spans, turnSpan{p.ID, span})
+	t.list = append(t.list, runningTurn{p.ID, p.Source, span, time.Now(), ""})
 }
 
-// endTurnSpans ends the spans of prompts, by id; nil means all. cutReason says why they
-// were cut short, "" if they were not.
-func (s *Session) endTurnSpans(prompts []string, cutReason string) {
-	if s.g.tracer == nil {
-		return
-	}
-	t := &s.spans
+// endTurns ends the turns of prompts, by id; nil means all. cutReason says why they were cut short, "" if they were
+// not.
+func (s *Session) endTurns(prompts []string, cutReason string) {
+	t := &s.running
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.spans = slices.DeleteFunc(t.spans, func(turn turnSpan) bool {
-		if prompts != nil && !slices.Contains(prompts, turn.prompt) {
-			return false
+	var ended []runningTurn
+	t.list = slices.DeleteFunc(t.list, func(turn runningTurn) bool {
+		isMeant := prompts == nil || slices.Contains(prompts, turn.prompt)
+		if isMeant {
+			ended = append(ended, turn)
 		}
-		endSpan(turn.span, cutReason)
-		return true
+		return isMeant
+	})
+	t.mu.Unlock()
+	for i := range ended {
+		turn := &ended[i]
+		labels := spans.Labels{Agent: s.info.Kind}
+		switch {
+		case cutReason != "":
+			turn.failure = shorten(cutReason)
+			labels.Error = spans.ErrorCutShort
+		case turn.failure != "":
+			labels.Error = adminapi.CodeSession
+		}
+		turn.span.Fail(labels.Error)
+		turn.span.End()
+		s.g.metrics.CountTurn(labels, time.Since(turn.begun))
+		s.recordTurn(turn)
+	}
+}
+
+// failTurn notes an error of the session in the turn that runs.
+func (s *Session) failTurn(message string) {
+	t := &s.running
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.list) > 0 {
+		t.list[0].failure = shorten(message)
+	}
+}
+
+// startCall starts the span of a tool call: below that of its caller, or else of the turn if the host calls.
+func (s *Session) startCall(c *Call) spans.Span {
+	if s.g.spans == nil {
+		return s.g.spans.Start(c.Traceparent, nil)
+	}
+	parent := spans.Checked(c.Traceparent)
+	isBelowHost := parent != "" && !c.AskGates
+	if parent == "" && !c.AskGates {
+		parent = s.currentTurn()
+	}
+	return s.g.spans.Start(parent, func() spans.Info {
+		provider := ""
+		if to := s.routes.Load().tools[c.Name]; to != nil {
+			provider = to.owner()
+		}
+		return spans.ToolCall(s.spanInfo(), c.Name, provider, isBelowHost)
 	})
 }
 
-// traceError sets an error of the session as the status of the current turn's span.
-func (s *Session) traceError(message string) {
-	if s.g.tracer == nil {
+// endSpan ends the span of a call.
+func (c *call) endSpan(o *Outcome) {
+	if !c.span.Exported() {
 		return
 	}
-	t := &s.spans
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.spans) > 0 {
-		t.spans[0].span.SetStatus(codes.Error, message)
+	if c.id != uuid.Nil {
+		c.span.SetCallID(c.id.String())
 	}
+	if o.Failed() {
+		c.span.Fail(string(o.ErrorCode))
+	}
+	c.span.End()
 }
 
-// traceCall starts the span of a tool call; end ends it and calls done.
-func (s *Session) traceCall(c Call, done func(Outcome)) (traceparent string, end func(Outcome)) {
-	attrs := []attribute.KeyValue{attribute.String("gen_ai.tool.name", c.Name)}
-	if to := s.routes.Load().tools[c.Name]; to != nil {
-		attrs = append(attrs, attribute.String("tapgw.provider", to.owner()))
+// countCall counts a call by its tool, if there is one of that name.
+func (c *call) countCall(o *Outcome) {
+	l := spans.Labels{Tool: spans.Other, Error: string(o.ErrorCode)}
+	if c.route != nil {
+		l.Tool = c.name
 	}
-	span := s.startSpan("tool.call "+c.Name, c.Traceparent, trace.SpanKindClient, attrs...)
-	return traceparentOf(span), func(o Outcome) {
-		if o.Failed() {
-			span.SetAttributes(attribute.String("error.type", string(o.ErrorCode)))
-			span.SetStatus(codes.Error, o.Error)
-		}
-		span.End()
-		done(o)
-	}
+	c.session.g.metrics.CountTool(l, o.Duration)
 }
 
-// traceGate starts the span of asking gates about a tool call.
-func (s *Session) traceGate(tool, parent string, rules []*rule) (traceparent string, end func(Decision)) {
-	var names []string
-	for _, r := range rules {
-		if r.Action == protocol.ActionGate {
-			names = append(names, r.provider.name)
-		}
+// startGates starts the span of asking the gates among rules about a call, below its parent or else the turn. Without
+// a gate it is no span of its own.
+func (s *Session) startGates(tool, parent string, rules []*rule) spans.Span {
+	if parent == "" {
+		parent = s.currentTurn()
 	}
-	span := s.startSpan("gate "+tool, parent, trace.SpanKindClient,
-		attribute.String("gen_ai.tool.name", tool), attribute.StringSlice("tapgw.gates", names))
-	return traceparentOf(span), func(d Decision) {
-		decision := protocol.DecisionAllow
-		if d.Deny {
-			decision = protocol.DecisionDeny
-			span.SetAttributes(attribute.String("tapgw.reason", d.Reason))
-		}
-		span.SetAttributes(attribute.String("tapgw.decision", decision))
-		span.End()
+	if !needsGate(rules) {
+		return spans.Below(parent)
 	}
+	return s.g.spans.Start(parent, func() spans.Info {
+		var names []string
+		for _, r := range rules {
+			if r.Action == protocol.ActionGate {
+				names = append(names, r.provider.name)
+			}
+		}
+		return spans.Gate(s.spanInfo(), tool, names)
+	})
 }
 
-// tracePush starts the span of a push that came in; end records its fate or error.
-func (s *Session) tracePush(source pushSource, m *protocol.Push) (
-	traceparent string, end func(Receipt, *protocol.Error)) {
-	_, span := s.g.tracer.Start(context.Background(), "push", trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(attribute.String("gen_ai.conversation.id", s.id),
-			attribute.String("tapgw.provider", source.name), attribute.String("tapgw.stream", m.Stream)))
-	return traceparentOf(span), func(r Receipt, err *protocol.Error) {
-		if err != nil {
-			span.SetAttributes(attribute.String("error.type", string(err.Code)))
-			endSpan(span, err.Message)
-			return
-		}
-		span.SetAttributes(attribute.String("tapgw.fate", string(r.Fate)))
-		span.End()
+// endGates ends the span of asking gates.
+func endGates(span spans.Span, d Decision) {
+	if !span.Exported() {
+		return
 	}
+	decision := protocol.DecisionAllow
+	if d.Deny {
+		decision = protocol.DecisionDeny
+	}
+	span.SetDecision(decision, d.Reason)
+	span.End()
+}
+
+// startPush starts the span of a push that came in, below what its pusher says.
+func (s *Session) startPush(source pushSource, m *protocol.Push) spans.Span {
+	return s.g.spans.Start(m.Traceparent, func() spans.Info {
+		return spans.Push(s.spanInfo(), source.name, m.Stream)
+	})
+}
+
+// endPush ends the span of a push, with its fate so far or its error.
+func endPush(span spans.Span, r Receipt, err *protocol.Error) {
+	if !span.Exported() {
+		return
+	}
+	if err != nil {
+		span.Fail(string(err.Code))
+	} else {
+		span.SetFate(string(r.Fate))
+	}
+	span.End()
 }

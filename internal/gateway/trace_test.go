@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -30,8 +32,8 @@ func (p *told) Send(m protocol.Message) {
 func traced(t *testing.T, o Options) (*Session, *told) {
 	t.Helper()
 	g := New(o)
-	s, err := g.Register(SessionSpec{ID: "s1", Label: "l"}, HostInfo{Kind: "test", Send: true, LiveTools: true},
-		quietHost{})
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l"}, HostInfo{Kind: "test", Send: true, LiveTools: true,
+		Aliases: map[string][]string{"shell": {"bash"}}}, quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func TestTraces(t *testing.T) {
 	for _, span := range spans {
 		names = append(names, span.Name)
 	}
-	want := "tool.call greet, tool.call greet, tool.call greet, turn, tool.call gone"
+	want := "tool.call greet, execute_tool greet, execute_tool greet, invoke_agent test, execute_tool gone"
 	if got := strings.Join(names, ", "); got != want {
 		t.Fatalf("the spans are %s, want %s", got, want)
 	}
@@ -105,17 +107,59 @@ func TestTraceEndsWithSession(t *testing.T) {
 	if err := s.Stop(t.Context(), "enough"); err != nil {
 		t.Fatal(err)
 	}
-	if spans := out.GetSpans(); len(spans) != 1 || spans[0].Name != "turn" || spans[0].Status.Code != codes.Error {
+	if spans := out.GetSpans(); len(spans) != 1 || spans[0].Name != "invoke_agent test" ||
+		spans[0].Status.Code != codes.Error {
 		t.Errorf("the spans are %+v, want one failed turn", spans)
 	}
 }
 
-// Without a tracer, a caller's traceparent is passed on unchanged.
+// Where nobody keeps spans, a caller's traceparent is passed on unchanged, and one that is none is not.
 func TestNoTraces(t *testing.T) {
 	s, p := traced(t, Options{})
-	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`), Traceparent: "anything"})
+	for _, traceparent := range []string{given, "anything", ""} {
+		s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`), Traceparent: traceparent})
+	}
+	if want := []string{given, "", ""}; !slices.Equal(p.calls, want) {
+		t.Errorf("the provider was told %q, want %q", p.calls, want)
+	}
+}
+
+// Records without an exporter have the whole tree of one push, and the provider is told where its call stands in it.
+func TestRecordsHaveSpans(t *testing.T) {
+	k := &kept{}
+	s, p := traced(t, Options{Recorder: k})
+	p.conn.Receive(protocol.Append(nil, &protocol.HooksUpdate{
+		OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "bash"}, Action: protocol.ActionDeny}}}))
+	if _, err := s.Push(t.Context(), "ci", &protocol.Push{
+		Event: "red", Level: protocol.LevelInject, Traceparent: given}); err != nil {
+		t.Fatal(err)
+	}
 	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)})
-	if len(p.calls) != 2 || p.calls[0] != "anything" || p.calls[1] != "" {
-		t.Errorf(`the provider was told %q, want "anything" and "" in this order`, p.calls)
+	s.PreToolUse(t.Context(), "bash", nil)
+	s.Event(Event{Callback: OnStartToolExecution, ID: "1", Tool: "ls"})
+	s.Event(Event{Callback: OnEndToolExecution, ID: "1"})
+	s.Idle()
+	of := map[string]adminapi.Record{}
+	for _, r := range k.list[1:] {
+		of[r.Kind+" "+r.Tool+string(r.Fate)] = r
+		if r.Trace != "4bf92f3577b34da6a3ce929d0e0e4736" {
+			t.Errorf("%s %s is in trace %q, want that of the push", r.Kind, r.Tool, r.Trace)
+		}
+	}
+	push, turn, call := of["push queued"], of["turn "], of["call greet"]
+	for name, at := range map[string][3]string{ // where it stands, and below what
+		"push":      {push.Span, push.Parent, "00f067aa0ba902b7"},
+		"delivered": {of["push delivered"].Span, of["push delivered"].Parent, push.Parent},
+		"turn":      {turn.Span, turn.Parent, push.Span},
+		"call":      {call.Span, call.Parent, turn.Span},
+		"denial":    {turn.Span, of["gate bash"].Parent, turn.Span},
+		"own tool":  {turn.Span, of["call ls"].Parent, turn.Span},
+	} {
+		if len(at[0]) != 16 || at[1] != at[2] || at[0] == at[1] && name != "denial" && name != "own tool" {
+			t.Errorf("%s is span %q below %q, want one below %q", name, at[0], at[1], at[2])
+		}
+	}
+	if want := "00-" + call.Trace + "-" + call.Span + "-01"; len(p.calls) != 1 || p.calls[0] != want {
+		t.Errorf("the provider was told %q, want %q", p.calls, want)
 	}
 }

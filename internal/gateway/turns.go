@@ -164,6 +164,19 @@ func (t *Turn) Close() {
 	t.end()
 }
 
+// LastTurn says how the session's last turn went. It is empty from the moment the host is given another prompt.
+type LastTurn struct {
+	Interrupted string // why somebody interrupted it; "" if nobody did
+	Failure     string // an error of the session meanwhile
+}
+
+// LastTurn says how the last turn went, or how the one that runs goes so far.
+func (s *Session) LastTurn() LastTurn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastTurn
+}
+
 // Busy implements [HostCalls]. While the session is busy, injects wait and the admin API
 // shows the state busy.
 func (s *Session) Busy() {

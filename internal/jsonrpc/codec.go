@@ -16,10 +16,10 @@ const (
 	maxHeaderLines = 16
 )
 
-// readFrame reads one message: header lines, an empty line, and as many bytes as Content-Length
+// ReadFrame reads one message: header lines, an empty line, and as many bytes as Content-Length
 // says, at most limit. It accepts header names in any case, no space after the colon, unknown
 // headers, and lines that end in LF alone. The error is io.EOF if r ends between two messages.
-func readFrame(r *bufio.Reader, limit int) ([]byte, error) {
+func ReadFrame(r *bufio.Reader, limit int) ([]byte, error) {
 	length := -1
 	for n := 0; ; n++ {
 		line, err := headerLine(r)
@@ -79,8 +79,8 @@ func headerLine(r *bufio.Reader) (string, error) {
 	return string(bytes.TrimRight(line, "\r\n")), err
 }
 
-// appendFrame appends a message with its header.
-func appendFrame(dst, body []byte) []byte {
+// AppendFrame appends a message with its header.
+func AppendFrame(dst, body []byte) []byte {
 	dst = append(dst, "Content-Length: "...)
 	dst = strconv.AppendInt(dst, int64(len(body)), 10)
 	dst = append(dst, "\r\n\r\n"...)

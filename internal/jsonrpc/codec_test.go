@@ -71,7 +71,7 @@ func TestReadFrame(t *testing.T) {
 func readFrames(r io.Reader, limit int) (got []string, err error) {
 	in := bufio.NewReader(r)
 	for {
-		body, err := readFrame(in, limit)
+		body, err := ReadFrame(in, limit)
 		if err != nil {
 			return got, err
 		}
@@ -83,7 +83,7 @@ func TestFailingReader(t *testing.T) {
 	gone := errors.New("gone")
 	for _, at := range []string{"", "Content-Le", "Content-Length: 5\r\n\r\n12"} {
 		r := io.MultiReader(strings.NewReader(at), iotest.ErrReader(gone))
-		if _, err := readFrame(bufio.NewReader(r), 100); !errors.Is(err, gone) {
+		if _, err := ReadFrame(bufio.NewReader(r), 100); !errors.Is(err, gone) {
 			t.Errorf("after %q: %v, want %v", at, err, gone)
 		}
 	}
@@ -93,7 +93,7 @@ func TestFailingReader(t *testing.T) {
 func TestLengthIsNotAllocated(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := readFrame(bufio.NewReader(strings.NewReader("Content-Length: 1000000000\r\n\r\n{}")),
+	if _, err := ReadFrame(bufio.NewReader(strings.NewReader("Content-Length: 1000000000\r\n\r\n{}")),
 		1<<30); err == nil {
 		t.Error("readFrame of a body that is cut: no error, want one")
 	}
@@ -122,7 +122,7 @@ func FuzzCodec(f *testing.F) {
 		// What was read comes back when it is written and read again.
 		var again []byte
 		for _, m := range whole {
-			again = appendFrame(again, []byte(m))
+			again = AppendFrame(again, []byte(m))
 		}
 		if back, err := readFrames(bytes.NewReader(again), limit); !slices.Equal(back, whole) ||
 			!errors.Is(err, io.EOF) {

@@ -48,7 +48,7 @@ func (r *raw) send(messages ...string) {
 	r.t.Helper()
 	var out []byte
 	for _, m := range messages {
-		out = appendFrame(out, []byte(m))
+		out = AppendFrame(out, []byte(m))
 	}
 	if _, err := r.conn.Write(out); err != nil {
 		r.t.Error(err)
@@ -58,7 +58,7 @@ func (r *raw) send(messages ...string) {
 // next reads a message and compares it, key order aside.
 func (r *raw) next(want string) {
 	r.t.Helper()
-	body, err := readFrame(r.in, 1<<20)
+	body, err := ReadFrame(r.in, 1<<20)
 	if err != nil {
 		r.t.Fatalf("reading %s: %v", want, err)
 	}
@@ -340,7 +340,7 @@ func TestEnd(t *testing.T) {
 		go func() { errs <- c.Call(background(t), "turn", nil, nil) }()
 	}
 	for range calls {
-		if _, err := readFrame(peer.in, 1<<20); err != nil {
+		if _, err := ReadFrame(peer.in, 1<<20); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -427,7 +427,7 @@ func TestTooManyRequests(t *testing.T) {
 	peer.next(`{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"2 requests are being answered: try again"}}`)
 	close(release)
 	for range 2 {
-		if _, err := readFrame(peer.in, 1<<20); err != nil {
+		if _, err := ReadFrame(peer.in, 1<<20); err != nil {
 			t.Fatal(err)
 		}
 	}

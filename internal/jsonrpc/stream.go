@@ -51,7 +51,7 @@ func (s *stream) ReadObject(v any) error {
 }
 
 func (s *stream) read(v any) error {
-	body, err := readFrame(s.in, s.limit)
+	body, err := ReadFrame(s.in, s.limit)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *stream) WriteObject(v any) error {
 	case waiting > 0 && waiting+len(body) > s.limit:
 		return fmt.Errorf("the other side does not read: %d bytes wait for it", waiting)
 	}
-	s.queue = appendFrame(s.queue, body)
+	s.queue = AppendFrame(s.queue, body)
 	s.changed.Signal()
 	return nil
 }

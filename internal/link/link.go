@@ -53,10 +53,9 @@ type Conn struct {
 
 // Peer is the way from the gateway to the provider, a gateway.Peer.
 type Peer struct {
-	conn    *Conn
-	limit   int    // bytes that may wait for the provider
-	onSlow  func() // called once if more wait
-	onClose func() // called when the first side closes
+	conn  *Conn
+	limit int // bytes that may wait for the provider
+	on    Ends
 
 	mu     sync.Mutex // guards the fields that follow
 	queue  [][]byte
@@ -65,12 +64,19 @@ type Peer struct {
 	ending error // what Read returns after the queue; nil while the connection is open
 }
 
+// Ends has what is called when a connection ends, at most once and under no lock: Slow if the provider is cut off, and
+// Close when the first side closes. Panic gets the value of each panic of the gateway while it handles a message.
+type Ends struct {
+	Slow  func()
+	Panic func(fault any)
+	Close func()
+}
+
 // Connect makes a connection. A provider for which more than limit bytes wait is cut off. connect gets the gateway's
-// way to the provider, and returns where the provider's messages go. onSlow and onClose are called under no lock, at
-// most once.
-func Connect(limit int, connect func(*Peer) Receiver, onSlow, onClose func()) *Conn {
+// way to the provider, and returns where the provider's messages go.
+func Connect(limit int, connect func(*Peer) Receiver, on Ends) *Conn {
 	c := &Conn{wake: make(chan struct{}, 1)}
-	c.peer = Peer{conn: c, limit: limit, onSlow: onSlow, onClose: onClose}
+	c.peer = Peer{conn: c, limit: limit, on: on}
 	c.receiver = connect(&c.peer)
 	return c
 }
@@ -101,8 +107,8 @@ func (p *Peer) Flush() {
 	p.isSlow = false
 	p.mu.Unlock()
 	if isSlow {
-		p.onClose()
-		p.onSlow()
+		p.on.Close()
+		p.on.Slow()
 		p.conn.receiver.Closed()
 	}
 }
@@ -120,7 +126,7 @@ func (p *Peer) end(err error) {
 	}
 	p.mu.Unlock()
 	if isFirst {
-		p.onClose()
+		p.on.Close()
 		p.Flush()
 	}
 }
@@ -159,10 +165,18 @@ func (c *Conn) Read(ctx context.Context) (websocket.MessageType, []byte, error) 
 }
 
 // Write gives the gateway a message, and returns when that was handled. The gateway keeps data. After the gateway has
-// closed the connection it ignores messages, and Read says why.
+// closed the connection it ignores messages, and Read says why. A panic of the gateway ends this connection and not the
+// process, as net/http has it for a socket.
 func (c *Conn) Write(_ context.Context, _ websocket.MessageType, data []byte) error {
 	c.receiving.Lock()
 	defer c.receiving.Unlock()
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.peer.on.Panic(fault)
+			c.peer.end(websocket.CloseError{Code: websocket.StatusInternalError, Reason: "the gateway failed"})
+			c.receiver.Closed()
+		}
+	}()
 	c.receiver.Receive(data)
 	return nil
 }

@@ -28,6 +28,7 @@ type end struct {
 	messages      []string // only Receive uses it
 	closed        atomic.Int32
 	slow, closing atomic.Int32
+	faults        []any
 }
 
 func (e *end) Receive(data []byte) {
@@ -36,6 +37,9 @@ func (e *end) Receive(data []byte) {
 	}
 	e.messages = append(e.messages, string(data))
 	e.inside.Add(-1)
+	if string(data) == "panic" {
+		panic("broken")
+	}
 }
 
 func (e *end) Closed() { e.closed.Add(1) }
@@ -43,7 +47,10 @@ func (e *end) Closed() { e.closed.Add(1) }
 func connect(limit int) (*link.Conn, *end) {
 	e := &end{}
 	c := link.Connect(limit, func(p *link.Peer) link.Receiver { e.peer = p; return e },
-		func() { e.slow.Add(1) }, func() { e.closing.Add(1) })
+		link.Ends{
+			Slow: func() { e.slow.Add(1) }, Close: func() { e.closing.Add(1) },
+			Panic: func(fault any) { e.faults = append(e.faults, fault) },
+		})
 	return c, e
 }
 
@@ -166,6 +173,27 @@ func TestSlowProviderIsCutOff(t *testing.T) {
 	}
 	if _, _, err := c.Read(t.Context()); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v, want %v", err, io.EOF)
+	}
+}
+
+// A panic of the gateway ends the connection and is told of; the process goes on.
+func TestPanicEndsTheConnection(t *testing.T) {
+	c, e := connect(1000)
+	e.send("before")
+	for range 2 {
+		if err := c.Write(t.Context(), websocket.MessageText, []byte("panic")); err != nil {
+			t.Errorf("Write: %v, want nil: Read says why the connection ended", err)
+		}
+	}
+	if got := read(t.Context(), c); got != "before" {
+		t.Errorf("got %q, want what was queued before", got)
+	}
+	if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusInternalError {
+		t.Errorf("got %v, want that the connection ended with %v", err, websocket.StatusInternalError)
+	}
+	if len(e.faults) == 0 || e.faults[0] != "broken" || e.closing.Load() != 1 || e.closed.Load() == 0 {
+		t.Errorf("told of %v, %d closing, %d closed; want the fault, 1, and at least 1", e.faults, e.closing.Load(),
+			e.closed.Load())
 	}
 }
 

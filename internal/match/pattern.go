@@ -54,7 +54,9 @@ type Pattern struct {
 	required [][]string      // a text that matches holds at least one text of each list
 	pairs    pairSet         // pairs of bytes that are in every text that matches
 	re       *regexp2.Regexp // nil when holding the required texts is enough to match
-	maxText  int             // bytes of text that re is tried on
+	// beyond is re for texts beyond ASCII, with word boundaries as JavaScript has them; nil if re does.
+	beyond  func() *regexp2.Regexp
+	maxText int // bytes of text that re is tried on
 }
 
 // Compile compiles a JavaScript regular expression of at most
@@ -78,7 +80,7 @@ func compile(expr string) (*Pattern, error) {
 		return nil, fmt.Errorf("%q is not a regular expression: %w", expr, err)
 	}
 	re.MatchTimeout = timeout
-	p := &Pattern{re: re, maxText: maxText}
+	p := &Pattern{re: re, maxText: maxText, beyond: withASCIIBoundaries(expr, re)}
 	if code := parse(expr); code != nil {
 		p.maxText = affordableText(code)
 		p.require(requiredTexts(code))
@@ -118,8 +120,12 @@ func (p *Pattern) Match(t *Text) Result {
 	case len(t.text) > p.maxText:
 		return Undecided
 	}
+	re, runes := p.re, t.decoded()
+	if p.beyond != nil && len(runes) != len(t.text) {
+		re = p.beyond()
+	}
 	for began, attempt := time.Now(), 1; ; attempt++ {
-		if matches, err := p.re.MatchRunes(t.decoded()); err == nil {
+		if matches, err := re.MatchRunes(runes); err == nil {
 			return resultOf(matches)
 		}
 		if attempt >= maxAttempts || attempt >= minAttempts && time.Since(began) > patience {

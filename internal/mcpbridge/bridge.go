@@ -13,6 +13,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
+	"tapgw/internal/spans"
 	"tapgw/providers"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 	Root     string            // the directory of the only session, which the server gets as its root; "" for none
 	Version  string            // of the gateway, for the server
 	Logins   *Logins           // at servers that want one; nil: none
+	Spans    *spans.Maker      // of what calls ask of the server; nil: none
+	Metrics  *spans.Metrics    // count that; nil: nobody wants to know
 
 	// Ask puts a server's question to the person of a session.
 	Ask func(ctx context.Context, session string, q gateway.Question) (gateway.Answer, error)

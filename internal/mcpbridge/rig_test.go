@@ -35,10 +35,14 @@ type rig struct {
 	dial link.Dial
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, change ...func(*gateway.Options)) *rig {
 	t.Helper()
 	persist := server.Persist{Dir: t.TempDir()}
-	g := gateway.New(gateway.Options{PersistDir: persist.Make, ReadFile: persist.Read})
+	options := gateway.Options{PersistDir: persist.Make, ReadFile: persist.Read}
+	for _, c := range change {
+		c(&options)
+	}
+	g := gateway.New(options)
 	web := server.New(server.Options{Gateway: g, Status: func() adminapi.Status { return adminapi.Status{} }})
 	if err := web.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -168,7 +172,8 @@ func (r *rig) bridge(p configs.Provider, change ...func(*Options)) *bridged {
 		signal(b.came)
 	}
 	o := Options{
-		Provider: p, Version: "test", Dir: r.t.TempDir(), Env: append(os.Environ(), "MCP_CHILD="+p.Env["MCP_CHILD"]),
+		Provider: p, Version: "test", Spans: r.g.Spans(), Metrics: r.g.Metrics(),
+		Dir: r.t.TempDir(), Env: append(os.Environ(), "MCP_CHILD="+p.Env["MCP_CHILD"]),
 		Gateway: providers.Options{
 			URL: r.url, Token: pass.Token(), Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler),
 		},

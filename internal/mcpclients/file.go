@@ -91,7 +91,7 @@ func (c Client) change(project string, edit func(text []byte) ([]byte, error)) (
 		return nil, fmt.Errorf("%s: is not UTF-8 text, and is not changed", ch.File)
 	}
 	now, err := edit(text)
-	if err == nil && ((now == nil) != (text == nil) || !bytes.Equal(now, text)) {
+	if err == nil && !isSame(now, text) {
 		err = ch.compare(c, text, now)
 	}
 	if err != nil {
@@ -264,7 +264,10 @@ func (ch *Change) write() error {
 	if err != nil {
 		return err
 	}
-	if (now == nil) != (ch.was == nil) || !bytes.Equal(now, ch.was) {
+	if isSame(now, ch.now) {
+		return nil // another tapgw was faster
+	}
+	if !isSame(now, ch.was) {
 		return errors.New("it was changed meanwhile: run the command again")
 	}
 	if ch.now == nil {
@@ -272,6 +275,9 @@ func (ch *Change) write() error {
 	}
 	return pending.CloseAtomicallyReplace()
 }
+
+// isSame reports whether two files are equal. Nil is no file.
+func isSame(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
 // faultAt is a mistake at an offset in a text.
 func faultAt(text []byte, at int, format string, args ...any) error {

@@ -18,6 +18,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
 // source is who calls and pushes, in the session's timeline and streams.
@@ -34,6 +35,9 @@ func (e *endpoint) tools(s *gateway.Session) (offers map[string]offer, renamed [
 		return offers, nil
 	}
 	list := s.Tools()
+	if e.terminal && e.h.terminals.HasLink(s.ID()) { // the model has them already
+		list = nil
+	}
 	if int64(len(list)) <= e.threshold {
 		for _, t := range list {
 			offers[t.Name] = e.offer(t)
@@ -146,6 +150,7 @@ func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name str
 		args = nil // as some clients write no arguments
 	}
 	c := gateway.Call{Name: name, Args: protocol.Raw(args), Source: source, Traceparent: traceparent(r)}
+	c.Passed = e.terminal && e.h.terminals.HasPassed(s.ID(), name, c.Args)
 	switch t := taskOf(ctx); {
 	case t != nil:
 		c.Asked = t.asked
@@ -210,11 +215,8 @@ func notify(ctx context.Context, r *mcp.CallToolRequest, n int, message string) 
 
 // traceparent is the W3C trace context of a request, "" for none.
 func traceparent(r *mcp.CallToolRequest) string {
-	const length = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	if text, ok := r.Params.Meta["traceparent"].(string); ok && len(text) == length {
-		return text
-	}
-	return ""
+	text, _ := r.Params.Meta["traceparent"].(string)
+	return spans.Checked(text)
 }
 
 // result is an outcome as an MCP result. It always has a text, and the structure of a JSON object beside it.

@@ -38,8 +38,8 @@ const instructions = "These are the tools of a tapgw session, from the processes
 
 // endpoint is the MCP server of one session, or of the foreground session of each moment.
 type endpoint struct {
-	h      *Handler
-	id     string           // of the session; "" for the foreground one
+	h *Handler
+	target
 	fixed  *gateway.Session // nil for the foreground one
 	server *mcp.Server
 	modern http.Handler // revisions without a handshake
@@ -70,8 +70,8 @@ type offer struct {
 	add func()
 }
 
-func newEndpoint(h *Handler, id string, session *gateway.Session) *endpoint {
-	e := &endpoint{h: h, id: id, fixed: session, offered: map[string]offer{}, streams: map[string]bool{}}
+func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
+	e := &endpoint{h: h, target: of, fixed: session, offered: map[string]offer{}, streams: map[string]bool{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.server = mcp.NewServer(&mcp.Implementation{Name: "tapgw", Title: "tapgw session", Version: h.version},
 		&mcp.ServerOptions{
@@ -95,7 +95,7 @@ func newEndpoint(h *Handler, id string, session *gateway.Session) *endpoint {
 		Name: "stream", URITemplate: streamTemplate, MIMEType: "application/json",
 		Description: "The newest events of a stream of the session: STREAM or STREAM@PROVIDER.",
 	}, e.readStream)
-	e.server.AddReceivingMiddleware(e.endWithWire, e.withTasks)
+	e.server.AddReceivingMiddleware(e.traced, e.endWithWire, e.withTasks)
 	e.server.AddSendingMiddleware(e.acknowledgeTasks)
 	e.addTaskMethods()
 	get := func(*http.Request) *mcp.Server { return e.server }
@@ -169,7 +169,7 @@ func (e *endpoint) isOver() bool {
 	if e.fixed == nil {
 		return false
 	}
-	s, _ := e.h.gateway.Session(e.id)
+	s, _ := e.h.gateway.Session(e.target.session)
 	return s != e.fixed
 }
 

@@ -108,7 +108,7 @@ func (t *task) await(ctx context.Context, r *mcp.CallToolRequest, unlink func() 
 	t.held.serve(ctx, r)
 	defer t.held.release()
 	for isOver := false; !isOver; {
-		if questions := t.view(true).InputRequests; len(questions) > 0 && unlink() {
+		if questions := t.view(true).InputRequests; len(questions) > 0 && ctx.Err() == nil && unlink() {
 			if state := t.hold(); state != "" {
 				return &mcp.CallToolResult{InputRequests: questions, RequestState: state}, nil
 			}

@@ -35,11 +35,15 @@ type world struct {
 
 type elicitHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)
 
-func newWorld(t *testing.T, threshold int) *world {
+func newWorld(t *testing.T, threshold int, change ...func(*gateway.Options)) *world {
 	t.Helper()
 	persist := server.Persist{Dir: t.TempDir()}
-	w := &world{T: t, gateway: gateway.New(gateway.Options{PersistDir: persist.Make, ReadFile: persist.Read,
-		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}})}
+	options := gateway.Options{PersistDir: persist.Make, ReadFile: persist.Read,
+		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}}
+	for _, c := range change {
+		c(&options)
+	}
+	w := &world{T: t, gateway: gateway.New(options)}
 	w.mcp = mcpserver.New(mcpserver.Options{Gateway: w.gateway, Version: "test", ToolThreshold: threshold})
 	s := server.New(server.Options{Gateway: w.gateway, Version: "test", MCP: w.mcp})
 	if err := s.Listen("127.0.0.1:0"); err != nil {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,13 +38,27 @@ type Options struct {
 	Log           *slog.Logger // nil: nothing is logged
 	Version       string       // of the program, for clients
 	ToolThreshold int          // see [DefaultToolThreshold]; 0: the tools are always searched
+	Terminals     Terminals    // nil: terminals can't join
+}
+
+// Terminals knows the Copilot CLIs that people run in terminals, which are sessions of the gateway.
+type Terminals interface {
+	// Join makes the CLI's session one of the gateway until leave is called, and as long as it has joined in other
+	// ways. The pid is that of the CLI, 0 if it is not known.
+	Join(ctx context.Context, session string, pid int, cwd string) (leave func(), err error)
+	// HasLink reports whether the CLI gets the tools of providers in another way. A change counts in
+	// [gateway.Gateway.ToolChanges].
+	HasLink(session string) bool
+	// HasPassed reports whether the CLI's hooks have asked rules and gates about a call. Each call counts once.
+	HasPassed(session, tool string, args protocol.Raw) bool
 }
 
 // Handler serves the sessions of a gateway as MCP servers. The path value "id" of a request names the
-// session; without one it is the foreground session of each moment. Make it with [New], end it with
-// [Handler.Close].
+// session; without one it is the foreground session of each moment. The path value "terminal" names the
+// session of a Copilot CLI that has started tapgw mcp. Make it with [New], end it with [Handler.Close].
 type Handler struct {
 	gateway   *gateway.Gateway
+	terminals Terminals
 	log       *slog.Logger
 	version   string
 	threshold atomic.Int64
@@ -51,13 +66,20 @@ type Handler struct {
 	tasks     taskList
 
 	mu        sync.Mutex
-	endpoints map[string]*endpoint // by session id, "" for the foreground session
+	endpoints map[target]*endpoint
 	isClosed  bool
+}
+
+// target is what an endpoint serves.
+type target struct {
+	session  string // its id; "" for the foreground session
+	terminal bool   // to the session's own CLI
 }
 
 // New makes a handler. It starts nothing before the first request.
 func New(o Options) *Handler {
-	h := &Handler{gateway: o.Gateway, log: o.Log, version: o.Version, endpoints: map[string]*endpoint{}}
+	h := &Handler{gateway: o.Gateway, terminals: o.Terminals, log: o.Log, version: o.Version,
+		endpoints: map[target]*endpoint{}}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -76,7 +98,17 @@ func (h *Handler) Configure(toolThreshold int) {
 // ServeHTTP answers a request of the streamable HTTP transport, or a WebSocket of tapgw mcp. A session
 // that does not exist is 404.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e, err := h.acquire(r.PathValue("id"))
+	of := target{session: r.PathValue("id")}
+	if id := r.PathValue("terminal"); id != "" {
+		of = target{session: id, terminal: true}
+		leave, err := h.join(id, r)
+		if err != nil {
+			writeError(w, statusOf(err), err)
+			return
+		}
+		defer leave()
+	}
+	e, err := h.acquire(of)
 	if err != nil {
 		writeError(w, http.StatusNotFound, err)
 		return
@@ -86,15 +118,36 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.serve(w, withCaller(r))
 }
 
+// join makes the CLI that has started tapgw mcp a terminal of the gateway.
+func (h *Handler) join(session string, r *http.Request) (leave func(), err error) {
+	query := r.URL.Query()
+	pid, err := strconv.Atoi(query.Get("pid"))
+	switch {
+	case h.terminals == nil || !isWebSocket(r):
+		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: "this is for tapgw mcp in a terminal"}
+	case err != nil:
+		return nil, &protocol.Error{Code: protocol.CodeInvalidArguments, Message: "pid: must be a number"}
+	}
+	return h.terminals.Join(r.Context(), session, pid, query.Get("cwd"))
+}
+
+// statusOf is the HTTP status of an error of [Terminals.Join].
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code == protocol.CodeInvalidState {
+		return http.StatusConflict
+	}
+	return http.StatusBadRequest
+}
+
 // acquire returns the endpoint of a session, and keeps it until release. It makes it if it is the first
 // request.
-func (h *Handler) acquire(id string) (*endpoint, error) {
+func (h *Handler) acquire(of target) (*endpoint, error) {
 	var session *gateway.Session
-	if id != "" {
-		s, ok := h.gateway.Session(id)
+	if of.session != "" {
+		s, ok := h.gateway.Session(of.session)
 		if !ok {
 			return nil, &protocol.Error{Code: protocol.CodeInvalidSession,
-				Message: fmt.Sprintf("session %q does not exist", id)}
+				Message: fmt.Sprintf("session %q does not exist", of.session)}
 		}
 		session = s
 	}
@@ -103,14 +156,14 @@ func (h *Handler) acquire(id string) (*endpoint, error) {
 	if h.isClosed {
 		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
 	}
-	e := h.endpoints[id]
+	e := h.endpoints[of]
 	if e != nil && e.fixed != session { // an earlier session had the same id, and is about to be removed
 		h.remove(e)
 		e = nil
 	}
 	if e == nil {
-		e = newEndpoint(h, id, session)
-		h.endpoints[id] = e
+		e = newEndpoint(h, of, session)
+		h.endpoints[of] = e
 	}
 	e.users++
 	return e, nil
@@ -120,7 +173,7 @@ func (h *Handler) acquire(id string) (*endpoint, error) {
 func (h *Handler) release(e *endpoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e.users--; e.users > 0 || h.endpoints[e.id] != e {
+	if e.users--; e.users > 0 || h.endpoints[e.target] != e {
 		return
 	}
 	if e.idle == nil {
@@ -136,7 +189,7 @@ func (h *Handler) removeIdle(e *endpoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case e.users > 0 || h.endpoints[e.id] != e:
+	case e.users > 0 || h.endpoints[e.target] != e:
 	case e.clients() > 0 || len(h.tasks.of(e)) > 0:
 		e.idle.Reset(idleTime)
 	default:
@@ -147,10 +200,10 @@ func (h *Handler) removeIdle(e *endpoint) {
 // remove ends an endpoint: its watchers, its tasks and its clients' connections. Calls under way are answered first.
 // Call with mu held.
 func (h *Handler) remove(e *endpoint) {
-	if h.endpoints[e.id] != e {
+	if h.endpoints[e.target] != e {
 		return
 	}
-	delete(h.endpoints, e.id)
+	delete(h.endpoints, e.target)
 	if e.idle != nil {
 		e.idle.Stop()
 	}

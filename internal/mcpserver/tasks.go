@@ -113,7 +113,9 @@ func (e *endpoint) callOrTask(ctx context.Context, call func(context.Context) (m
 	case <-grace.C:
 	case <-ctx.Done():
 	}
-	if unlink() && t.begin() {
+	// Of a request that has ended nobody gets a task. When its context has just ended, unlink may come before the
+	// cancelling that it takes back.
+	if ctx.Err() == nil && unlink() && t.begin() {
 		view := t.view(false)
 		view.ResultType = "task"
 		return view, nil

@@ -30,7 +30,7 @@ func newTaskWorld(t *testing.T) *taskWorld {
 	g := gateway.New(gateway.Options{})
 	w := &taskWorld{T: t, h: New(Options{Gateway: g}), ctx: t.Context()}
 	var err error
-	if w.e, err = w.h.acquire(""); err != nil {
+	if w.e, err = w.h.acquire(target{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.h.Close)

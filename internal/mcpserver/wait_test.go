@@ -167,11 +167,11 @@ func TestUnusedEndpointGoes(t *testing.T) {
 		if got := len(h.list()); got != 0 {
 			t.Errorf("before the first request: got %d endpoints, want none", got)
 		}
-		first, err := h.acquire("")
+		first, err := h.acquire(target{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if second, err := h.acquire(""); err != nil || second != first {
+		if second, err := h.acquire(target{}); err != nil || second != first {
 			t.Errorf("a second request: got %p, %v, want the endpoint of the first, %p", second, err, first)
 		}
 		h.release(first)
@@ -186,7 +186,7 @@ func TestUnusedEndpointGoes(t *testing.T) {
 			t.Errorf("unused: got %d endpoints, want none", got)
 		}
 		h.Close()
-		if _, err := h.acquire(""); err == nil {
+		if _, err := h.acquire(target{}); err == nil {
 			t.Error("after the end: got no error, want one")
 		}
 	})

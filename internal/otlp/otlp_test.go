@@ -107,7 +107,8 @@ func TestExport(t *testing.T) {
 		Settings{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer x"}, Timeout: defaultTimeout},
 		"1.2",
 	)
-	ctx, parent := tracer.Start(t.Context(), "above")
+	_, elsewhere := tracer.Start(t.Context(), "elsewhere") // never sent
+	ctx, parent := tracer.Start(t.Context(), "above", trace.WithLinks(trace.Link{SpanContext: elsewhere.SpanContext()}))
 	_, span := tracer.Start(ctx, "below", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("s", "<&>"),
 		attribute.Bool("b", true),
@@ -144,17 +145,24 @@ func TestExport(t *testing.T) {
 		len(below.TraceID) != 32 || len(below.SpanID) != 16 {
 		t.Errorf("the spans are linked as %+v, %+v, want the first below the second", below, above)
 	}
+	at := elsewhere.SpanContext()
+	want := []link{{TraceID: at.TraceID().String(), SpanID: at.SpanID().String(), Flags: 1}}
+	if len(below.Links) != 0 || !slices.EqualFunc(above.Links, want, func(a, b link) bool {
+		return a.TraceID == b.TraceID && a.SpanID == b.SpanID && a.Flags&1 == b.Flags
+	}) {
+		t.Errorf("the links are %v and %v, want none and %v", below.Links, above.Links, want)
+	}
 	if below.Kind != 3 || above.Kind != 1 || below.Status.Code != 2 || below.Status.Message != "broke" ||
 		above.Status.Code != 0 || below.Start == "" || below.End < below.Start {
 		t.Errorf("sent %+v, %+v, want kinds 3 and 1, of which the first failed", below, above)
 	}
-	want := `[{"key":"s","value":{"stringValue":"<&>"}},{"key":"b","value":{"boolValue":true}},{"key":"i","value":{"intValue":"1152921504606846976"}},{"key":"f","value":{"doubleValue":0.5}},{"key":"l","value":{"arrayValue":{"values":[{"stringValue":"x"},{"stringValue":"y"}]}}}]`
+	wantAttrs := `[{"key":"s","value":{"stringValue":"<&>"}},{"key":"b","value":{"boolValue":true}},{"key":"i","value":{"intValue":"1152921504606846976"}},{"key":"f","value":{"doubleValue":0.5}},{"key":"l","value":{"arrayValue":{"values":[{"stringValue":"x"},{"stringValue":"y"}]}}}]`
 	attrs, err := json.Marshal(below.Attributes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(attrs))
-	if diff := cmp.Diff(want, text); diff != "" {
+	if diff := cmp.Diff(wantAttrs, text); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)
 	}
 }

@@ -43,10 +43,18 @@ type spanData struct {
 	Start        string     `json:"startTimeUnixNano"`
 	End          string     `json:"endTimeUnixNano"`
 	Attributes   []keyValue `json:"attributes,omitempty"`
+	Links        []link     `json:"links,omitempty"`
 	Status       struct {
 		Code    int    `json:"code,omitempty"`
 		Message string `json:"message,omitempty"`
 	} `json:"status"`
+}
+
+// link names another span that caused this one.
+type link struct {
+	TraceID string `json:"traceId"`
+	SpanID  string `json:"spanId"`
+	Flags   uint32 `json:"flags"`
 }
 
 type keyValue struct {
@@ -85,6 +93,10 @@ func newRequest(spans []sdktrace.ReadOnlySpan) request {
 		}
 		if p := s.Parent(); p.SpanID().IsValid() {
 			d.ParentSpanID = p.SpanID().String()
+		}
+		for _, l := range s.Links() {
+			of := l.SpanContext
+			d.Links = append(d.Links, link{of.TraceID().String(), of.SpanID().String(), uint32(of.TraceFlags())})
 		}
 		d.Status.Code, d.Status.Message = statusCodes[s.Status().Code], s.Status().Description
 		ss.Spans = append(ss.Spans, d)

@@ -17,12 +17,11 @@ import (
 // can't be bound. A process of another user has no PID unless this process is root's. It returns false if no process
 // listens there.
 func OwnerOf(addr netip.AddrPort) (Owner, bool) {
-	const listening = "0A"
 	mine := addr.Addr().Unmap()
 	return ownerOf(func(local, _ netip.AddrPort, state string) bool {
 		other := local.Addr()
 		overlaps := mine == other || mine.IsUnspecified() || other.IsUnspecified()
-		return state == listening && local.Port() == addr.Port() && overlaps
+		return state == stateListen && local.Port() == addr.Port() && overlaps
 	})
 }
 
@@ -68,6 +67,9 @@ func ownerOf(matches func(local, remote netip.AddrPort, state string) bool) (Own
 	return found, true
 }
 
+// stateListen is the state of a socket that listens.
+const stateListen = "0A"
+
 // noInode stands in the tables for a socket that its process has closed. The tables then name root as its user, whoever
 // it belonged to.
 const noInode = "0"
@@ -76,6 +78,7 @@ const noInode = "0"
 type socket struct {
 	link string // the target of its link in /proc/PID/fd
 	uid  int
+	port uint16 // its own
 }
 
 // sockets returns the matching sockets of a table of the kernel.
@@ -94,7 +97,7 @@ func sockets(table string, matches func(local, remote netip.AddrPort, state stri
 		remote, rok := kernelAddr(f[2])
 		uid, err := strconv.Atoi(f[7])
 		if ok && rok && err == nil && matches(unmapAddrPort(local), unmapAddrPort(remote), f[3]) && f[9] != noInode {
-			found = append(found, socket{"socket:[" + f[9] + "]", uid})
+			found = append(found, socket{"socket:[" + f[9] + "]", uid, local.Port()})
 		}
 	}
 	return found

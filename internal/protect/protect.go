@@ -59,6 +59,7 @@ var places = []place{
 	{"configs/lsclient.toml", "lsclient goes by it"},
 	{"configs/providers", "tapgw starts what its files name"},
 	{"configs/tools", "tapgw and lsclient run its tools"},
+	{"tap.config.json", "tapgw and tap start what it names"},
 	{"*.tool.toml", "tapgw and lsclient run the tools that such files name"},
 	{"*.tool.json", "tapgw and lsclient run the tools that such files name"},
 	{".vscode/tasks.json", "editors run its tasks"},

@@ -232,7 +232,7 @@ const (
 
 // Push brings an event, a prompt, or both into a session, or with Broadcast into all of the provider's
 // (docs/protocol.md, "Pushes"). An empty Stream is the provider's own name. With a RequestID, an [Ack] of each session
-// answers it.
+// answers it. A Traceparent that W3C calls invalid counts as none.
 type Push struct {
 	Stream    string `json:"stream,omitzero"`
 	SessionID string `json:"sessionId,omitzero"`
@@ -242,6 +242,8 @@ type Push struct {
 	Level     Level  `json:"level"`
 	Metadata  Raw    `json:"metadata,omitzero"`
 	RequestID string `json:"requestId,omitzero"`
+
+	Traceparent string `json:"traceparent,omitzero"`
 }
 
 // ToolsUpdate replaces the tools of a provider, or if Remove is not nil, drops those names and adds or replaces Tools

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"tapgw/internal/lazyregexp"
 )
@@ -23,6 +24,10 @@ func ValidName(s string) bool { return providerName.MatchString(NormalName(s)) }
 func NormalName(s string) string {
 	plain := func(c byte) bool {
 		return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
+	}
+	if !strings.HasPrefix(s, "-") && !strings.HasSuffix(s, "-") &&
+		strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf || !plain(byte(r)) }) < 0 {
+		return s
 	}
 	normal := make([]byte, 0, len(s))
 	replaced := false

@@ -27,8 +27,9 @@ func appendRecord(line []byte, r *adminapi.Record) []byte {
 	line = append(line, r.Kind...)
 	line = append(line, '"')
 	for _, f := range [...]struct{ name, value string }{
-		{`,"session":`, r.Session}, {`,"provider":`, r.Provider}, {`,"trace":`, r.Trace}, {`,"state":`, r.State},
-		{`,"label":`, r.Label}, {`,"host":`, r.Host}, {`,"cwd":`, r.CWD}, {`,"id":`, r.ID}, {`,"tool":`, r.Tool},
+		{`,"session":`, r.Session}, {`,"provider":`, r.Provider}, {`,"trace":`, r.Trace},
+		{`,"span":`, r.Span}, {`,"parent":`, r.Parent}, {`,"state":`, r.State}, {`,"label":`, r.Label},
+		{`,"host":`, r.Host}, {`,"cwd":`, r.CWD}, {`,"id":`, r.ID}, {`,"tool":`, r.Tool},
 		{`,"outcome":`, r.Outcome}, {`,"code":`, r.Code}, {`,"by":`, r.By}, {`,"reason":`, r.Reason},
 		{`,"stream":`, r.Stream}, {`,"level":`, r.Level}, {`,"fate":`, string(r.Fate)},
 	} {
@@ -36,6 +37,10 @@ func appendRecord(line []byte, r *adminapi.Record) []byte {
 	}
 	if r.DurationMs > 0 {
 		line = strconv.AppendFloat(append(line, `,"durationMs":`...), r.DurationMs, 'f', -1, 64)
+	}
+	line = appendText(line, `,"command":`, r.Command, maxName)
+	if r.ExitCode != nil {
+		line = strconv.AppendInt(append(line, `,"exitCode":`...), int64(*r.ExitCode), 10)
 	}
 	if r.Seq > 0 {
 		line = strconv.AppendUint(append(line, `,"seq":`...), r.Seq, 10)

@@ -19,30 +19,36 @@ const (
 	fileParts    = 10 // files that make up the age and the size
 )
 
+// cacheIdle is after which time without a query the copy of the records goes with the next old file.
+const cacheIdle = 24 * time.Hour
+
 // clockSlack is how far a clock may go back without a word: clocks are corrected by a little all the time.
 const clockSlack = time.Minute
 
-// segment is one file of records.
-type segment struct {
-	path   string
-	number int
+// CacheFile is the name of the database of tapctl records sql in the directory of the records: a copy of them.
+const CacheFile = "records.db"
+
+// Segment is one file of records. Its number rises from file to file.
+type Segment struct {
+	Path   string
+	Number int
 }
 
-// segments lists the files of a directory, oldest first; none if there is no directory.
-func segments(dir string) ([]segment, error) {
+// Segments lists the files of a directory, oldest first; none if there is no directory.
+func Segments(dir string) ([]Segment, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("reading the records: %w", err)
 	}
-	var list []segment
+	var list []Segment
 	for _, e := range entries {
 		name, isOurs := strings.CutSuffix(e.Name(), ".jsonl")
 		n, err := strconv.Atoi(name)
 		if isOurs && err == nil && n > 0 && e.Type().IsRegular() {
-			list = append(list, segment{filepath.Join(dir, e.Name()), n})
+			list = append(list, Segment{filepath.Join(dir, e.Name()), n})
 		}
 	}
-	slices.SortFunc(list, func(a, b segment) int { return a.number - b.number })
+	slices.SortFunc(list, func(a, b Segment) int { return a.Number - b.Number })
 	return list, nil
 }
 
@@ -114,14 +120,14 @@ func (f *file) open(now time.Time, next bool) error {
 	if err := proc.PrivateDir(f.dir); err != nil {
 		return err
 	}
-	list, err := segments(f.dir)
+	list, err := Segments(f.dir)
 	if err != nil {
 		return err
 	}
 	if len(list) > 0 && !next {
-		f.number = list[len(list)-1].number
+		f.number = list[len(list)-1].Number
 	} else if len(list) > 0 {
-		f.number = max(f.number, list[len(list)-1].number+1)
+		f.number = max(f.number, list[len(list)-1].Number+1)
 	}
 	f.number = max(f.number, 1)
 	path := filepath.Join(f.dir, fmt.Sprintf("%08d.jsonl", f.number))
@@ -163,18 +169,18 @@ func (f *file) readEnds(info os.FileInfo) {
 }
 
 // remove removes the oldest files. While the clock is behind the records, their age is not known.
-func (f *file) remove(list []segment, now time.Time) {
+func (f *file) remove(list []Segment, now time.Time) {
 	var total int64
 	infos := make([]os.FileInfo, len(list))
 	for i, s := range list {
-		if info, err := os.Stat(s.path); err == nil {
+		if info, err := os.Stat(s.Path); err == nil {
 			infos[i] = info
 			total += info.Size()
 		}
 	}
 	var old []string
 	for i, s := range list {
-		if infos[i] == nil || s.number >= f.number {
+		if infos[i] == nil || s.Number >= f.number {
 			continue
 		}
 		isOld := f.maxAge > 0 && f.clock == "" && now.Sub(infos[i].ModTime()) > f.maxAge
@@ -182,7 +188,12 @@ func (f *file) remove(list []segment, now time.Time) {
 			break
 		}
 		total -= infos[i].Size()
-		old = append(old, s.path)
+		old = append(old, s.Path)
+	}
+	// What is removed must not stay in a copy. One that somebody uses forgets it at the next query.
+	cache := filepath.Join(f.dir, CacheFile)
+	if info, err := os.Stat(cache); len(old) > 0 && err == nil && time.Since(info.ModTime()) > cacheIdle {
+		old = append(old, cache, cache+"-wal", cache+"-shm")
 	}
 	_ = removeAll(old) // at the next file it tries again
 }

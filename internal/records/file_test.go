@@ -15,12 +15,12 @@ import (
 
 func numbers(t *testing.T, dir string) (list []int) {
 	t.Helper()
-	segments, err := segments(dir)
+	segments, err := Segments(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range segments {
-		list = append(list, s.number)
+		list = append(list, s.Number)
 	}
 	return list
 }
@@ -81,6 +81,40 @@ func TestRetentionByAge(t *testing.T) {
 		}
 		if got := l.Faults(); !strings.Contains(got, c.says) || c.says == "" && got != "" {
 			t.Errorf("%s: faults %q, want %q", name, got, c.says)
+		}
+	}
+}
+
+// TestRetentionOfCopy: a copy of the records that nobody has asked for a day goes with the first file that goes.
+func TestRetentionOfCopy(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		age   time.Duration // of the copy
+		stays bool
+	}{"asked": {time.Hour, true}, "forgotten": {25 * time.Hour, false}} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "00000001.jsonl")
+		copied := filepath.Join(dir, CacheFile)
+		for path, age := range map[string]time.Duration{path: 50 * time.Hour, copied: c.age, copied + "-wal": c.age} {
+			if err := errors.Join(os.WriteFile(path, []byte("{}\n"), 0o600),
+				os.Chtimes(path, time.Time{}, now.Add(-age))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "00000002.jsonl"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := start(t, Options{Dir: dir, MaxAge: 24 * time.Hour})
+		l.Record(adminapi.Record{TS: now, Kind: "call"})
+		l.Flush(t.Context())
+		if got := fmt.Sprint(numbers(t, dir)); got != "[2]" {
+			t.Errorf("%s: files %s, want [2]", name, got)
+		}
+		for _, path := range []string{copied, copied + "-wal"} {
+			if _, err := os.Stat(path); (err == nil) != c.stays {
+				t.Errorf("%s: %s: %v, want it there: %v", name, path, err, c.stays)
+			}
 		}
 	}
 }
@@ -238,6 +272,28 @@ func TestOff(t *testing.T) {
 	l.Record(adminapi.Record{TS: at, Kind: "call", ID: "3"})
 	if got := find(t, l, Query{}).Records; len(got) != 2 || got[0].ID != "1" || got[1].ID != "3" {
 		t.Errorf("found %+v, want 1 and 3", got)
+	}
+}
+
+// TestSinceReadsNewFilesOnly: a file that nobody has written since the time is not read.
+func TestSinceReadsNewFilesOnly(t *testing.T) {
+	t.Parallel()
+	dir, now := t.TempDir(), time.Now()
+	for i, age := range []time.Duration{2 * time.Hour, 2 * time.Minute} {
+		path := filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1))
+		text := appendRecord(nil, &adminapi.Record{TS: now.Add(-age), Kind: "call", ID: fmt.Sprint(i + 1)})
+		if err := os.WriteFile(path, append([]byte("no record\n"), text...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, now, now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for since, want := range map[time.Duration][2]int{time.Hour: {1, 1}, 3 * time.Hour: {2, 2}, 0: {0, 0}} {
+		found, err := Find(t.Context(), dir, Query{Since: now.Add(-since)})
+		if got := [2]int{len(found.Records), found.Unreadable}; err != nil || got != want {
+			t.Errorf("since %s: %d records and lines that are none, %v, want %d", since, got, err, want)
+		}
 	}
 }
 

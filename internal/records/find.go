@@ -23,8 +23,9 @@ type Query = adminapi.RecordQuery
 // Found is what a query has found, oldest first.
 type Found = adminapi.Records
 
-// Limits of what is found at once: records, and bytes of their lines.
+// Limits of what is found at once, records and bytes of their lines, and of one line: a longer one is no record.
 const (
+	MaxLine       = 4 << 20
 	MaxFound      = 10_000
 	maxFoundBytes = 16 << 20
 )
@@ -34,26 +35,26 @@ const (
 	lineStart = `{"ts":"`
 	timeStart = len(lineStart)
 	timeEnd   = timeStart + len(timeLayout)
-	maxLine   = 4 << 20
 	readSize  = 256 << 10
 	maxScans  = 4 // files that are read at once
 )
 
 // Find returns the records of a directory that a query wants. It reads the files from the newest to the oldest, until
 // it has enough; a directory that is not there has none. The error is that of reading, or of ctx.
-func Find(ctx context.Context, dir string, q Query) (Found, error) { return search(ctx, dir, q, false) }
+func Find(ctx context.Context, dir string, q Query) (Found, error) {
+	return search(ctx, dir, newWanted(q, false), q.Last)
+}
 
-// search is [Find]; hasText wants only pushes with their texts.
-func search(ctx context.Context, dir string, q Query, hasText bool) (found Found, err error) {
-	list, err := segments(dir)
+// search returns the last records that are wanted.
+func search(ctx context.Context, dir string, w *wanted, last int) (found Found, err error) {
+	list, err := Segments(dir)
 	if err != nil {
 		return found, err
 	}
-	if q.Last <= 0 || q.Last > MaxFound {
-		q.Last = MaxFound
+	if last <= 0 || last > MaxFound {
+		last = MaxFound
 	}
-	w := newWanted(q, hasText)
-	left, bytesLeft := q.Last, maxFoundBytes
+	left, bytesLeft := last, maxFoundBytes
 	var newestFirst []adminapi.Record
 	step := min(max(runtime.GOMAXPROCS(0), 1), maxScans)
 	for end := len(list); end > 0 && !found.More; end -= step {
@@ -63,7 +64,7 @@ func search(ctx context.Context, dir string, q Query, hasText bool) (found Found
 		for i, s := range part {
 			scans[i] = scan{wanted: w, isNewest: end == len(list) && i == len(part)-1}
 			scans[i].newest = newest{maxLines: left, maxBytes: bytesLeft}
-			wg.Go(func() { scans[i].err = scans[i].file(ctx, s.path) })
+			wg.Go(func() { scans[i].err = scans[i].file(ctx, s.Path) })
 		}
 		wg.Wait()
 		for _, s := range slices.Backward(scans) {
@@ -105,6 +106,7 @@ type wanted struct {
 	either       [][2][]byte
 }
 
+// newWanted returns what a query wants; hasText wants only pushes with their texts.
 func newWanted(q Query, hasText bool) *wanted {
 	w := &wanted{q: q, hasText: hasText}
 	if !q.Since.IsZero() {
@@ -245,6 +247,9 @@ func (s *scan) file(ctx context.Context, path string) error {
 		return fmt.Errorf("reading the records: %w", err)
 	}
 	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err == nil && info.ModTime().Before(s.q.Since.Add(-clockSlack)) {
+		return nil // its last record is older, so that whoever asks for the newest again and again reads one file
+	}
 	if err := s.read(ctx, f); err != nil {
 		return fmt.Errorf("reading the records of %s: %w", path, err)
 	}
@@ -257,7 +262,7 @@ func (s *scan) read(ctx context.Context, r io.Reader) error {
 	kept, isSkipping := 0, false
 	for ctx.Err() == nil {
 		if kept == len(buffer) {
-			if kept >= maxLine {
+			if kept >= MaxLine {
 				kept, isSkipping = 0, true
 			} else {
 				buffer = append(buffer, make([]byte, len(buffer))...)

@@ -246,7 +246,7 @@ func (l *Log) Pushed(session string) []adminapi.Record {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	l.Flush(ctx)
-	found, err := search(ctx, l.o.Dir, Query{Kind: adminapi.RecordPush, Session: session, Last: maxPushed}, true)
+	found, err := search(ctx, l.o.Dir, newWanted(Query{Kind: adminapi.RecordPush, Session: session}, true), maxPushed)
 	if err != nil {
 		return nil
 	}

@@ -58,6 +58,7 @@ func TestRecord(t *testing.T) {
 		},
 		{TS: at, Kind: adminapi.RecordCall, Session: "s1", Provider: "ci", Tool: "build", Outcome: "failed",
 			Code: "TIMEOUT", DurationMs: 1.25, Trace: strings.Repeat("a", 32), ID: "1"},
+		{TS: at, Kind: adminapi.RecordCall, Tool: "bash", Command: "exit 0 # \x1b[2J\n", ExitCode: new(0)},
 		{
 			TS:      at.Add(time.Microsecond),
 			Kind:    adminapi.RecordGate,
@@ -98,9 +99,10 @@ func TestRecordRedacts(t *testing.T) {
 	l := start(t, Options{})
 	token := "adm-0123456789abcdef0123456789abcdef"
 	l.Record(adminapi.Record{TS: at, Kind: "push", Session: "s", Event: "see " + token, Prompt: token, Reason: token,
-		Tool: token, Metadata: json.RawMessage(`{"x":"\u0061dm-0123456789abcdef0123456789abcdef"}`)})
+		Tool: token, Command: token, Metadata: json.RawMessage(`{"x":"\u0061dm-0123456789abcdef0123456789abcdef"}`)})
 	r := find(t, l, Query{}).Records[0]
-	if r.Event != "see <token>" || r.Prompt != "<token>" || r.Reason != "<token>" || r.Tool != "<token>" {
+	if r.Event != "see <token>" || r.Prompt != "<token>" || r.Reason != "<token>" || r.Tool != "<token>" ||
+		r.Command != "<token>" {
 		t.Errorf("texts: got %+v, want <token>", r)
 	}
 	if got, want := string(r.Metadata), `{"x":"<token-1>"}`; got != want {
@@ -137,7 +139,7 @@ func TestFind(t *testing.T) {
 		l.Record(r)
 		l.Flush(t.Context())
 	}
-	if list, err := segments(l.o.Dir); err != nil || len(list) < 3 {
+	if list, err := Segments(l.o.Dir); err != nil || len(list) < 3 {
 		t.Fatalf("%d files, %v, want several", len(list), err)
 	}
 	for _, c := range []struct {
@@ -234,7 +236,7 @@ func TestReader(t *testing.T) {
 		"empty lines": {"\n\n" + good, 0},
 		"zeros":       {strings.Repeat("\x00", 5000) + "\n" + good, 1},
 		"no JSON":     {good[:len(good)-2] + ",}\n" + good, 1},
-		"too long":    {lineStart + strings.Repeat("x", maxLine+readSize) + "}\n" + good, 1},
+		"too long":    {lineStart + strings.Repeat("x", MaxLine+readSize) + "}\n" + good, 1},
 		"long":        {lineStart + strings.Repeat("x", readSize+1) + "}\n" + good, 1},
 		"no end":      {good + good[:20], 0},
 		"two halves":  {good[:30] + good[30:60] + good + "\n" + good, 1},

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -209,6 +210,7 @@ func writeReply(ctx context.Context, w http.ResponseWriter, r *Request, p Reply,
 		writeError(w, p.Status, p.Text)
 		return ctx.Err()
 	}
+	p.ToolCalls = slices.Clone(p.ToolCalls) // a script may give the same reply to several requests
 	for i := range p.ToolCalls {
 		if p.ToolCalls[i].ID == "" {
 			p.ToolCalls[i].ID = fmt.Sprintf("call_%d_%d", r.N, i+1)

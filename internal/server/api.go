@@ -26,9 +26,11 @@ type api struct {
 	process    func() adminapi.Status // see [Options].Status
 	log        *slog.Logger
 	mux        *http.ServeMux
-	server     *Server // that it is part of
-	signinDir  string  // "": there is none
-	recorded   Records // nil: there are none
+	server     *Server   // that it is part of
+	signinDir  string    // "": there is none
+	recorded   Records   // nil: there are none
+	kept       Goals     // nil: there are none
+	terminals  Terminals // nil: there are none
 	states     *states
 	resumable  resumable
 }
@@ -37,7 +39,8 @@ type api struct {
 func newAPI(s *Server, o Options) http.Handler {
 	a := &api{
 		gateway: o.Gateway, supervisor: o.Supervisor, process: o.Status, log: s.log,
-		mux: http.NewServeMux(), server: s, signinDir: o.SigninDir, recorded: o.Records,
+		mux: http.NewServeMux(), server: s, signinDir: o.SigninDir, recorded: o.Records, kept: o.Goals,
+		terminals: o.Terminals,
 	}
 	a.states = newStates(map[string]func() any{
 		adminapi.StateStatus:    func() any { return a.currentStatus() },
@@ -46,6 +49,8 @@ func newAPI(s *Server, o Options) http.Handler {
 		adminapi.StatePairings:  func() any { return orEmpty(a.gateway.Pairings()) },
 		adminapi.StateQuestions: func() any { return orEmpty(a.gateway.Questions()) },
 		adminapi.StateTools:     func() any { return a.allTools() },
+		adminapi.StateSources:   func() any { return a.allSources() },
+		adminapi.StateGoals:     func() any { return a.goalsOf("") },
 	})
 	for pattern, h := range a.routes() {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -103,6 +108,13 @@ func (a *api) routes() map[string]apiHandler {
 		"GET /sources":                          a.sources,
 		"POST /sources/{name}/run":              a.runSource,
 		"GET /pairings":                         a.pairings,
+		"GET /terminals":                        a.listTerminals,
+		"POST /terminals/hooks":                 a.terminalHook,
+		"POST /terminals":                       a.attachTerminal,
+		"GET /goals":                            a.goals,
+		"POST /goals":                           a.startGoal,
+		"GET /goals/{goal}":                     a.goal,
+		"POST /goals/{goal}/stop":               a.stopGoal,
 	}
 }
 
@@ -157,6 +169,7 @@ func (a *api) currentStatus() adminapi.Status {
 	s.StartedAt, s.Faults = s.StartedAt.UTC(), orEmpty(s.Faults)
 	s.Sessions, s.Providers = len(a.gateway.Sessions()), len(a.gateway.Providers())
 	s.RESTOpen = a.server.settings.Load().openREST
+	s.WebhooksURL = a.server.webhooksURL()
 	return s
 }
 

@@ -77,6 +77,7 @@ func (a *api) resumePersisted(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	a.settle(r.Context(), s)
 	return writeJSON(w, http.StatusCreated, adminapi.Started{ID: s.ID()})
 }
 

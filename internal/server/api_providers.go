@@ -31,6 +31,8 @@ type Supervisor interface {
 	// Sources lists the sources that files name. RunSource makes one run now and returns for how many sessions.
 	Sources() []adminapi.Source
 	RunSource(name string) (int, error)
+	// Settle waits until a session that has started has the gateway's own providers, for a moment at most.
+	Settle(ctx context.Context, session string)
 	// Reload reads the files now.
 	Reload()
 }
@@ -146,10 +148,14 @@ func (a *api) configured(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (a *api) sources(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, a.allSources())
+}
+
+func (a *api) allSources() []adminapi.Source {
 	if a.supervisor == nil {
-		return writeJSON(w, http.StatusOK, []adminapi.Source{})
+		return []adminapi.Source{}
 	}
-	return writeJSON(w, http.StatusOK, orEmpty(a.supervisor.Sources()))
+	return orEmpty(a.supervisor.Sources())
 }
 
 func (a *api) runSource(w http.ResponseWriter, r *http.Request) error {

@@ -12,6 +12,7 @@ import (
 	"tapgw/internal/gateway"
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
 func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
@@ -29,7 +30,7 @@ func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) 
 	}
 	p := gateway.Prompt{
 		Text: body.Prompt, Mode: body.Mode, Source: gateway.SourceUser,
-		Headers: body.Headers, Traceparent: r.Header.Get("Traceparent"),
+		Headers: body.Headers, Traceparent: spans.FromHeader(r.Header),
 	}
 	var err error
 	if p.Attachments, err = readAttachments(body.Attachments); err != nil {

@@ -2,10 +2,15 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
 )
 
 // Records finds what the gateway has written down.
@@ -23,6 +28,9 @@ func (a *api) records(w http.ResponseWriter, r *http.Request) error {
 	}
 	q := adminapi.RecordQuery{Kind: p.Get("kind"), Session: p.Get("session"), Provider: p.Get("provider"),
 		Tool: p.Get("tool"), Outcome: p.Get("outcome"), Trace: p.Get("trace")}
+	if err := checkRecordQuery(&q); err != nil {
+		return err
+	}
 	if q.Since, err = readTime(p, "since"); err != nil {
 		return err
 	}
@@ -35,14 +43,53 @@ func (a *api) records(w http.ResponseWriter, r *http.Request) error {
 	if q.Last > maxRecords {
 		return fieldError("last", "must be at most %d", maxRecords)
 	}
-	var found adminapi.Records
-	if a.recorded != nil {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
-		defer cancel()
-		if found, err = a.recorded.Find(ctx, q); err != nil {
-			return err
-		}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	defer cancel()
+	found, err := a.findRecords(ctx, q)
+	if err != nil {
+		return err
 	}
 	found.Records = orEmpty(found.Records)
 	return writeJSON(w, http.StatusOK, found)
+}
+
+// checkRecordQuery checks the words of a query. The error names the parameter. Whether a provider or a tool exists
+// nobody knows: it may come, and a host has tools of its own.
+func checkRecordQuery(q *adminapi.RecordQuery) error {
+	switch {
+	case q.Kind != "" && !slices.Contains(adminapi.RecordKinds, q.Kind):
+		return fieldError("kind", "%q is none of %s", q.Kind, joinNames(adminapi.RecordKinds))
+	case q.Outcome != "" && !slices.Contains(adminapi.RecordOutcomes, q.Outcome):
+		return fieldError("outcome", "%q is none of %s", q.Outcome, joinNames(adminapi.RecordOutcomes))
+	case q.Trace != "" && !adminapi.IsTraceID(q.Trace):
+		return fieldError("trace", "%q is not 32 hexadecimal digits in lower case", q.Trace)
+	case q.Provider != "" && !protocol.ValidName(q.Provider):
+		return fieldError("provider", "%q is not the name of a provider", q.Provider)
+	case strings.ContainsFunc(q.Tool, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+		return fieldError("tool", "%q is not the name of a tool", q.Tool)
+	}
+	q.Provider = protocol.NormalName(q.Provider)
+	return nil
+}
+
+// findRecords finds records. A session that neither runs nor has any record is an error: its id may be mistyped.
+func (a *api) findRecords(ctx context.Context, q adminapi.RecordQuery) (found adminapi.Records, err error) {
+	if a.recorded != nil {
+		if found, err = a.recorded.Find(ctx, q); err != nil || len(found.Records) > 0 || q.Session == "" {
+			return found, err
+		}
+	}
+	if _, runs := a.gateway.Session(q.Session); q.Session == "" || runs {
+		return found, nil
+	}
+	if a.recorded != nil {
+		ever, err := a.recorded.Find(ctx, adminapi.RecordQuery{Session: q.Session, Last: 1})
+		if err != nil || len(ever.Records) > 0 {
+			return found, err
+		}
+	}
+	return found, &protocol.Error{
+		Code:    protocol.CodeInvalidSession,
+		Message: fmt.Sprintf("session: %q neither runs nor is in the records, which have whole ids", q.Session),
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"tapgw/internal/gateway"
 	"tapgw/internal/git"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
 func (a *api) sessions(w http.ResponseWriter, _ *http.Request) error {
@@ -40,7 +41,15 @@ func (a *api) start(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	a.settle(r.Context(), s)
 	return writeJSON(w, http.StatusCreated, adminapi.Started{ID: s.ID()})
+}
+
+// settle waits until a session that has started has the gateway's own providers, so that its first prompt finds them.
+func (a *api) settle(ctx context.Context, s *gateway.Session) {
+	if a.supervisor != nil {
+		a.supervisor.Settle(ctx, s.ID())
+	}
 }
 
 // checkDirectory checks that a path is an absolute one of a directory. The error names the
@@ -147,6 +156,7 @@ func (a *api) push(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 	if err != nil {
 		return err
 	}
+	m.Traceparent = spans.FromHeader(r.Header)
 	push := s.Push
 	if body.Wait {
 		push = s.PushAndWait

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"runtime/debug"
 
 	"tapgw/internal/gateway"
 	"tapgw/internal/link"
@@ -18,6 +19,19 @@ func (s *Server) Dial() (*link.Conn, error) {
 	if !place.admit() {
 		return nil, errors.New(s.connections.fullMessage())
 	}
+	return s.dial(place.release), nil
+}
+
+// DialOwn connects a provider of the gateway's own, which each session has. It is [Server.Dial], but counts against no
+// limit: sessions would take the places of the providers that people connect.
+func (s *Server) DialOwn() (*link.Conn, error) {
+	if s.draining.Load() {
+		return nil, errors.New("the gateway is shutting down")
+	}
+	return s.dial(func() {}), nil
+}
+
+func (s *Server) dial(onClose func()) *link.Conn {
 	connect := func(p *link.Peer) link.Receiver {
 		return s.gateway.Connect(p, gateway.ConnOptions{})
 	}
@@ -25,5 +39,9 @@ func (s *Server) Dial() (*link.Conn, error) {
 		s.gateway.Stats().SlowPeers.Add(1)
 		s.log.Warn("closing a slow consumer", "remote", "this process")
 	}
-	return link.Connect(maxPending, connect, onSlow, place.release), nil
+	onPanic := func(fault any) {
+		s.log.Error("handling a message of a provider in this process: the connection ends",
+			"panic", fault, "stack", string(debug.Stack()))
+	}
+	return link.Connect(maxPending, connect, link.Ends{Slow: onSlow, Panic: onPanic, Close: onClose})
 }

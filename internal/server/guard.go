@@ -121,7 +121,7 @@ func (s *Server) requireAdmin(next http.Handler) http.Handler {
 				return
 			}
 		}
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		token, ok := adminapi.BearerToken(r.Header.Get("Authorization"))
 		if !ok || !s.gateway.IsAdmin(token) {
 			if ok && s.countAuthFailure(r) {
 				failTooMany(w)

@@ -266,8 +266,9 @@ func addToolEvents(s *gateway.Session, data protocol.Raw) *rpcError {
 		Provider string       `json:"provider"`
 		Args     protocol.Raw `json:"args"`
 		Result   struct {
-			Type   string `json:"type"`
-			Output string `json:"output"`
+			Type     string `json:"type"`
+			Output   string `json:"output"`
+			ExitCode *int   `json:"exitCode"`
 		} `json:"result"`
 	}
 	if fault := decodeParams("session/event.data", data, &d); fault != nil {
@@ -277,7 +278,7 @@ func addToolEvents(s *gateway.Session, data protocol.Raw) *rpcError {
 	s.Event(gateway.Event{Callback: gateway.OnStartToolExecution, ID: id, Tool: d.Tool, Args: string(d.Args)})
 	end := gateway.Event{
 		Callback: gateway.OnEndToolExecution, ID: id, Tool: d.Tool, Provider: d.Provider,
-		Forwarded: protocol.EventToolComplete, Data: data,
+		Forwarded: protocol.EventToolComplete, Data: data, ExitCode: d.Result.ExitCode,
 	}
 	if d.Result.Type == "failure" {
 		end.Error = &adminapi.ToolError{Message: d.Result.Output}

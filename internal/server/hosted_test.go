@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
 	"tapgw/internal/gateway"
 	"tapgw/internal/proc"
@@ -158,6 +159,31 @@ func TestHostClient(t *testing.T) {
 	sessions := g.Sessions()
 	if len(sessions) != 1 || sessions[0].ID != "conversation-1" || sessions[0].Host != "lsclient" {
 		t.Errorf("the gateway's sessions are %+v, want conversation-1 of lsclient", sessions)
+	}
+}
+
+// recorded has the records of calls.
+type recorded chan adminapi.Record
+
+func (r recorded) Record(record adminapi.Record) {
+	if record.Kind == adminapi.RecordCall {
+		r <- record
+	}
+}
+
+func (recorded) Pushed(string) []adminapi.Record { return nil }
+
+// The host's report of a command in its own shell has the command and its exit code in the records.
+func TestHostCommandRecorded(t *testing.T) {
+	calls := make(recorded, 10)
+	g, s := running(t, server.Options{Gateway: gateway.New(gateway.Options{Recorder: calls})})
+	h := hostAt(t, client.Options{URL: s.URL(), Token: g.AdminToken()})
+	defer h.close(t)
+	h.Event(protocol.EventToolComplete, map[string]any{"tool": "run_in_terminal", "args": map[string]string{
+		"command": "make test"}, "result": map[string]any{"type": "success", "output": "bad", "exitCode": 2}})
+	r := until(t, "the record", calls, func(adminapi.Record) bool { return true })
+	if r.Command != "make test" || r.ExitCode == nil || *r.ExitCode != 2 {
+		t.Errorf("recorded %+v, want command make test and exit code 2", r)
 	}
 }
 

@@ -25,7 +25,9 @@ import (
 // running serves a gateway on a port of the loopback until the test ends.
 func running(t *testing.T, o server.Options) (*gateway.Gateway, *server.Server) {
 	t.Helper()
-	o.Gateway = gateway.New(gateway.Options{})
+	if o.Gateway == nil {
+		o.Gateway = gateway.New(gateway.Options{})
+	}
 	s := server.New(o)
 	if err := s.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)

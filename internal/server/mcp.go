@@ -6,9 +6,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -22,7 +22,7 @@ func (s *Server) requireMCP(next http.Handler) http.Handler {
 		return s.requireAdmin(http.HandlerFunc(notFound)) // without the token nobody learns of it
 	}
 	return s.trackHandler(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		token, ok := adminapi.BearerToken(r.Header.Get("Authorization"))
 		if ok && s.gateway.IsAdmin(token) {
 			s.serveMCP(w, r, next)
 			return
@@ -44,6 +44,10 @@ func (s *Server) requireMCP(next http.Handler) http.Handler {
 			)
 			return
 		}
+		if r.PathValue("terminal") != "" {
+			fail(w, http.StatusForbidden, "UNAUTHORIZED", "a terminal needs the admin token")
+			return
+		}
 		if id := r.PathValue("id"); id != "" && id != session.ID() {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "the token is for another session")
 			return
@@ -62,18 +66,23 @@ func (s *Server) hold() (release func()) {
 	}
 }
 
+// answerTime is how long the WebSocket of an MCP client stays open at a shutdown, for the answers to its calls.
+const answerTime = 200 * time.Millisecond
+
 // serveMCP reads a request's body and serves it. The request ends with the server, and its answer's parts with a reader
 // that takes nothing for writeDeadline.
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	defer s.hold()()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.mcpContext, cancel)()
-	r = r.WithContext(ctx)
 	if isUpgrade(r) {
-		next.ServeHTTP(w, r)
+		// The calls have ended with their sessions, but their answers may still be on their way to the socket.
+		defer context.AfterFunc(s.mcpContext, func() { time.AfterFunc(answerTime, cancel) })()
+		next.ServeHTTP(w, r.WithContext(ctx))
 		return
 	}
+	defer context.AfterFunc(s.mcpContext, cancel)()
+	r = r.WithContext(ctx)
 	if r.Body != http.NoBody {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMCPBody))
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {

@@ -38,6 +38,7 @@ func (s *Server) metricsHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		set.WritePrometheus(w)
+		s.gateway.Metrics().Write(w)
 		metrics.WriteProcessMetrics(w)
 		metrics.WriteFDMetrics(w)
 	})

@@ -27,6 +27,7 @@ func (s openAPISupervisor) Stop(name string) (int, error)    { return s.of(name)
 func (s openAPISupervisor) Start(name string) (int, error)   { return s.of(name) }
 func (s openAPISupervisor) Restart(name string) (int, error) { return s.of(name) }
 func (s openAPISupervisor) Reload()                          {}
+func (s openAPISupervisor) Settle(context.Context, string)   {}
 func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
 	return []adminapi.ConfiguredProvider{{
 		Name: "filed", Kind: "command", File: "/p/filed.toml",
@@ -96,6 +97,8 @@ func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 			Gateway:    f.gateway,
 			Supervisor: openAPISupervisor{},
 			Records:    openAPIRecords{},
+			Goals:      openAPIGoals{},
+			Terminals:  openAPITerminals{},
 			Status: func() adminapi.Status {
 				return adminapi.Status{
 					URL:     "ws://127.0.0.1:9400",
@@ -160,9 +163,73 @@ func (f *openAPIFixture) ask(method, path, body string) (int, []byte) {
 	return r.StatusCode, data
 }
 
+// openAPIGoals has the goal "g-1", with something in every field.
+type openAPIGoals struct{}
+
+func (openAPIGoals) Get(id string) (adminapi.Goal, error) {
+	if id != "g-1" {
+		return adminapi.Goal{}, errNoGoals()
+	}
+	budget := adminapi.GoalBudget{Turns: 1, TimeMs: 2, Tokens: 3}
+	return adminapi.Goal{
+		ID: id, Session: "s", State: adminapi.GoalMet, By: adminapi.GoalByPerson, Budget: budget, Spent: budget,
+		Contract: adminapi.GoalContract{Text: "t", Checks: []adminapi.Check{
+			{Description: "d", File: &adminapi.FileCheck{Path: "a", NonEmpty: true, Contains: "c", Pattern: "p"}},
+			{Stream: &adminapi.StreamCheck{Channel: "a", Limit: 2, MinEntries: 1, Contains: "c", Pattern: "p"}},
+			{Call: &adminapi.CallCheck{Tool: "t", Command: "c", Contains: "c", Pattern: "p", ExitCode: new(0),
+				Success: new(true)}},
+		}},
+		Iterations: []adminapi.GoalIteration{
+			{N: 1, StartedAt: time.Now(), EndedAt: time.Now(), Missing: []string{"m"}, Reason: "r"},
+		},
+		Evidence: []adminapi.Evidence{{Check: "c", Why: "w", At: time.Now()}},
+		Reason:   "r", StartedAt: time.Now(), EndedAt: time.Now(),
+	}, nil
+}
+
+func (g openAPIGoals) List(session string) []adminapi.Goal {
+	if session == "none" {
+		return nil
+	}
+	goal, _ := g.Get("g-1")
+	return []adminapi.Goal{goal}
+}
+
+func (g openAPIGoals) Start(adminapi.GoalRequest, string) (adminapi.Goal, error) { return g.Get("g-1") }
+
+func (g openAPIGoals) Stop(id, _, _ string) (adminapi.Goal, error) { return g.Get(id) }
+
+// openAPITerminals has one terminal, and knows the event preToolUse.
+type openAPITerminals struct{}
+
+func (openAPITerminals) List() []adminapi.Terminal {
+	return []adminapi.Terminal{
+		{Session: "s", CWD: "/c", PIDs: []int{1}, Ways: []string{"hooks"}, JoinedAt: time.Now()},
+	}
+}
+
+func (openAPITerminals) Hook(_ context.Context, h adminapi.TerminalHook) (adminapi.TerminalAnswer, error) {
+	if h.Event != "preToolUse" {
+		return adminapi.TerminalAnswer{}, fieldError("event", "is not known")
+	}
+	return adminapi.TerminalAnswer{Output: []byte(`{"permissionDecision":"deny"}`)}, nil
+}
+
+func (openAPITerminals) Attach(_ context.Context, a adminapi.TerminalAttach) (adminapi.TerminalAttached, error) {
+	if a.Port == 0 {
+		return adminapi.TerminalAttached{}, fieldError("port", "is no port")
+	}
+	return adminapi.TerminalAttached{Session: "s", PID: 1, Warning: "it has no authentication"}, nil
+}
+
+func (openAPITerminals) Serve(context.Context, TerminalHello, io.ReadWriteCloser) error { return nil }
+
 type openAPIRecords struct{}
 
-func (openAPIRecords) Find(context.Context, adminapi.RecordQuery) (adminapi.Records, error) {
+func (openAPIRecords) Find(_ context.Context, q adminapi.RecordQuery) (adminapi.Records, error) {
+	if q.Session == "none" {
+		return adminapi.Records{}, nil
+	}
 	return adminapi.Records{Unreadable: 1, More: true, Records: []adminapi.Record{
 		{
 			TS:      time.Now(),

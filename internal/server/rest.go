@@ -51,8 +51,8 @@ type restAPI struct {
 }
 
 // newREST makes the handler of all paths below /api/ that have no version.
-func newREST(g *gateway.Gateway, log *slog.Logger) *restAPI {
-	return &restAPI{sessions: restSessions{gateway: g}, gateway: g, log: log}
+func newREST(g *gateway.Gateway, providers Supervisor, log *slog.Logger) *restAPI {
+	return &restAPI{sessions: restSessions{gateway: g, supervisor: providers}, gateway: g, log: log}
 }
 
 // restError is the answer to a call that failed: a word of docs/session-api.md, or a line for

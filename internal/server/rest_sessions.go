@@ -18,7 +18,8 @@ const (
 // restSessions are the sessions that clients of the session API started or follow. An ended one
 // stays until `live` has told its clients, or until there are too many.
 type restSessions struct {
-	gateway *gateway.Gateway
+	gateway    *gateway.Gateway
+	supervisor Supervisor // nil: there is none
 
 	mu   sync.Mutex
 	list []*restSession // oldest first
@@ -48,6 +49,9 @@ func (r *restSessions) start(ctx context.Context, modelID, workingDirectory stri
 	s, err := r.gateway.Start(ctx, request)
 	if err != nil {
 		return nil, err
+	}
+	if r.supervisor != nil {
+		r.supervisor.Settle(ctx, s.ID())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

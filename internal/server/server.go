@@ -47,6 +47,10 @@ type Options struct {
 	Supervisor Supervisor
 	// Records finds what happened; nil: nothing is written down.
 	Records Records
+	// Goals keeps sessions at work on their goals; nil: there are none.
+	Goals Goals
+	// Terminals are the Copilot CLIs of people; nil: there are none.
+	Terminals Terminals
 	// Page serves a plain GET of / and all paths below /page/; nil: / is a line of text.
 	Page http.Handler
 	// MCP serves /mcp and /mcp/s/ID for MCP clients whose token was checked; nil: there is no such path.
@@ -66,15 +70,16 @@ type Options struct {
 // one with [New], give it addresses with [Server.Listen], and run [Server.Serve] until [Server.Shutdown].
 type Server struct {
 	// Fixed by New.
-	gateway  *gateway.Gateway
-	log      *slog.Logger
-	version  string
-	tls      *tls.Config
-	http     *http.Server
-	webhooks *webhooks // nil without [Options].Webhooks
-	rest     *restAPI
-	api      http.Handler
-	ownerOf  func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
+	gateway   *gateway.Gateway
+	log       *slog.Logger
+	version   string
+	tls       *tls.Config
+	http      *http.Server
+	webhooks  *webhooks // nil without [Options].Webhooks
+	terminals Terminals // nil: there are none
+	rest      *restAPI
+	api       http.Handler
+	ownerOf   func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
 
 	settings     atomic.Pointer[settings]
 	connections  connectionLimit
@@ -126,7 +131,8 @@ func New(o Options) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.remoteHosts.init(s)
 	s.serving, s.endServing = context.WithCancel(s.ctx)
-	s.rest = newREST(o.Gateway, s.log)
+	s.rest = newREST(o.Gateway, o.Supervisor, s.log)
+	s.terminals = o.Terminals
 	s.api = newAPI(s, o)
 	var endMCP context.CancelFunc
 	s.mcpContext, endMCP = context.WithCancel(s.ctx)
@@ -156,6 +162,7 @@ func (s *Server) routes(page, mcp http.Handler) *http.ServeMux {
 	mcp = s.requireMCP(mcp)
 	mux.Handle("/mcp", mcp)
 	mux.Handle("/mcp/s/{id}", mcp)
+	mux.Handle("/mcp/t/{terminal}", mcp)
 	open, closed := s.withActivity(s.rest), s.requireAdmin(s.rest)
 	mux.HandleFunc(restPrefix, func(w http.ResponseWriter, r *http.Request) {
 		if s.settings.Load().openREST {
@@ -169,6 +176,7 @@ func (s *Server) routes(page, mcp http.Handler) *http.ServeMux {
 	}
 	mux.HandleFunc("GET "+signinPath, s.serveSignin)
 	mux.Handle("GET /host", s.trackHandler(s.serveHost))
+	mux.Handle("GET "+terminalPath, s.trackHandler(s.serveTerminal))
 	if page != nil {
 		mux.Handle("/page/", page)
 	} else {

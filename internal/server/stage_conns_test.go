@@ -34,7 +34,11 @@ func (s *stage) connect(name string, foreign bool) error {
 	l.Conn = link.Connect(8<<20, func(p *link.Peer) link.Receiver {
 		l.peer, l.gateway = p, s.gateway.Connect(p, gateway.ConnOptions{ForeignOrigin: foreign})
 		return l.gateway
-	}, func() { s.t.Errorf("%s is slow", name) }, func() {})
+	}, link.Ends{
+		Slow:  func() { s.t.Errorf("%s is slow", name) },
+		Panic: func(fault any) { panic(fault) },
+		Close: func() {},
+	})
 	s.conns[name] = l
 	s.serving.Go(func() { s.follow(name, l) })
 	return nil

@@ -60,7 +60,7 @@ func TestEventsStates(t *testing.T) {
 				}
 			}
 		}
-		all := []string{"pairings", "providers", "questions", "sessions", "status", "tools"}
+		all := []string{"goals", "pairings", "providers", "questions", "sessions", "sources", "status", "tools"}
 		list := read(f.listen("/events", ""))
 		if got := names(list); !slices.Equal(got, all) {
 			t.Errorf("the states are %q, want %q", got, all)

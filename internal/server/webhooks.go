@@ -74,6 +74,18 @@ func (s *Server) ListenWebhooks(addr string) (net.Addr, error) {
 	return list[0].Addr(), nil
 }
 
+// webhooksURL is the address that serves webhooks alone; "" for none.
+func (s *Server) webhooksURL() string {
+	if s.webhooks == nil || len(s.webhooks.listeners) == 0 {
+		return ""
+	}
+	scheme := "http"
+	if s.tls != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + s.webhooks.listeners[0].Addr().String()
+}
+
 // ServeHTTP implements [http.Handler] for /hooks/NAME. What does not know a secret learns nothing of which names there
 // are.
 func (h *webhooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {

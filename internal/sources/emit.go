@@ -16,6 +16,8 @@ type origin struct {
 	body   any  // decoded JSON, into which the file's text may point
 	isLine bool // of a command: several become one push if they come fast
 	level  protocol.Level
+
+	traceparent string // of a request; "" for none
 }
 
 // Limits of the text of an event, in bytes and lines.
@@ -34,9 +36,11 @@ func (s *source) emit(e origin) {
 		return
 	}
 	if level == protocol.OutcomeDrop {
+		s.dropped.Add(1)
 		return
 	}
-	p := push{event: text, level: level}
+	s.accepted.Add(1)
+	p := push{event: text, level: level, traceparent: s.span.Traceparent}
 	if e.isLine {
 		p.joined = 1
 	}
@@ -56,11 +60,12 @@ func (s *source) event(e origin) (string, protocol.Level) {
 	if text == "" {
 		return "", protocol.OutcomeDrop
 	}
-	level := protocol.Level(s.of.Level)
+	filter := s.filter.Load()
+	level := filter.level
 	if e.level != "" {
 		level = e.level
 	}
-	return text, outcome(s.filter, text, level)
+	return text, outcome(filter.rules, text, level)
 }
 
 // value is what a name in the file's text stands for.

@@ -1,7 +1,9 @@
 package sources
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
 	"tapgw/internal/visible"
 	"tapgw/internal/watch"
@@ -9,9 +11,25 @@ import (
 
 // watchFiles makes events of changes of the source's files, until ctx ends.
 func (s *source) watchFiles(ctx context.Context, emit func(...origin)) error {
-	return s.set.trees.Watch(ctx, s.o.Dir, s.of.Files, func(changes []watch.Change) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var noDir error
+	missing := func() {
+		noDir = fmt.Errorf("there is no directory %s: its files are watched once it is there", visible.Line(s.o.Dir))
+		why := noDir.Error()
+		s.o.Line(fromGateway, why)
+		if s.try != nil {
+			cancel()
+			return
+		}
+		s.do(func() { s.waitsFor = why })
+	}
+	err := s.set.trees.Watch(ctx, s.o.Dir, s.of.Files, func(changes []watch.Change) {
 		if len(changes) == 0 {
 			s.o.Line(fromGateway, "the files are watched")
+			if s.try == nil {
+				s.do(func() { s.waitsFor = "" })
+			}
 			return
 		}
 		list := make([]origin, len(changes))
@@ -22,5 +40,9 @@ func (s *source) watchFiles(ctx context.Context, emit func(...origin)) error {
 			}
 		}
 		emit(list...)
-	})
+	}, missing)
+	if s.try != nil {
+		return cmp.Or(noDir, err)
+	}
+	return err
 }

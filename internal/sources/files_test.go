@@ -30,9 +30,24 @@ func (w *world) waitLine(line string) {
 	}
 }
 
+// waitReason waits until the only source, which waits, says why.
+func (w *world) waitReason(reason string) {
+	w.Helper()
+	defer w.gateway.Watch()()
+	for {
+		changes := w.gateway.Changes()
+		if v := w.only(); v.State == adminapi.SourceWaiting && v.Reason == reason {
+			return
+		}
+		if err := w.gateway.WaitChange(w.patient(), changes); err != nil {
+			w.Fatalf("%q: %v", reason, err)
+		}
+	}
+}
+
 func (w *world) write(name, content string) {
 	w.Helper()
-	file := filepath.Join(w.state, name)
+	file := filepath.Join(w.state, w.dir, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		w.Fatal(err)
 	}
@@ -63,6 +78,30 @@ filter = [{ match = "_gen", outcome = "drop" }]
 	if v := w.only(); v.State != adminapi.SourceWaiting || v.Runs != 3 || v.LastRunAt.IsZero() {
 		t.Errorf("got %+v, want it waiting after 3 bursts of changes", v)
 	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	w.end()
+}
+
+// While the directory of the files is missing, the source waits for it and says so.
+func TestFilesOfAMissingDirectory(t *testing.T) {
+	w := newWorld(t)
+	s := w.session()
+	w.dir = "later"
+	dir := filepath.Join(w.state, w.dir)
+	stop := w.run(`files = ["*.go"]`, protocol.AllSessions)
+	missing := "there is no directory " + dir + ": its files are watched once it is there"
+	w.waitLine("tapgw: " + missing)
+	w.waitReason(missing)
+	w.write("a.go", "1")
+	w.want("events", w.wait(s, 1), []string{"a.go was created"})
+	w.waitReason("")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	w.want("events", w.wait(s, 2)[1:], []string{"a.go was removed"})
+	w.waitReason(missing)
 	if err := stop(); err != nil {
 		t.Error(err)
 	}

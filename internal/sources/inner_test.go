@@ -1,7 +1,10 @@
 package sources
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tapgw/configs"
@@ -19,9 +22,9 @@ func TestRunDueWhileTheMachineSlept(t *testing.T) {
 		}
 		evening := time.Date(2026, 3, 1, 20, 0, 0, 0, time.UTC)
 		s.ready, s.progress.LastDueAt = evening, evening
-		s.looked(evening)
+		s.lookedAt = evening
 		morning := evening.Add(13 * time.Hour)
-		s.looked(morning)
+		s.looked(morning, time.Minute)
 		due, _, note := s.timing.next(s.progress, morning, s.ready)
 		if got := due.Format("2006-01-02 15:04"); got != want || note == "" {
 			t.Errorf("missed = %q: the next run is at %s, %q, want %s and a note", missed, got, note, want)
@@ -38,5 +41,52 @@ func TestFewPushesAreKept(t *testing.T) {
 	}
 	if got := len(o.sent); got > maxSent {
 		t.Errorf("pushes without an answer: got %d, want at most %d", got, maxSent)
+	}
+}
+
+// A command that prints without end is slowed down: after its burst it waits, and it waits no longer than its source.
+func TestPace(t *testing.T) {
+	for name, line := range map[string]string{"short": "y", "long": strings.Repeat("y", 16<<10)} {
+		synctest.Test(t, func(t *testing.T) {
+			p, start := newPace(), time.Now()
+			size := len(line) + paceLine
+			print := func(bytes int) time.Duration {
+				for range bytes / size {
+					p.wait(t.Context(), line)
+				}
+				return time.Since(start).Round(100 * time.Millisecond)
+			}
+			if got := print(paceBurst); got != 0 {
+				t.Errorf("%s lines: the burst took %s, want no time", name, got)
+			}
+			if got, want := print(10*paceRate), 10*time.Second; got != want {
+				t.Errorf("%s lines: what came then took %s, want %s", name, got, want)
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			before := time.Now()
+			for range 1000 {
+				p.wait(ended, line)
+			}
+			if got := time.Since(before); got != 0 {
+				t.Errorf("%s lines: after the end a wait took %s, want no time", name, got)
+			}
+		})
+	}
+}
+
+// What moves the time of day, and not the timers, is noticed; a clock that is corrected by little is none of it.
+func TestClockThatHasJumped(t *testing.T) {
+	now := time.Now()
+	for ago, want := range map[time.Duration]bool{
+		time.Minute: false, time.Minute + time.Second/2: false, 8 * time.Hour: true, -time.Hour: true,
+	} {
+		c := clock{shown: now.Round(0).Add(-ago), timed: now.Add(-time.Minute)}
+		if got := c.hasJumped(now); got != want {
+			t.Errorf("the clock showed %s less a minute ago: got %v, want %v", ago, got, want)
+		}
+		if c.hasJumped(now.Add(time.Hour)) {
+			t.Errorf("the look after one that saw %s: got a jump, want none", ago)
+		}
 	}
 }

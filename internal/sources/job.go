@@ -7,8 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/proc"
@@ -19,8 +20,6 @@ import (
 type job struct {
 	begun  time.Time
 	cancel context.CancelFunc
-	events chan []origin
-	done   chan error    // gets how the run ended
 	ended  chan struct{} // closed when its goroutine has ended
 	answer answer        // the job's goroutine has it until the run has ended
 }
@@ -31,30 +30,22 @@ const (
 	maxOutput = 1 << 20
 )
 
-func (s *source) begin(ctx context.Context) *job {
+// begin starts a run. Its goroutine calls take with what it notices, and at last done with how it ended. Neither may
+// wait for the end of the job's goroutine.
+func (s *source) begin(ctx context.Context, take func(context.Context, []origin), done func(*job, error)) *job {
 	ctx, cancel := context.WithCancel(ctx)
-	j := &job{
-		begun:  time.Now(),
-		cancel: cancel,
-		events: make(chan []origin),
-		done:   make(chan error, 1),
-		ended:  make(chan struct{}),
-	}
-	emit := func(e ...origin) {
-		select {
-		case j.events <- e:
-		case <-ctx.Done():
-		}
-	}
+	j := &job{begun: time.Now(), cancel: cancel, ended: make(chan struct{})}
+	emit := func(list ...origin) { take(ctx, list) }
 	var work func() error
 	switch s.of.Kind() {
 	case "run":
 		work = func() error { return s.command(ctx, j, emit) }
 	case "prompt":
-		done := make(chan protocol.Message, 1)
+		fate := make(chan protocol.Message, 1)
 		s.binding.idle = nil // until the session says so again
-		s.outbox.add(push{prompt: s.of.Prompt, level: protocol.LevelInject, done: done})
-		work = func() error { return prompted(ctx, done) }
+		s.outbox.add(push{prompt: s.of.Prompt, level: protocol.LevelInject, done: fate,
+			traceparent: s.span.Traceparent})
+		work = func() error { return prompted(ctx, fate) }
 	case "files":
 		work = func() error { return s.watchFiles(ctx, emit) }
 	case "url":
@@ -65,7 +56,7 @@ func (s *source) begin(ctx context.Context) *job {
 	}
 	go func() {
 		defer close(j.ended)
-		j.done <- work()
+		done(j, work())
 	}()
 	return j
 }
@@ -93,11 +84,19 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 	if info, err := os.Stat(s.o.Dir); err != nil || !info.IsDir() { // the system would say it of the program
 		return fmt.Errorf("cwd: there is no directory %s", s.o.Dir)
 	}
+	if s.o.Check != nil {
+		if err := s.o.Check(); err != nil {
+			return err
+		}
+	}
 	lines := make(chan origin)
-	ended := make(chan struct{})
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	pace := newPace()
 	p, err := proc.Start(proc.Command{
-		Path: s.of.Run[0], Args: s.of.Run[1:], Dir: s.o.Dir, Env: s.o.Env, Keep: 1, Grace: stopGrace, Whole: true,
+		Path: s.of.Run[0], Args: s.of.Run[1:], Dir: s.o.Dir, Env: s.o.Env(), Keep: 1, Grace: stopGrace, Whole: true,
 		OnLine: func(from proc.Stream, line string) {
+			pace.wait(reading, line)
 			s.o.Line(string(from), line)
 			if from == proc.Stderr && (!s.of.Stderr || s.isPointer()) {
 				return
@@ -105,15 +104,13 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 			e := origin{text: line, isLine: true, values: map[string]string{"line": line, "output": string(from)}}
 			select {
 			case lines <- e:
-			case <-ended: // a child that stays has the pipe
+			case <-reading.Done(): // a child that stays has the pipe
 			}
 		},
 	})
 	if err != nil {
 		return err
 	}
-	stopReading := sync.OnceFunc(func() { close(ended) })
-	defer stopReading()
 	var output output
 	defer func() { j.answer.text = strings.Join(output.lines, "\n") }()
 	for {
@@ -132,6 +129,24 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 			return exitError(p.Err())
 		}
 	}
+}
+
+// pace slows down a command that prints without end: it waits at its pipe, and nothing is lost by that.
+type pace struct{ limit *rate.Limiter }
+
+const (
+	// paceBurst is what a command may print at once, and paceRate how much in a second from then on, in bytes. A line
+	// counts as paceLine bytes more, because short ones cost as much time.
+	paceBurst = 16 << 20
+	paceRate  = 1 << 20
+	paceLine  = 200
+)
+
+func newPace() pace { return pace{rate.NewLimiter(paceRate, paceBurst)} }
+
+// wait returns when the line may be read, or ctx has ended.
+func (p pace) wait(ctx context.Context, line string) {
+	_ = p.limit.WaitN(ctx, len(line)+paceLine)
 }
 
 func exitError(err error) error {

@@ -11,7 +11,7 @@ import (
 )
 
 // link is a source's connection to the gateway, as a provider's: the same messages in the same order, without a
-// socket, without a goroutine. Only the goroutine of the source calls its methods, but for those of [gateway.Peer].
+// socket, without a goroutine. Its methods are called in the source's turn, but for those of [gateway.Peer].
 type link struct {
 	conn *gateway.Conn
 
@@ -19,11 +19,11 @@ type link struct {
 	inbox  []protocol.Message
 	ending error // why the gateway closed the connection, nil while it is open
 
-	wake chan struct{} // holds one item; there is something in inbox, or ending is set
+	wake func() // there is something in inbox, or ending is set
 }
 
-func connect(g *gateway.Gateway, token string) *link {
-	l := &link{wake: make(chan struct{}, 1)}
+func connect(g *gateway.Gateway, token string, wake func()) *link {
+	l := &link{wake: wake}
 	l.conn = g.Connect(l, gateway.ConnOptions{})
 	l.send(&protocol.Auth{Token: token})
 	return l
@@ -48,7 +48,7 @@ func (l *link) Send(m protocol.Message) {
 	l.mu.Lock()
 	l.inbox = append(l.inbox, m)
 	l.mu.Unlock()
-	l.signal()
+	l.wake()
 }
 
 // Flush implements [gateway.Peer].
@@ -61,14 +61,7 @@ func (l *link) Close(code protocol.CloseCode, reason string) {
 		l.ending = fmt.Errorf("the gateway closed the connection: %s (%d)", reason, code)
 	}
 	l.mu.Unlock()
-	l.signal()
-}
-
-func (l *link) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.wake()
 }
 
 // binding is what the source knows of its sessions.
@@ -76,8 +69,8 @@ type binding struct {
 	want    string // an id, or "all"
 	hello   func() *protocol.Hello
 	isBound bool
-	here    []string        // sessions that the source is bound to, in the order of their start
-	idle    map[string]bool // those of them that wait for a prompt
+	here    []string // sessions that the source is bound to, in the order of their start
+	idle    []string // those of them that wait for a prompt
 }
 
 // receive handles a message of the gateway. It returns what the source itself has to do with it: a receipt or an error
@@ -119,13 +112,12 @@ func (b *binding) lifecycle(l *link, m *protocol.SessionLifecycle) {
 			b.here = append(b.here, m.SessionID)
 		}
 	case protocol.LifecycleIdle:
-		if b.idle == nil {
-			b.idle = map[string]bool{}
+		if !slices.Contains(b.idle, m.SessionID) {
+			b.idle = append(b.idle, m.SessionID)
 		}
-		b.idle[m.SessionID] = true
 	case protocol.LifecycleShutdownPending:
-		b.here = slices.DeleteFunc(b.here, func(id string) bool { return id == m.SessionID })
-		delete(b.idle, m.SessionID)
+		isIt := func(id string) bool { return id == m.SessionID }
+		b.here, b.idle = slices.DeleteFunc(b.here, isIt), slices.DeleteFunc(b.idle, isIt)
 		if len(b.here) == 0 && b.want != protocol.AllSessions {
 			b.isBound = false
 		}

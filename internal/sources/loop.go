@@ -4,76 +4,113 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"tapgw/internal/adminapi"
-	"tapgw/internal/protocol"
 )
 
-// longestSleep bounds how long a source does not look at the clock, which may be set, or stand still while the machine
-// sleeps.
-const longestSleep = 5 * time.Minute
+// never is how long a source sleeps that waits for no time.
+const never = time.Duration(math.MaxInt64)
 
-// maxClockGap is more than a source ever sleeps: where two looks at the clock are farther apart, or the last run is
-// farther in the future, the clock was set or the machine slept.
-const maxClockGap = 2 * longestSleep
+// maxClockGap is by how much the clock may go ahead of the timers, or the last run may be in the future: when it is
+// more, the clock was set or the machine slept.
+const maxClockGap = 10 * time.Minute
 
-// run is the source's loop, which owns its state.
-func (s *source) run(ctx context.Context) error {
-	elsewhere(func() { s.link = connect(s.o.Gateway, s.o.Token) })
-	defer s.link.close()
-	defer s.endJob()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+// open connects the source, which works from then on until ctx ends.
+func (s *source) open(ctx context.Context) {
+	s.ctx = ctx
+	s.do(func() {
+		s.timer = time.AfterFunc(never, s.wake)
+		s.link = connect(s.o.Gateway, s.o.Token, s.wake)
+		context.AfterFunc(ctx, s.wake)
+	})
+}
+
+// do runs f soon, and then does what there is to do for the source. All that concerns the source runs so, in the order
+// of the calls and never two at once. It may be called from any goroutine and blocks nobody. f does not run when the
+// source has ended.
+func (s *source) do(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.todo = append(s.todo, f)
+	if !s.isAwake {
+		s.isAwake = true
+		go s.work()
+	}
+}
+
+// wake makes the source look what there is to do.
+func (s *source) wake() { s.do(func() {}) }
+
+// work does what there is to do, and ends.
+func (s *source) work() {
 	for {
-		var wait time.Duration
-		var err error
-		elsewhere(func() { wait, err = s.turn(ctx) })
-		if err != nil {
-			return err
+		s.mu.Lock()
+		todo := s.todo
+		s.todo = nil
+		s.isAwake = len(todo) > 0
+		s.mu.Unlock()
+		if len(todo) == 0 {
+			return
 		}
-		timer.Reset(wait)
-		var events chan []origin
-		var done chan error
-		if s.job != nil {
-			events, done = s.job.events, s.job.done
+		for _, f := range todo {
+			f()
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.link.wake:
-		case <-timer.C:
-		case r := <-s.hooks:
-			r.answer <- s.take(r.event, time.Now().Round(0))
-			s.showHook()
-		case <-s.triggers:
-			if now := time.Now().Round(0); s.job == nil && s.hasSession() {
-				s.start(ctx, now, now)
-			}
-		case list := <-events:
-			if s.listens() {
-				s.count(time.Now())
-			}
-			for _, e := range list {
-				s.emit(e)
-			}
-		case err := <-done:
-			if err := s.finish(ctx, err); err != nil {
-				return err
-			}
+		if err := s.turn(); err != nil || s.ctx.Err() != nil {
+			s.end(err)
+			return
 		}
 	}
 }
 
-// turn does what there is to do now, and returns how long that is nothing.
-func (s *source) turn(ctx context.Context) (time.Duration, error) {
+// end ends the source for ever: isAwake stays set.
+func (s *source) end(err error) {
+	s.timer.Stop()
+	s.endJob()
+	s.span.End()
+	s.link.close()
+	s.over(err)
+}
+
+// turn does what there is to do now, and sets the timer. The error says why the source can't go on.
+func (s *source) turn() error {
+	if s.failure != nil {
+		return s.failure
+	}
 	if err := s.receive(); err != nil {
-		return 0, err
+		return err
 	}
 	now := time.Now()
-	s.looked(now.Round(0))
-	wait := s.step(ctx, now.Round(0)) // by the clock, which goes on while the machine sleeps
-	return min(wait, s.outbox.flush(s, now)), nil
+	s.looked(now.Round(0), now.Sub(s.lookedAt))
+	s.lookedAt = now
+	wait := s.step(now.Round(0)) // by the clock, which goes on while the machine sleeps
+	s.timer.Reset(min(wait, s.outbox.flush(s, now)))
+	return nil
+}
+
+// trigger runs the source now, whatever its schedule.
+func (s *source) trigger() {
+	if now := time.Now().Round(0); s.job == nil && s.hasSession() {
+		s.start(now, now)
+	}
+}
+
+// wait makes events of what a job has noticed, and waits until it is done: a command that prints fast waits too.
+func (s *source) wait(ctx context.Context, list []origin) {
+	taken := make(chan struct{})
+	s.do(func() {
+		defer close(taken)
+		if ctx.Err() != nil {
+			return
+		}
+		s.noticed(list)
+	})
+	select {
+	case <-taken:
+	case <-ctx.Done():
+	}
 }
 
 // receive handles what the gateway has sent.
@@ -91,13 +128,13 @@ func (s *source) receive() error {
 
 func (s *source) hasSession() bool { return s.binding.isBound && len(s.binding.here) > 0 }
 
-// looked notes that the source looks at the clock. What was due while it could not, because the machine slept or the
-// clock was set, was missed; and a clock that was set back does not make the source wait until it is as late again.
-func (s *source) looked(now time.Time) {
-	if !s.lookedAt.IsZero() && now.Sub(s.lookedAt) > maxClockGap && s.job == nil {
+// looked notes that the source looks at the clock, for the first time after a pause by the timers. What was due while
+// it could not, because the machine slept or the clock was set, was missed; and a clock that was set back does not
+// make the source wait until it is as late again.
+func (s *source) looked(now time.Time, pause time.Duration) {
+	if !s.lookedAt.IsZero() && now.Sub(s.lookedAt.Round(0))-pause > maxClockGap && s.job == nil {
 		s.ready = now
 	}
-	s.lookedAt = now
 	if last := s.progress.LastRunAt; last.Sub(now) > maxClockGap || s.progress.LastDueAt.Sub(now) > maxClockGap {
 		s.o.Line(fromGateway, "the clock was set back: the last run, of "+last.UTC().Format(time.RFC3339)+
 			", counts as one of now")
@@ -107,18 +144,18 @@ func (s *source) looked(now time.Time) {
 }
 
 // step starts a run that is due, and returns how long there is nothing to do.
-func (s *source) step(ctx context.Context, now time.Time) time.Duration {
+func (s *source) step(now time.Time) time.Duration {
 	switch {
 	case s.of.Webhook:
 		s.showHook()
-		return longestSleep
+		return never
 	case s.job != nil:
-		s.show("", time.Time{})
-		return longestSleep
+		s.show(s.waitsFor, time.Time{})
+		return never
 	case !s.hasSession():
 		s.ready = time.Time{}
 		s.show(reasonNoSession, time.Time{})
-		return longestSleep
+		return never
 	case s.ready.IsZero():
 		s.ready = now
 		if s.timing.cron != nil && s.progress.LastDueAt.IsZero() { // from here on a run can be missed
@@ -140,18 +177,18 @@ func (s *source) step(ctx context.Context, now time.Time) time.Duration {
 	}
 	if s.of.Idle && !due.IsZero() && !s.isIdle() {
 		s.show("the session is not idle", time.Time{})
-		return longestSleep
+		return never
 	}
 	due = s.putOff(due, now)
 	s.show(cmp.Or(reason, s.progress.Failure), due)
 	switch {
 	case due.IsZero():
-		return longestSleep
+		return never
 	case due.After(now):
-		return min(due.Sub(now), longestSleep)
+		return due.Sub(now)
 	}
-	s.start(ctx, now, due)
-	return longestSleep
+	s.start(now, due)
+	return never
 }
 
 // skipped returns when the last of the runs that were missed was due, so that due is the next one.
@@ -167,7 +204,7 @@ func (s *source) skipped(due, now time.Time) time.Time {
 
 func (s *source) isIdle() bool {
 	for _, id := range s.binding.here {
-		if !s.binding.idle[id] {
+		if !slices.Contains(s.binding.idle, id) {
 			return false
 		}
 	}
@@ -175,18 +212,33 @@ func (s *source) isIdle() bool {
 }
 
 // start begins a run.
-func (s *source) start(ctx context.Context, now, due time.Time) {
+func (s *source) start(now, due time.Time) {
 	s.timing.isDue = false
 	if !s.listens() {
 		s.progress.LastDueAt, s.progress.IsUnderWay, s.missed = due, true, ""
 		s.count(now)
+		s.startSpan("")
 	}
-	s.job = s.begin(ctx)
+	s.waitsFor = ""
+	s.job = s.begin(s.ctx, s.wait, s.finish)
 	s.show("", time.Time{})
 }
 
 // listens reports whether the source's only run waits for what happens elsewhere. What is counted are its events then.
 func (s *source) listens() bool { return len(s.of.Files) > 0 }
+
+// noticed makes events of what a run has noticed. Where the only run listens, that is a run of its own.
+func (s *source) noticed(list []origin) {
+	if s.listens() {
+		begun := time.Now()
+		s.count(begun)
+		s.startSpan("")
+		defer func() { s.endSpan(begun, nil) }()
+	}
+	for _, e := range list {
+		s.emit(e)
+	}
+}
 
 func (s *source) count(now time.Time) {
 	s.progress.Runs++
@@ -194,18 +246,23 @@ func (s *source) count(now time.Time) {
 	s.save()
 }
 
-// finish ends a run. The error says why the source can't go on.
-func (s *source) finish(ctx context.Context, err error) error {
-	job := s.job
-	s.endJob()
-	if ctx.Err() != nil {
-		return nil
-	}
-	s.record(job, err)
+// finish ends a run.
+func (s *source) finish(job *job, err error) {
+	s.do(func() {
+		if s.job == job && s.ctx.Err() == nil {
+			s.endJob()
+			s.finished(job, err)
+		}
+	})
+}
+
+func (s *source) finished(job *job, err error) {
+	defer func(err error) { s.endSpan(job.begun, err) }(err)
 	s.progress.IsUnderWay = false
 	if s.timing.isOnce() && err != nil && s.of.Prompt == "" { // it was to run on: whoever started it decides
 		s.save()
-		return err
+		s.failure = err
+		return
 	}
 	if failure := s.compared(&job.answer, err); err == nil {
 		err = failure
@@ -215,23 +272,6 @@ func (s *source) finish(ctx context.Context, err error) error {
 	if err != nil {
 		s.o.Line(fromGateway, err.Error())
 	}
-	return nil
-}
-
-// record reports a run that has ended.
-func (s *source) record(j *job, err error) {
-	if s.o.Record == nil {
-		return
-	}
-	r := adminapi.Record{TS: time.Now(), Kind: adminapi.RecordSource, Provider: s.o.Provider.Name, Stream: s.of.Stream,
-		Outcome: adminapi.OutcomeOK, DurationMs: float64(time.Since(j.begun).Microseconds()) / 1000}
-	if s.o.Session != protocol.AllSessions {
-		r.Session = s.o.Session
-	}
-	if err != nil {
-		r.Outcome, r.Reason = adminapi.OutcomeFailed, err.Error()
-	}
-	s.o.Record(r)
 }
 
 func (s *source) endJob() {

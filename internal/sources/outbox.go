@@ -35,6 +35,7 @@ type push struct {
 	more          []string // events that follow the first, to be joined
 	moreBytes     int      // of them, with the ends of lines
 	done          chan<- protocol.Message
+	traceparent   string // of the run that noticed it
 }
 
 // outbox has the pushes of a source. What comes faster than the gateway takes is joined, and at last dropped, the
@@ -51,9 +52,10 @@ type outbox struct {
 
 func (p *push) size() int { return len(p.event) + len(p.prompt) + p.moreBytes }
 
-// join adds the event of q, if both are lines for the same readers.
+// join adds the event of q, if both are lines of one run for the same readers.
 func (p *push) join(q push) bool {
 	if p.joined == 0 || q.joined == 0 || q.level != p.level || q.session != p.session ||
+		q.traceparent != p.traceparent ||
 		p.size()+1+len(q.event) > maxJoined {
 		return false
 	}
@@ -81,9 +83,9 @@ func (o *outbox) add(p push) {
 // flush pushes what it may, and returns when it can go on.
 func (o *outbox) flush(s *source, now time.Time) time.Duration {
 	if !s.binding.isBound {
-		return longestSleep
+		return never
 	}
-	if o.limit == nil {
+	if o.limit == nil && len(o.waiting) > 0 {
 		o.limit = rate.NewLimiter(pushRate, pushRate)
 	}
 	for len(o.waiting) > 0 {
@@ -95,7 +97,7 @@ func (o *outbox) flush(s *source, now time.Time) time.Duration {
 		}
 		o.push(s, o.next())
 	}
-	return longestSleep
+	return never
 }
 
 // next takes the first push.
@@ -134,7 +136,7 @@ func (o *outbox) push(s *source, p push) {
 	o.remember(p)
 	m := &protocol.Push{
 		Stream: s.of.Stream, Event: p.event, Prompt: p.prompt, Level: p.level, Metadata: p.metadata, RequestID: id,
-		SessionID: p.session,
+		SessionID: p.session, Traceparent: p.traceparent,
 	}
 	if s.o.Session == protocol.AllSessions && p.session == "" {
 		m.Broadcast = true

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tapgw/configs"
@@ -14,6 +15,7 @@ import (
 	"tapgw/internal/gateway"
 	"tapgw/internal/match"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 	"tapgw/internal/watch"
 )
 
@@ -23,10 +25,10 @@ type Options struct {
 	Provider *configs.Provider // of kind source; fixed
 	Gateway  *gateway.Gateway
 	Token    string
-	Session  string   // an id, or [protocol.AllSessions]
-	Dir      string   // where the command runs and the files are; absolute
-	Env      []string // of the command, as NAME=value
-	State    string   // the file that keeps the source's progress; "" for none
+	Session  string          // an id, or [protocol.AllSessions]
+	Dir      string          // where the command runs and the files are; absolute
+	Env      func() []string // of the command, as NAME=value
+	State    string          // the file that keeps the source's progress; "" for none
 	// Taken is the file that keeps which requests the webhooks of Provider have taken; "" for none.
 	Taken string
 
@@ -34,6 +36,8 @@ type Options struct {
 	Line func(from, line string)
 	// Faults takes all present faults of the source, one line each. It replaces the earlier ones.
 	Faults func(lines []string)
+	// Check returns why the command may not run now, and each run asks it; nil: it always may.
+	Check func() error
 	// Record takes the record of a run that has ended, and must not block; nil: nobody keeps them.
 	Record func(adminapi.Record)
 }
@@ -49,8 +53,9 @@ type Set struct {
 	trees *watch.Trees
 	disk  chan struct{} // holds one item for each source that reads or writes its file
 
-	mu    sync.Mutex // guards list and taken
+	mu    sync.Mutex // guards the fields that follow
 	list  map[*source]bool
+	clock clock
 	taken map[string]*taken // by Options.Taken
 }
 
@@ -62,24 +67,38 @@ func NewSet() *Set {
 // Run runs a source until ctx ends, and then returns nil. An error says why the source can't go on; whoever called Run
 // decides whether it is started again. A source that has nothing left to do stays until ctx ends, so that it is shown.
 func (set *Set) Run(ctx context.Context, o Options) error {
+	ended := make(chan error, 1)
+	if err := set.Start(ctx, &o, func(err error) { ended <- err }); err != nil {
+		return err
+	}
+	return <-ended
+}
+
+// Start is [Set.Run] without waiting: it calls ended, once, with what Run would return. The error says why the source
+// can't start; ended is not called then. o must not be changed any more.
+func (set *Set) Start(ctx context.Context, o *Options, ended func(error)) error {
 	var s *source
 	var err error
-	elsewhere(func() { set.onDisk(func() { s, err = newSource(o, set) }) })
+	set.onDisk(func() { s, err = newSource(o, set) })
 	if err != nil {
 		return err
 	}
 	set.mu.Lock()
 	set.list[s] = true
+	set.clock.follow(len(set.list), set.lookAtClock)
 	set.mu.Unlock()
 	o.Gateway.Touch()
-	defer func() {
+	s.over = func(err error) {
 		set.mu.Lock()
 		delete(set.list, s)
+		set.clock.follow(len(set.list), set.lookAtClock)
 		set.mu.Unlock()
 		o.Gateway.Touch()
 		close(s.gone)
-	}()
-	return s.run(ctx)
+		ended(err)
+	}
+	s.open(ctx)
+	return nil
 }
 
 // onDisk runs f, which reads or writes a file, while few others do.
@@ -87,16 +106,6 @@ func (set *Set) onDisk(f func()) {
 	set.disk <- struct{}{}
 	defer func() { <-set.disk }()
 	f()
-}
-
-// elsewhere runs f on a stack of its own, so that the stack of the source, which stays, remains small.
-func elsewhere(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
 }
 
 // List describes the sources that run, in no order.
@@ -120,39 +129,86 @@ func (set *Set) Trigger(name string) int {
 		if v := s.view(); v.Name == name && v.State != adminapi.SourceRunning && v.Reason != reasonNoSession &&
 			!s.of.Webhook && !s.listens() {
 			n++
-			select {
-			case s.triggers <- struct{}{}:
-			default: // one that waits is enough
-			}
+			s.do(s.trigger)
 		}
 	}
 	return n
 }
 
-// source is one run of [Set.Run]. Its goroutine owns the fields but shown.
+// source is one run of [Set.Start]. It has no goroutine while it only waits: see do, which says who owns the fields.
 type source struct {
-	o        Options
+	o        *Options
+	ctx      context.Context
+	over     func(error) // tells that the source has ended
+	timer    *time.Timer // makes it look at the clock
 	of       *configs.Source
 	set      *Set
 	timing   timing
-	filter   []rule
+	filter   atomic.Pointer[filtering]
 	link     *link
 	binding  binding
-	triggers chan struct{}
-	hooks    chan hookRequest
 	gone     chan struct{} // closed when the source has ended
 	progress progress
-	ready    time.Time // since when the source has had a session
-	lookedAt time.Time // when the source looked at the clock
-	job      *job      // the run that is under way, nil for none
-	missed   string    // says which run was missed since the last one, and what became of it
-	isUnkept bool      // the progress could not be written
+	ready    time.Time  // since when the source has had a session
+	lookedAt time.Time  // when the source looked at the clock
+	span     spans.Span // of the run that is under way, or of the last one
+	job      *job       // the run that is under way, nil for none
+	waitsFor string     // what the run waits for, for people; "" for nothing
+	missed   string     // says which run was missed since the last one, and what became of it
+	isUnkept bool       // the progress could not be written
+	failure  error      // why the source can't go on
 
 	try    func(text string, level protocol.Level) // takes the events instead of the outbox, if it is set
 	outbox outbox
 
-	mu    sync.Mutex
-	shown adminapi.Source // guarded by mu
+	accepted, dropped atomic.Int32 // events that the filter let through, and others
+
+	mu      sync.Mutex // guards the fields that follow
+	shown   adminapi.Source
+	todo    []func()
+	isAwake bool // a goroutine does what is to do
+}
+
+// filtering is what becomes of events: of the first rule that matches, else the level.
+type filtering struct {
+	rules []rule
+	level protocol.Level
+}
+
+func (s *source) setFilter(list []configs.FilterRule, level string) error {
+	rules, err := compile(list)
+	if err == nil {
+		s.filter.Store(&filtering{rules, protocol.Level(level)})
+	}
+	return err
+}
+
+// SetFilter changes the filter of a source that runs for one session, for the events from now on. It returns false if
+// there is no such source, and the error of a pattern.
+func (set *Set) SetFilter(session, name string, list []configs.FilterRule, level string) (bool, error) {
+	if s := set.find(session, name); s != nil {
+		return true, s.setFilter(list, level)
+	}
+	return false, nil
+}
+
+// Counts returns how many events a source that runs for one session has made, and how many its filter has dropped.
+func (set *Set) Counts(session, name string) (accepted, dropped int) {
+	if s := set.find(session, name); s != nil {
+		accepted, dropped = int(s.accepted.Load()), int(s.dropped.Load())
+	}
+	return accepted, dropped
+}
+
+func (set *Set) find(session, name string) *source {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	for s := range set.list {
+		if s.o.Session == session && s.o.Provider.Name == name {
+			return s
+		}
+	}
+	return nil
 }
 
 type rule struct {
@@ -160,10 +216,9 @@ type rule struct {
 	outcome protocol.Level
 }
 
-func newSource(o Options, set *Set) (*source, error) {
-	s := &source{o: o, set: set, of: o.Provider.Source, triggers: make(chan struct{}, 1), gone: make(chan struct{})}
+func newSource(o *Options, set *Set) (*source, error) {
+	s := &source{o: o, set: set, of: o.Provider.Source, gone: make(chan struct{})}
 	if s.of.Webhook {
-		s.hooks = make(chan hookRequest)
 		if _, missing := hookSecret(s.of.SecretEnv); missing != "" {
 			o.Faults([]string{missing})
 		}
@@ -172,7 +227,7 @@ func newSource(o Options, set *Set) (*source, error) {
 	if s.timing, err = newTiming(s.of); err != nil {
 		return nil, err
 	}
-	if s.filter, err = compile(s.of.Filter); err != nil {
+	if err = s.setFilter(s.of.Filter, s.of.Level); err != nil {
 		return nil, err
 	}
 	if o.State != "" {

@@ -30,6 +30,8 @@ type world struct {
 	gateway *gateway.Gateway
 	set     *sources.Set
 	state   string // the directory of the sources' files
+	dir     string // where commands run and files are watched: a directory in state, or ""
+	record  func(adminapi.Record)
 
 	mu    sync.Mutex
 	lines []string // of all sources
@@ -95,8 +97,10 @@ func (w *world) begin(text, session string) (cancel func(), ended <-chan error) 
 	go func() {
 		defer pass.Revoke()
 		done <- w.set.Run(ctx, sources.Options{
-			Provider: &p, Gateway: w.gateway, Token: pass.Token(), Session: session, Dir: w.state,
-			Env: []string{"PATH=" + os.Getenv("PATH")}, State: filepath.Join(w.state, "watch.json"),
+			Provider: &p, Gateway: w.gateway, Token: pass.Token(), Session: session,
+			Dir:   filepath.Join(w.state, w.dir),
+			Env:   func() []string { return []string{"PATH=" + os.Getenv("PATH")} },
+			State: filepath.Join(w.state, "watch.json"),
 			Taken: filepath.Join(w.state, "watch@.json"),
 			Line: func(from, line string) {
 				w.mu.Lock()
@@ -107,6 +111,7 @@ func (w *world) begin(text, session string) (cancel func(), ended <-chan error) 
 				default:
 				}
 			},
+			Record: w.record,
 			Faults: func(lines []string) { w.Errorf("faults: %q, want none", lines) },
 		})
 	}()

@@ -57,8 +57,11 @@ func loadProgress(file string) (p progress, err error) {
 	if err != nil {
 		return progress{}, err
 	}
-	if err := json.Unmarshal(data, &p); err != nil || p.Runs < 0 || p.Failures < 0 {
+	if err := json.Unmarshal(data, &p); err != nil {
 		return progress{}, fmt.Errorf("%s is damaged: %w", file, err)
+	}
+	if p.Runs < 0 || p.Failures < 0 {
+		return progress{}, fmt.Errorf("%s is damaged: it counts less than no runs", file)
 	}
 	return p, nil
 }

@@ -50,10 +50,11 @@ func NextRuns(s *configs.Source, now time.Time, n int) ([]time.Time, error) {
 // those that the filter drops too. Nothing is sent or kept. A source that compares is judged as if its last run had
 // seen nothing, and had not failed. failure is how the run ended, and err says why nothing could be tried. Of o, only
 // Provider, Dir and Env count. A command that has not ended with ctx is stopped, with the events so far.
-func Try(ctx context.Context, o Options, most int) (events []TriedEvent, failure, err error) {
-	o.State, o.Line = "", func(string, string) {}
-	s := &source{o: o, set: NewSet(), of: o.Provider.Source}
-	if s.filter, err = compile(s.of.Filter); err != nil {
+func Try(ctx context.Context, o *Options, most int) (events []TriedEvent, failure, err error) {
+	quiet := *o
+	quiet.State, quiet.Line = "", func(string, string) {}
+	s := &source{o: &quiet, set: NewSet(), of: o.Provider.Source}
+	if err = s.setFilter(s.of.Filter, s.of.Level); err != nil {
 		return nil, nil, err
 	}
 	s.try = func(text string, level protocol.Level) {
@@ -68,26 +69,23 @@ func Try(ctx context.Context, o Options, most int) (events []TriedEvent, failure
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	j := s.begin(ctx)
-	for {
-		select {
-		case list := <-j.events:
-			for _, e := range list {
-				s.emit(e)
-			}
-			if len(events) >= most {
-				cancel()
-			}
-		case failure = <-j.done:
-			if ctx.Err() != nil {
-				failure = nil // it was stopped
-			}
-			if err := s.compared(&j.answer, failure); failure == nil {
-				failure = err
-			}
-			return events, failure, nil
+	take := func(_ context.Context, list []origin) {
+		for _, e := range list {
+			s.emit(e)
+		}
+		if len(events) >= most {
+			cancel()
 		}
 	}
+	j := s.begin(ctx, take, func(_ *job, err error) { failure = err })
+	<-j.ended
+	if ctx.Err() != nil {
+		failure = nil // it was stopped
+	}
+	if err := s.compared(&j.answer, failure); failure == nil {
+		failure = err
+	}
+	return events, failure, nil
 }
 
 // TryFilter returns what a source's filter would do with the events of its stream. Events that it dropped before are

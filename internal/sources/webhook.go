@@ -10,17 +10,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
-
-// hookRequest is a request whose secret was right, for one of the sources that it is meant for.
-type hookRequest struct {
-	event  origin
-	answer chan hookAnswer // has room for the one answer
-}
 
 type hookAnswer struct {
 	status  int
@@ -29,6 +25,9 @@ type hookAnswer struct {
 
 // maxHooksWaiting is how many events of a webhook may wait to be pushed. It is so small that the outbox drops none.
 const maxHooksWaiting = 50
+
+// HookTaken is the line for the sender of a request that made an event.
+const HookTaken = "taken"
 
 const askAgain = reasonNoSession + "; send it again later"
 
@@ -106,28 +105,27 @@ func (set *Set) takenBy(file string) *taken {
 	return t
 }
 
-// hand gives the source's goroutine an event and waits for its answer.
+// hand gives the source an event and waits for its answer.
 func (s *source) hand(ctx context.Context, event origin) hookAnswer {
-	ends := hookAnswer{http.StatusServiceUnavailable, "the gateway changes what it serves; send it again"}
-	r := hookRequest{event, make(chan hookAnswer, 1)}
-	select {
-	case s.hooks <- r:
-	case <-s.gone:
-		return ends
-	case <-ctx.Done():
-		return ends
-	}
-	select {
-	case a := <-r.answer:
-		return a
-	case <-s.gone: // the goroutine answers before it ends
-		select {
-		case a := <-r.answer:
-			return a
-		default:
-			return ends
+	answer := make(chan hookAnswer, 1)
+	var isDecided atomic.Bool // it is taken, or nobody waits for the answer and the sender sends it again
+	s.do(func() {
+		if isDecided.CompareAndSwap(false, true) {
+			answer <- s.take(event, time.Now().Round(0))
+			s.showHook()
 		}
+	})
+	ends := hookAnswer{http.StatusServiceUnavailable, "the gateway changes what it serves; send it again"}
+	select {
+	case a := <-answer:
+		return a
+	case <-s.gone:
+	case <-ctx.Done():
 	}
+	if isDecided.CompareAndSwap(false, true) {
+		return ends
+	}
+	return <-answer
 }
 
 // take makes an event of a request, and pushes it if it may.
@@ -142,12 +140,14 @@ func (s *source) take(event origin, now time.Time) hookAnswer {
 	case len(s.outbox.waiting) >= maxHooksWaiting:
 		return hookAnswer{http.StatusTooManyRequests, "events come faster than sessions take them; send it again later"}
 	}
-	s.outbox.add(push{event: text, level: level})
+	s.startSpan(event.traceparent)
+	s.outbox.add(push{event: text, level: level, traceparent: s.span.Traceparent})
 	s.outbox.flush(s, now)
+	s.endSpan(now, nil)
 	s.progress.Runs++
 	s.progress.LastRunAt = now
 	s.save()
-	return hookAnswer{http.StatusAccepted, "taken"}
+	return hookAnswer{http.StatusAccepted, HookTaken}
 }
 
 // showHook notes why a webhook takes nothing, if so.
@@ -173,7 +173,7 @@ func hookEvent(h http.Header, body []byte) (origin, error) {
 		}
 	}
 	text := strings.ToValidUTF8(string(body), "\uFFFD")
-	e := origin{text: text, values: map[string]string{"body": text}}
+	e := origin{text: text, values: map[string]string{"body": text}, traceparent: spans.FromHeader(h)}
 	if word := h.Get("X-GitHub-Event"); word != "" {
 		e.values["event"] = word
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/proc"
 )
 
@@ -97,7 +98,7 @@ func prove(h http.Header, body, secret []byte, now time.Time) (proven, bool) {
 	case len(h.Values(headerStandard)) > 0:
 		return proveStandard(h, body, secret, now)
 	}
-	token, ok := strings.CutPrefix(only(h, headerBearer), "Bearer ")
+	token, ok := adminapi.BearerToken(only(h, headerBearer))
 	given, want := sha256.Sum256([]byte(token)), sha256.Sum256(secret)
 	if !hmac.Equal(given[:], want[:]) || !ok {
 		return proven{}, false

@@ -118,6 +118,8 @@ func TestWebhookSecrets(t *testing.T) {
 		"parts that change places": {http.Header{"Webhook-Id": {"m1.1"}, "Webhook-Timestamp": {stamp},
 			"Webhook-Signature": {"v1," + sign(hookSecret, "m1.1.", stamp, ".x")}}, "x", 401},
 		"token":               {bearer(hookSecret), body, 503},
+		"a scheme in small":   {http.Header{"Authorization": {"bearer " + hookSecret}}, body, 503},
+		"another scheme":      {http.Header{"Authorization": {"Basic " + hookSecret}}, body, 401},
 		"another token":       {bearer(hookSecret + "x"), body, 401},
 		"the variable's name": {bearer("HOOK_SECRET"), body, 401},
 		"two tokens":          {http.Header{"Authorization": {"Bearer " + hookSecret, "Bearer x"}}, body, 401},

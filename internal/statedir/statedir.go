@@ -20,6 +20,7 @@ const (
 	LockFile          = "gateway.lock" // locked while the gateway runs
 	AdminTokenFile    = ".admin-token"
 	ProviderTokenFile = ".provider-token"
+	RecordsDir        = "records" // a directory
 )
 
 // Info is the content of gateway.json: the address at which a gateway listens, and its process. The gateway writes it

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"cmp"
 	"fmt"
 
 	"tapgw/configs"
@@ -13,11 +12,14 @@ import (
 func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 	s.do(func() {
 		for _, f := range s.files {
-			if f.Name == "" { // a directory that can't be read; it is listed as a fault
+			if f.Name == "" || f.File == "" { // a directory that can't be read, or one of the gateway's own
 				continue
 			}
-			p, good := s.usable[f.File]
-			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: cmp.Or(p.Kind, f.Provider.Kind), File: f.File}
+			p, good := s.usable[fileKeyOf(f)]
+			if !good {
+				p = f.Provider
+			}
+			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: p.Kind, File: f.File}
 			v.State, v.Reason = s.stateOf(f, p, good)
 			views = append(views, v)
 		}
@@ -30,7 +32,7 @@ func (s *Supervisor) Usable(name, kind string) (found []configs.Provider) {
 	s.do(func() {
 		for _, p := range s.usable {
 			if p.Name == name && p.Kind == kind {
-				found = append(found, p)
+				found = append(found, *p)
 			}
 		}
 	})
@@ -38,9 +40,9 @@ func (s *Supervisor) Usable(name, kind string) (found []configs.Provider) {
 }
 
 // stateOf returns the state of a file's provider, and why it does not run.
-func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsable bool) (state, reason string) {
+func (s *Supervisor) stateOf(f configs.ProviderFile, p *configs.Provider, isUsable bool) (state, reason string) {
 	switch {
-	case f.LeftOut && len(f.Faults) > 0:
+	case f.LeftOut && len(f.Faults) == 1: // with more, the first is one of the file itself
 		return adminapi.ConfiguredWaiting, f.Faults[0].Message
 	case !isUsable && len(f.Faults) > 0:
 		return adminapi.ConfiguredFailed, fmt.Sprintf("line %d: %s", f.Faults[0].Line, f.Faults[0].Message)
@@ -69,7 +71,7 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsabl
 }
 
 // command is the command line that does something with a provider. A source that failed is started.
-func command(p configs.Provider, verb string) string {
+func command(p *configs.Provider, verb string) string {
 	if p.Kind == configs.KindSource {
 		return "tapctl sources start " + p.Name
 	}

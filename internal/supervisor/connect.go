@@ -78,7 +78,7 @@ func (s *Supervisor) removeStaleTokens() {
 	for _, e := range entries {
 		name, isToken := strings.CutSuffix(e.Name(), tokenSuffix)
 		if !isToken || slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool {
-			p, usable := s.usable[f.File]
+			p, usable := s.usable[fileKeyOf(f)]
 			return f.Name == name && (!usable || p.Kind == configs.KindConnect)
 		}) {
 			continue

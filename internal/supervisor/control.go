@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
@@ -97,7 +98,7 @@ func (s *Supervisor) Provider(name string) (p configs.Provider, err error) {
 			case len(f.Faults) > 0:
 				err = &protocol.Error{Code: protocol.CodeInvalidState, Message: f.Faults[0].Error()}
 			default:
-				p, err = f.Provider, nil
+				p, err = *f.Provider, nil
 				return
 			}
 		}
@@ -110,11 +111,41 @@ func (s *Supervisor) Provider(name string) (p configs.Provider, err error) {
 	return p, err
 }
 
+// settleTime bounds how long [Supervisor.Settle] waits.
+const settleTime = 2 * time.Second
+
+// Settle waits until a session that has started has the gateway's own providers, or they have failed, until ctx ends or
+// for settleTime at most. So the first prompt to the session finds their tools.
+func (s *Supervisor) Settle(ctx context.Context, session string) {
+	if len(s.o.Own) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	defer s.o.Gateway.Watch()()
+	for {
+		changes := s.o.Gateway.Changes()
+		settled := true
+		s.do(func() {
+			s.reconcile() // the session may be newer than the last look
+			for key, pl := range s.placements {
+				if key.session == session && pl.now.spec.File == "" && !pl.now.isBound() && pl.now.failure() == nil {
+					settled = false
+				}
+			}
+		})
+		if settled || s.o.Gateway.WaitChange(ctx, changes) != nil {
+			return
+		}
+	}
+}
+
 // errNoFile ends the wait for lines of a provider whose file was removed.
 var errNoFile = errors.New("no file names the provider any more")
 
 // Lines returns the stored lines after a cursor, oldest first, and the cursor for the next question. The lines are what
-// a provider printed and what happened to its processes. The error is NOT_FOUND if no file names the provider.
+// a provider printed and what happened to its processes. The error is NOT_FOUND if no file names the provider, and none
+// of [Supervisor.Output] is kept.
 func (s *Supervisor) Lines(name string, after uint64) (lines []adminapi.TimelineLine, cursor uint64, err error) {
 	o, err := s.outputOf(name)
 	if err != nil {
@@ -140,6 +171,10 @@ func (s *Supervisor) WaitLines(ctx context.Context, name string, after uint64) e
 func (s *Supervisor) outputOf(name string) (o *output, err error) {
 	err = unknownProvider(name)
 	s.do(func() {
+		if own := s.outputs[name]; own != nil && own.users > 0 {
+			o, err = own, nil
+			return
+		}
 		file, ambiguous := s.resolve("log", name)
 		if file != "" {
 			o, err = s.output(file), nil

@@ -20,7 +20,7 @@ func TestChangeOfOneThatGaveUp(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	}
-	a, b := configs.Provider{Name: "p", Kind: "x"}, configs.Provider{Name: "p", Kind: "x", CWD: "b"}
+	a, b := &configs.Provider{Name: "p", Kind: "x"}, &configs.Provider{Name: "p", Kind: "x", CWD: "b"}
 	gaveUp := errors.New("gave up")
 	pl := &placement{now: s.start(a, "", nil)}
 	pl.next = s.start(b, "", []*unit{pl.now})

@@ -31,7 +31,7 @@ func (s *Supervisor) Faults() (faults []configs.Fault) {
 func (s *Supervisor) faults() (faults []configs.Fault) {
 	for _, f := range s.files {
 		faults = append(faults, f.Faults...)
-		p, ok := s.usable[f.File]
+		p, ok := s.usable[fileKeyOf(f)]
 		if !ok {
 			continue
 		}

@@ -20,9 +20,12 @@ const (
 
 // output holds the last lines that a provider printed and the messages about it.
 type output struct {
-	log *slog.Logger
+	base *slog.Logger
+	name string // of the provider
 
-	programNames []string // the names of its programs when they were last connected; owned by the loop
+	// Owned by the loop.
+	programNames []string // the names of its programs when they were last connected
+	users        int      // of [Supervisor.Output]
 
 	mu       sync.Mutex // guards the fields that follow
 	lines    []adminapi.TimelineLine
@@ -34,12 +37,15 @@ type output struct {
 	omitted  int           // lines that were not logged since
 }
 
+// log is made when it is needed, because a quiet provider never needs it.
+func (o *output) log() *slog.Logger { return o.base.With("provider", o.name) }
+
 // fromGateway is the source of the gateway's messages about a provider.
 const fromGateway = "tapgw"
 
 // warn stores and logs a message about the provider.
 func (o *output) warn(line string) {
-	o.log.Warn("provider", "message", o.add(adminapi.LogWarning, fromGateway, line))
+	o.log().Warn("provider", "message", o.add(adminapi.LogWarning, fromGateway, line))
 }
 
 // line stores and logs a line that the provider printed, or a message about it.
@@ -52,18 +58,18 @@ func (o *output) line(from, line string) {
 		omitted, o.omitted = o.omitted, 0
 		o.second, o.logged = now, 0
 	}
-	log := o.logged < maxLoggedLines
-	if log {
+	isLogged := o.logged < maxLoggedLines
+	if isLogged {
 		o.logged++
 	} else {
 		o.omitted++
 	}
 	o.mu.Unlock()
 	if omitted > 0 {
-		o.log.Warn("provider prints too much: lines were left out of the log", "lines", omitted)
+		o.log().Warn("provider prints too much: lines were left out of the log", "lines", omitted)
 	}
-	if log {
-		o.log.Info("provider output", "stream", from, "line", line)
+	if isLogged {
+		o.log().Info("provider output", "stream", from, "line", line)
 	}
 }
 

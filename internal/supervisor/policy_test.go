@@ -94,7 +94,8 @@ func TestRestartPolicy(t *testing.T) {
 				}
 				s.o.Log = slog.New(slog.DiscardHandler)
 				s.ctx, s.cancel = context.WithCancel(t.Context())
-				u := s.start(configs.Provider{Name: "p", Kind: "x"}, "", nil)
+				s.unitCtx = s.ctx
+				u := s.start(&configs.Provider{Name: "p", Kind: "x"}, "", nil)
 				select {
 				case <-enough:
 				case <-time.After(time.Hour):

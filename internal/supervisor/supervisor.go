@@ -12,6 +12,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -34,7 +35,8 @@ import (
 type Options struct {
 	Gateway *gateway.Gateway
 	Files   configs.Files
-	// Own are the gateway's own providers, which no file names. A file of the same name takes the place of one.
+	// Own are the gateway's own providers, which no file names. A user's file of the same name takes the place of one,
+	// unless it has never been without a fault.
 	Own []configs.Provider
 	// TokenDir is the directory for the tokens of providers that start themselves (kind connect).
 	TokenDir string
@@ -48,7 +50,13 @@ type Options struct {
 // Launcher runs a provider until ctx ends, and then returns. A return before that means that the provider failed; the
 // supervisor reports the error and starts the provider again after a pause. A provider of the SDK that runs with ctx
 // connects to the gateway without a socket.
+//
+// A launcher whose provider needs no goroutine while it has nothing to do returns [ErrDetached] at once instead. It
+// calls Run.Ended when the provider has ended.
 type Launcher func(ctx context.Context, r *Run) error
+
+// ErrDetached is the answer of a [Launcher] whose provider runs on after its return.
+var ErrDetached = errors.New("the provider runs on")
 
 // Run describes a provider process to a [Launcher]: what to run, how it connects to the gateway, and the functions that
 // take its output and its faults. The functions may be called from any goroutine.
@@ -66,6 +74,8 @@ type Run struct {
 	// Away takes the reason why a provider in this process has lost what it offers, which its state shows; nil when it
 	// is back. It counts as no fault.
 	Away func(error)
+	// Ended takes the error of a provider that was detached, in its launcher's place: once, and from any goroutine.
+	Ended func(error)
 }
 
 // Supervisor runs the providers of files. One goroutine, the loop, owns its state. The methods but Open, Quiesce and
@@ -76,12 +86,13 @@ type Supervisor struct {
 	url         string
 	launch      map[string]Launcher
 	ctx         context.Context
+	unitCtx     context.Context // ends with ctx, and has Dial
 	cancel      context.CancelFunc
 	requests    chan func()
 	rereadTimer *time.Timer    // see rereadDelay
 	wake        chan struct{}  // holds one item; a unit was bound
 	loop        sync.WaitGroup // the loop and the watch of the files
-	units       sync.WaitGroup // every goroutine of a unit
+	units       sync.WaitGroup // every unit, and every goroutine of one
 	isQuiesced  atomic.Bool    // no unit is started any more
 
 	tokenLock sync.Mutex // held while a token file is written or removed
@@ -91,7 +102,7 @@ type Supervisor struct {
 
 	// Owned by the loop.
 	files          []configs.ProviderFile
-	usable         map[string]configs.Provider // by file, its last version without a fault
+	usable         map[fileKey]*configs.Provider // the last version without a fault
 	placements     map[placementKey]*placement
 	stoppedByUser  map[string]bool // by name
 	outputs        map[string]*output
@@ -102,14 +113,19 @@ type Supervisor struct {
 // or for all (session "").
 type placementKey struct{ name, project, session string }
 
-func keyOf(p configs.Provider, session string) placementKey {
+func keyOf(p *configs.Provider, session string) placementKey {
 	return placementKey{p.Name, p.Project, session}
 }
 
 // isFor reports whether the key belongs to the provider of a file.
-func (k placementKey) isFor(p configs.Provider) bool {
+func (k placementKey) isFor(p *configs.Provider) bool {
 	return k.name == p.Name && k.project == p.Project
 }
+
+// fileKey identifies what a file says of one provider: a tap.config.json has several.
+type fileKey struct{ file, name string }
+
+func fileKeyOf(f configs.ProviderFile) fileKey { return fileKey{f.File, f.Name} }
 
 // placement holds the unit that runs for a key, and the one that replaces it as soon as it is bound.
 type placement struct {
@@ -121,7 +137,7 @@ type placement struct {
 func New(o Options) *Supervisor {
 	s := &Supervisor{o: o, launch: map[string]Launcher{configs.KindCommand: runCommand, configs.KindHTTP: runHTTP},
 		requests: make(chan func()), wake: make(chan struct{}, 1),
-		usable: map[string]configs.Provider{}, placements: map[placementKey]*placement{},
+		usable: map[fileKey]*configs.Provider{}, placements: map[placementKey]*placement{},
 		stoppedByUser: map[string]bool{}, outputs: map[string]*output{}}
 	if s.o.Log == nil {
 		s.o.Log = slog.New(slog.DiscardHandler)
@@ -129,6 +145,7 @@ func New(o Options) *Supervisor {
 	s.launch[configs.KindConnect] = s.runConnect
 	maps.Copy(s.launch, o.Launch)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.unitCtx = link.WithDial(s.ctx, s.o.Dial)
 	return s
 }
 
@@ -253,27 +270,57 @@ func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 		}
 	}
 	for _, p := range s.o.Own {
-		same := func(f configs.ProviderFile) bool { return f.Name == p.Name }
-		if !slices.ContainsFunc(files, same) {
-			files = append(files, configs.ProviderFile{Name: p.Name, File: p.File, Provider: p})
+		// A project must not take from all sessions what the gateway gives them.
+		isOfUser := func(f configs.ProviderFile) bool {
+			_, isKnown := s.usable[fileKeyOf(f)]
+			return f.Name == p.Name && f.Provider.Project == "" && !f.LeftOut && (len(f.Faults) == 0 || isKnown)
+		}
+		if !slices.ContainsFunc(files, isOfUser) {
+			files = append(files, configs.ProviderFile{Name: p.Name, File: p.File, Provider: &p})
+		}
+	}
+	for i, f := range files { // one copy of what has not changed
+		if p := s.usable[fileKeyOf(f)]; p != nil && sameConfig(p, f.Provider) {
+			files[i].Provider = p
 		}
 	}
 	s.files = files
-	good := make(map[string]configs.Provider, len(files))
+	good := make(map[fileKey]*configs.Provider, len(files))
 	for _, f := range files {
-		if p, known := s.usable[f.File]; len(f.Faults) == 0 {
-			good[f.File] = f.Provider
+		if p, known := s.usable[fileKeyOf(f)]; len(f.Faults) == 0 {
+			good[fileKeyOf(f)] = f.Provider
 		} else if known && !f.LeftOut {
-			good[f.File] = p
+			good[fileKeyOf(f)] = p
 		}
 	}
 	s.usable = good
-	for name := range s.outputs {
-		if !s.isNamed(name) {
-			s.outputs[name].end()
+	s.dropOutputs()
+}
+
+// dropOutputs drops the lines that nobody may ask for any more.
+func (s *Supervisor) dropOutputs() {
+	for name, o := range s.outputs {
+		if o.users == 0 && !s.isNamed(name) {
+			o.end()
 			delete(s.outputs, name)
 			delete(s.stoppedByUser, name)
 		}
+	}
+}
+
+// Output keeps lines under a name that no file has, for [Supervisor.Lines], until done is called. Those who use one
+// name share its lines. done must be called once.
+func (s *Supervisor) Output(name string) (line func(from, line string), done func()) {
+	o := &output{base: s.o.Log, name: name} // of a supervisor that is closed
+	s.do(func() {
+		o = s.output(name)
+		o.users++
+	})
+	return o.line, func() {
+		s.do(func() {
+			o.users--
+			s.dropOutputs()
+		})
 	}
 }
 
@@ -283,9 +330,9 @@ func (s *Supervisor) isNamed(name string) bool {
 }
 
 // enabledProviders returns the providers that should run in the sessions that they match.
-func (s *Supervisor) enabledProviders() (list []configs.Provider) {
+func (s *Supervisor) enabledProviders() (list []*configs.Provider) {
 	for _, f := range s.files {
-		if p, ok := s.usable[f.File]; ok && p.Enabled && !s.stoppedByUser[p.Name] && s.launch[p.Kind] != nil {
+		if p, ok := s.usable[fileKeyOf(f)]; ok && p.Enabled && !s.stoppedByUser[p.Name] && s.launch[p.Kind] != nil {
 			list = append(list, p)
 		}
 	}
@@ -303,8 +350,8 @@ func (s *Supervisor) reserveNames() {
 }
 
 // desired returns what should run in these sessions.
-func (s *Supervisor) desired(sessions []adminapi.Session) map[placementKey]configs.Provider {
-	want := map[placementKey]configs.Provider{}
+func (s *Supervisor) desired(sessions []adminapi.Session) map[placementKey]*configs.Provider {
+	want := map[placementKey]*configs.Provider{}
 	for _, p := range s.enabledProviders() {
 		if p.Kind == configs.KindConnect || p.Sessions.Mode == configs.SessionsAll {
 			want[keyOf(p, "")] = p
@@ -374,7 +421,7 @@ func (k placementKey) overlaps(other placementKey) bool {
 
 // needsSuccessor reports whether a placement that is no longer wanted has to wait until another placement of its
 // provider is bound.
-func (s *Supervisor) needsSuccessor(key placementKey, pl *placement, want map[placementKey]configs.Provider) bool {
+func (s *Supervisor) needsSuccessor(key placementKey, pl *placement, want map[placementKey]*configs.Provider) bool {
 	if !pl.now.isBound() || pl.now.failure() != nil {
 		return false
 	}
@@ -400,7 +447,7 @@ func (s *Supervisor) outgoing(key placementKey) (units []*unit) {
 }
 
 // updatePlacement makes a placement run a version of its provider.
-func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p configs.Provider) {
+func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p *configs.Provider) {
 	switch isReplaced := pl.now.pass.IsReplaced(); {
 	case !isReplaced && sameConfig(pl.now.spec, p) && (pl.next == nil || pl.now.failure() == nil):
 		pl.next.stop()
@@ -426,14 +473,18 @@ func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p configs.
 }
 
 // losesGrant reports whether a provider's new version has fewer rights than its old one.
-func losesGrant(before, now configs.Provider) bool {
+func losesGrant(before, now *configs.Provider) bool {
 	return slices.ContainsFunc(before.Grants, func(grant string) bool { return !slices.Contains(now.Grants, grant) })
 }
 
 // sameConfig reports whether two files have the same content, whatever their paths.
-func sameConfig(a, b configs.Provider) bool {
-	a.File, b.File = "", ""
-	return reflect.DeepEqual(a, b)
+func sameConfig(a, b *configs.Provider) bool {
+	if a == b {
+		return true
+	}
+	c, d := *a, *b
+	c.File, d.File = "", ""
+	return reflect.DeepEqual(c, d)
 }
 
 // wakeLoop makes the loop reconcile.
@@ -446,7 +497,7 @@ func (s *Supervisor) wakeLoop() {
 
 func (s *Supervisor) output(name string) *output {
 	if s.outputs[name] == nil {
-		s.outputs[name] = &output{log: s.o.Log.With("provider", name)}
+		s.outputs[name] = &output{base: s.o.Log, name: name}
 	}
 	return s.outputs[name]
 }

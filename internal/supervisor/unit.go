@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
-	"tapgw/internal/link"
 	"tapgw/providers"
 )
 
@@ -28,7 +28,7 @@ const (
 // unit runs one version of a provider for one session, or for all.
 type unit struct {
 	// Fixed at creation.
-	spec       configs.Provider
+	spec       *configs.Provider
 	pass       *gateway.Pass
 	run        Run
 	launch     Launcher
@@ -36,8 +36,14 @@ type unit struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
 	units      func(func()) // starts a goroutine that Close waits for
+	over       func()       // ends Close's wait for the unit
 	isQuiesced *atomic.Bool // no unit is started any more
 	touch      func()       // reports that the faults changed
+
+	// Of the goroutine that starts the provider again.
+	began    time.Time   // the provider's last start
+	failures []time.Time // of the last minute
+	attempt  int
 
 	retired      atomic.Bool
 	restReason   atomic.Pointer[error] // why it waits to be started again; nil while it runs
@@ -48,10 +54,11 @@ type unit struct {
 }
 
 // start runs a version of a provider. When the new unit is bound, it takes the place of the units that it replaces.
-func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit) *unit {
+func (s *Supervisor) start(p *configs.Provider, session string, replaces []*unit) *unit {
 	spec := gateway.PassSpec{
 		Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
 		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.ExpectedName(), Owner: ownerOf(p),
+		Own: p.Kind == configs.KindTap, Model: p.Kind == configs.KindTap,
 	}
 	if p.Kind == configs.KindConnect {
 		spec.Trust = gateway.TrustExternal
@@ -63,35 +70,29 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 		spec.Match = sessionFilter(p)
 	}
 	u := &unit{
-		spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, isQuiesced: &s.isQuiesced,
-		touch: s.o.Gateway.Touch,
+		spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, over: s.units.Done,
+		isQuiesced: &s.isQuiesced, touch: s.o.Gateway.Touch,
 	}
-	spec.Refused = u.setTrouble
+	spec.Refused, spec.Bound = u.setTrouble, s.wakeLoop
 	for _, old := range replaces {
 		spec.Replaces = append(spec.Replaces, old.pass)
 	}
 	u.pass = s.o.Gateway.Issue(spec)
-	u.ctx, u.cancel = context.WithCancel(link.WithDial(s.ctx, s.o.Dial))
-	u.run = Run{Provider: &u.spec, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url, Token: u.pass.Token(),
+	u.ctx, u.cancel = context.WithCancel(s.unitCtx)
+	u.run = Run{Provider: u.spec, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url, Token: u.pass.Token(),
 		Session: cmp.Or(session, providers.AllSessions), Line: u.out.line,
 		Faults:  func(faults []configs.Fault) { u.fileFaults.Store(&faults); s.o.Gateway.Touch() },
-		Trouble: u.setTrouble, Away: u.setAway}
-	s.units.Go(u.keepRunning)
-	s.units.Go(func() {
-		select {
-		case <-u.pass.Bound():
-			s.wakeLoop()
-		case <-u.ctx.Done():
-		}
-	})
+		Trouble: u.setTrouble, Away: u.setAway, Ended: u.resume}
+	s.units.Add(1)
+	go u.keepRunning()
 	return u
 }
 
 // ownerOf returns the owner of a provider's name: the directory of its file.
-func ownerOf(p configs.Provider) string { return filepath.Dir(p.File) }
+func ownerOf(p *configs.Provider) string { return filepath.Dir(p.File) }
 
 // sessionFilter returns whether a session is one of those that a provider is for.
-func sessionFilter(p configs.Provider) func(adminapi.Session) bool {
+func sessionFilter(p *configs.Provider) func(adminapi.Session) bool {
 	return func(v adminapi.Session) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 }
 
@@ -105,60 +106,86 @@ func (u *unit) checkTrusted() error {
 
 // keepRunning runs the provider until the unit is stopped, or the provider fails too often.
 func (u *unit) keepRunning() {
-	defer u.pass.Revoke()
-	defer u.cancel()
-	var failures []time.Time
-	attempt := 0
 	for {
-		began := time.Now()
+		u.began = time.Now()
 		if err := u.checkTrusted(); err != nil {
 			u.giveUp(err)
 			return
 		}
 		err := u.launch(u.ctx, &u.run)
-		if u.ctx.Err() != nil || u.retired.Load() || u.isQuiesced.Load() {
+		if errors.Is(err, ErrDetached) {
 			return
 		}
-		if err == nil {
-			err = fmt.Errorf("it ended by itself")
-		}
-		now := time.Now()
-		for len(failures) > 0 && now.Sub(failures[0]) >= failureSpan {
-			failures = failures[1:]
-		}
-		if why := u.trouble(); why != nil { // this is the reason why it ended
-			err = why
-		}
-		failures = append(failures, now)
-		if len(failures) >= maxFailures {
-			u.giveUp(fmt.Errorf("not started again after %d failures in a minute, the last: %w", maxFailures, err))
+		if !u.rest(err) {
 			return
 		}
-		if now.Sub(began) >= failureSpan {
-			attempt = 0
-		}
-		wait := backoff(attempt)
-		attempt++
-		err = fmt.Errorf("%w; started again in %s", err, wait.Round(time.Millisecond))
-		u.restReason.Store(&err)
-		u.out.warn(err.Error())
-		u.touch()
-		select {
-		case <-time.After(wait):
-		case <-u.ctx.Done():
-			return
-		}
-		u.restReason.Store(nil)
 	}
 }
 
-// giveUp records why the provider is not started again, and waits until the unit is stopped.
+// resume goes on with a provider that was detached and has ended.
+func (u *unit) resume(err error) {
+	go func() {
+		if u.rest(err) {
+			u.keepRunning()
+		}
+	}()
+}
+
+// end ends the unit, once.
+func (u *unit) end() {
+	u.cancel()
+	u.pass.Revoke()
+	u.over()
+}
+
+// rest waits until a provider that has ended is started again. It returns false when it never is; the unit has ended
+// then.
+func (u *unit) rest(err error) bool {
+	if u.ctx.Err() != nil || u.retired.Load() || u.isQuiesced.Load() {
+		u.end()
+		return false
+	}
+	if err == nil {
+		err = fmt.Errorf("it ended by itself")
+	}
+	now := time.Now()
+	for len(u.failures) > 0 && now.Sub(u.failures[0]) >= failureSpan {
+		u.failures = u.failures[1:]
+	}
+	if why := u.trouble(); why != nil { // this is the reason why it ended
+		err = why
+	}
+	u.failures = append(u.failures, now)
+	if len(u.failures) >= maxFailures {
+		u.giveUp(fmt.Errorf("not started again after %d failures in a minute, the last: %w", maxFailures, err))
+		return false
+	}
+	if now.Sub(u.began) >= failureSpan {
+		u.attempt = 0
+	}
+	wait := backoff(u.attempt)
+	u.attempt++
+	err = fmt.Errorf("%w; started again in %s", err, wait.Round(time.Millisecond))
+	u.restReason.Store(&err)
+	u.out.warn(err.Error())
+	u.touch()
+	select {
+	case <-time.After(wait):
+	case <-u.ctx.Done():
+		u.end()
+		return false
+	}
+	u.restReason.Store(nil)
+	return true
+}
+
+// giveUp records why the provider is not started again. The unit ends when it is stopped.
 func (u *unit) giveUp(err error) {
 	u.gaveUpReason.Store(&err)
 	u.out.warn(err.Error())
 	u.touch()
 	u.pass.Revoke()
-	<-u.ctx.Done()
+	context.AfterFunc(u.ctx, u.end)
 }
 
 // backoff doubles from 0.2 s to 30 s. A random part of up to a quarter is subtracted.
@@ -170,15 +197,7 @@ func backoff(attempt int) time.Duration {
 
 // isBound reports whether the provider was ever bound.
 func (u *unit) isBound() bool {
-	if u == nil {
-		return false
-	}
-	select {
-	case <-u.pass.Bound():
-		return true
-	default:
-		return false
-	}
+	return u != nil && u.pass.IsBound()
 }
 
 // failure returns why the unit gave up, or nil.

@@ -21,6 +21,7 @@ type ProviderFile struct {
 	Text    []byte
 	Notes   []string
 	Reason  string
+	At      Position // of the emitter in the file
 }
 
 // idleRuns bounds a prompt that comes whenever the session is idle, if the emitter has no bound of its own.
@@ -30,7 +31,7 @@ const idleRuns = 10
 // run there, and the sources are for sessions in it.
 func (c *Config) Providers(dir string) (files []ProviderFile) {
 	for _, e := range c.Emitters {
-		f := ProviderFile{Emitter: e.Name, Name: providerName(e.Name), Reason: e.Reason}
+		f := ProviderFile{Emitter: e.Name, Name: providerName(e.Name), Reason: e.Reason, At: e.At}
 		switch {
 		case f.Reason != "":
 		case f.Name == "":

@@ -22,13 +22,28 @@ import (
 	"tapgw/internal/match"
 )
 
-// names are where the file may be, below a project's directory. The first that is there counts.
-var names = []string{"tap.config.json", filepath.Join(".github", "tap.config.json")}
+// FileName is the name of the file.
+const FileName = "tap.config.json"
+
+// Files are where the file may be, from a project's directory, with slashes. The first that is there counts.
+var Files = []string{FileName, ".github/" + FileName}
 
 const (
 	maxFile    = 1 << 20 // bytes
 	maxEntries = 1000    // of streams, and of emitters
 )
+
+// Error says what is wrong with the text of a tap.config.json, and where: line and column count from 1.
+type Error struct {
+	Line, Column int
+	Message      string
+}
+
+// Error is LINE:COLUMN: MESSAGE.
+func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message) }
+
+// Position is where an entry begins in the text: line and column, in characters, count from 1.
+type Position struct{ Line, Column int }
 
 // Config is the content of a tap.config.json, in the order of the file. Entries that can't be used say why.
 type Config struct {
@@ -43,6 +58,7 @@ type Stream struct {
 	Description string
 	Injector    *Injector
 	Reason      string // why the entry can't be used, "" if it can
+	At          Position
 }
 
 // Injector says what the session itself is given of a stream: one of the Delivery constants, if it is enabled at all.
@@ -61,7 +77,8 @@ const (
 	DeliveryDrop      = "drop"
 )
 
-var deliveries = []string{
+// Deliveries are the values of delivery.
+var Deliveries = []string{
 	DeliveryImportant, DeliveryAll, DeliveryInject, DeliverySurface, DeliveryKeep, DeliveryDrop,
 }
 
@@ -82,6 +99,7 @@ type Emitter struct {
 	ModelOwned  bool   // a model may change it without being told to by a person
 	Filter      []Rule // nil keeps all
 	Reason      string // why the entry can't be used, "" if it can
+	At          Position
 }
 
 // Rule says what becomes of a line that matches a JavaScript regular expression, whose letters' case does not count:
@@ -94,8 +112,8 @@ var ErrNone = errors.New("there is neither tap.config.json nor .github/tap.confi
 // Read reads the tap.config.json of a project's directory, or that of its .github directory. The error is [ErrNone] if
 // there is neither, and else says in one line what is wrong with the file.
 func Read(dir string) (*Config, error) {
-	for _, name := range names {
-		file := filepath.Join(dir, name)
+	for _, name := range Files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
 		info, err := os.Stat(file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -132,20 +150,21 @@ func readFile(file string) ([]byte, error) {
 	return data, err
 }
 
-// Parse reads the text of a tap.config.json. The error begins with line and column.
+// Parse reads the text of a tap.config.json. An error is an [*Error].
 func Parse(data []byte) (*Config, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !utf8.Valid(data) {
-		return nil, errors.New("1:1: is not UTF-8 text")
+		return nil, &Error{1, 1, "is not UTF-8 text"}
 	}
 	var all struct{ Streams, Emitters []any }
 	if err := unmarshal(data, &all); err != nil {
 		return nil, err
 	}
 	if n := max(len(all.Streams), len(all.Emitters)); n > maxEntries {
-		return nil, fmt.Errorf("1:1: has a list of %d entries: at most %d", n, maxEntries)
+		return nil, &Error{1, 1, fmt.Sprintf("has a list of %d entries: at most %d", n, maxEntries)}
 	}
 	c := &Config{}
+	at := positions(data)
 	taken := map[string]bool{}
 	for i, v := range all.Streams {
 		s := readStream(v)
@@ -153,6 +172,7 @@ func Parse(data []byte) (*Config, error) {
 		if s.Name == "" {
 			s.Name = fmt.Sprintf("streams[%d]", i)
 		}
+		s.At = at["streams"][i]
 		c.Streams = append(c.Streams, s)
 	}
 	taken = map[string]bool{}
@@ -162,6 +182,7 @@ func Parse(data []byte) (*Config, error) {
 		if e.Name == "" {
 			e.Name = fmt.Sprintf("emitters[%d]", i)
 		}
+		e.At = at["emitters"][i]
 		c.Emitters = append(c.Emitters, e)
 	}
 	return c, nil
@@ -177,10 +198,8 @@ func unmarshal(data []byte, into *struct{ Streams, Emitters []any }) error {
 		} else {
 			err = errors.New("must be an object: { \"streams\": [], \"emitters\": [] }")
 		}
-		before := data[:min(offset, int64(len(data)))]
-		line := 1 + bytes.Count(before, []byte("\n"))
-		column := 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
-		return fmt.Errorf("%d:%d: is not what it should be: %w", line, column, err)
+		at := positionOf(data, offset)
+		return &Error{at.Line, at.Column, "is not what it should be: " + err.Error()}
 	}
 	for key, list := range map[string]*[]any{"streams": &into.Streams, "emitters": &into.Emitters} {
 		switch v := all[key].(type) {
@@ -188,10 +207,57 @@ func unmarshal(data []byte, into *struct{ Streams, Emitters []any }) error {
 		case []any:
 			*list = v
 		default:
-			return fmt.Errorf("1:1: %s must be a list", key)
+			return &Error{1, 1, key + " must be a list"}
 		}
 	}
 	return nil
+}
+
+func positionOf(data []byte, offset int64) Position {
+	return Position{1, 1}.after(data[:min(offset, int64(len(data)))])
+}
+
+// after is the position behind a text that begins at p.
+func (p Position) after(text []byte) Position {
+	if lines := bytes.Count(text, []byte("\n")); lines > 0 {
+		p.Line, p.Column = p.Line+lines, 1
+		text = text[bytes.LastIndexByte(text, '\n')+1:]
+	}
+	p.Column += utf8.RuneCount(text)
+	return p
+}
+
+// positions finds where each entry of each list begins in an object that [json.Unmarshal] takes. Of a key that is
+// there twice, the last counts, as there.
+func positions(data []byte) map[string][]Position {
+	found := map[string][]Position{}
+	now, done := Position{1, 1}, int64(0)
+	d := json.NewDecoder(bytes.NewReader(data))
+	_, _ = d.Token() // {
+	for d.More() {
+		key, _ := d.Token()
+		name, _ := key.(string)
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return found
+		}
+		found[name] = nil
+		list := json.NewDecoder(bytes.NewReader(value))
+		if open, _ := list.Token(); open != json.Delim('[') {
+			continue
+		}
+		start := d.InputOffset() - int64(len(value))
+		for list.More() {
+			var entry json.RawMessage
+			if list.Decode(&entry) != nil {
+				return found
+			}
+			at := start + list.InputOffset() - int64(len(entry))
+			now, done = now.after(data[done:at]), at
+			found[name] = append(found[name], now)
+		}
+	}
+	return found
 }
 
 func entryReason(reason, what, name string, taken map[string]bool) string {
@@ -227,8 +293,8 @@ func readStream(v any) (s Stream) {
 	s.Injector = &Injector{Enabled: enabled, Delivery: DeliverySurface}
 	if word := text(of, "delivery"); word != "" {
 		s.Injector.Delivery = strings.ToLower(strings.TrimSpace(word))
-		if !slices.Contains(deliveries, s.Injector.Delivery) {
-			s.Reason = fmt.Sprintf("its delivery %q is none of %s", word, strings.Join(deliveries, ", "))
+		if !slices.Contains(Deliveries, s.Injector.Delivery) {
+			s.Reason = fmt.Sprintf("its delivery %q is none of %s", word, strings.Join(Deliveries, ", "))
 		}
 	}
 	return s

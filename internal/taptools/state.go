@@ -1,6 +1,7 @@
 package taptools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +18,14 @@ import (
 // modeTimeout is how long the call waits for the person's answer.
 const modeTimeout = 10 * time.Minute
 
+// gateSlack is how much longer a call that asks a person may take.
+const gateSlack = 30 * time.Second
+
 func (t *toolset) addState() {
-	providers.AddTool(t.provider, "tap_get_session_state", "Show the state of this session: its mode and model, and "+
-		"how many questions wait for the person.", t.state, isReadOnly)
-	providers.AddTool(t.provider, "tap_set_session_mode", "Ask the person to change the mode of this session. The "+
+	addTool(t, "tap_get_session_state", "Show the state of this session: its mode and model, how "+
+		"hard the model reasons, how many tokens of its context are used, how many of its sources run (tasks) or "+
+		"will run (schedules), and how many questions wait for the person.", t.state, isReadOnly)
+	addTool(t, "tap_set_session_mode", "Ask the person to change the mode of this session. The "+
 		"person decides; without an answer the mode stays.", t.setMode,
 		func(p *providers.Tool) { p.Timeout = modeTimeout + 10*time.Second })
 }
@@ -43,9 +48,31 @@ func (t *toolset) state(ctx context.Context, _ struct{}) (string, error) {
 	if v.Model != "" {
 		fields = append(fields, "model="+oneWord(v.Model))
 	}
-	fields = append(fields, fmt.Sprintf("providers=%d tools=%d pendingPermissions=%d elicitation=available",
-		v.Providers, v.Tools, pending))
+	window := "unknown"
+	if u := t.Session.Usage(); u.ContextLimit > 0 {
+		window = fmt.Sprintf("%d/%d", u.ContextTokens, u.ContextLimit)
+	}
+	fields = append(fields, "reasoning="+oneWord(cmp.Or(t.Session.Effort(), "unknown")), "context="+window)
+	tasks, schedules := t.countEmitters()
+	fields = append(fields, fmt.Sprintf("providers=%d tools=%d tasks=%d schedules=%d pendingPermissions=%d "+
+		"openCanvases=0 elicitation=available canvases=none", v.Providers, v.Tools, tasks, schedules, pending))
 	return strings.Join(fields, " "), nil
+}
+
+// countEmitters returns how many sources of the session run now, and how many will run again.
+func (t *toolset) countEmitters() (running, waiting int) {
+	if t.Emitters == nil {
+		return 0, 0
+	}
+	for _, s := range t.Emitters.Sources() {
+		switch {
+		case s.State == adminapi.SourceRunning:
+			running++
+		case !s.NextRunAt.IsZero():
+			waiting++
+		}
+	}
+	return running, waiting
 }
 
 type modeArgs struct {
@@ -78,8 +105,7 @@ func (t *toolset) setMode(ctx context.Context, in modeArgs) (string, error) {
 		return "", err
 	}
 	if a.Denied() {
-		return "", &providers.Error{Code: providers.CodeUnauthorized, Message: strings.TrimSuffix(
-			"the person refused to change the mode: "+a.Text, ": ")}
+		return "", errors.New(strings.TrimSuffix("the person refused to change the mode: "+a.Text, ": "))
 	}
 	if err := t.Session.SetMode(ctx, in.Mode); err != nil {
 		return "", err

@@ -17,7 +17,10 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/goals"
+	"tapgw/internal/records"
 	"tapgw/internal/server"
+	"tapgw/internal/sources"
 	"tapgw/internal/taptools"
 	"tapgw/providers"
 )
@@ -33,8 +36,12 @@ func TestMain(m *testing.M) {
 type host struct {
 	tools chan []gateway.Tool
 
-	mu   sync.Mutex
-	mode string
+	mu     sync.Mutex
+	mode   string
+	effort string
+	// What the host was given and asked.
+	prompts int
+	command gateway.ShellCommand
 }
 
 func (h *host) SetTools(_ context.Context, _ uint64, tools []gateway.Tool) error {
@@ -42,10 +49,22 @@ func (h *host) SetTools(_ context.Context, _ uint64, tools []gateway.Tool) error
 	return nil
 }
 
-func (h *host) Send(context.Context, gateway.Prompt) error          { return nil }
 func (h *host) Log(adminapi.LogLevel, string)                       {}
 func (h *host) Interrupt(context.Context, string) ([]string, error) { return nil, nil }
 func (h *host) Close(context.Context, string) error                 { return nil }
+
+func (h *host) Send(context.Context, gateway.Prompt) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.prompts++
+	return nil
+}
+
+func (h *host) Effort() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.effort
+}
 
 func (h *host) Mode(context.Context) (string, error) {
 	h.mu.Lock()
@@ -64,17 +83,26 @@ func (h *host) SetMode(_ context.Context, mode string) error {
 type world struct {
 	*testing.T
 
-	gateway *gateway.Gateway
-	url     string
-	host    *host
-	session *gateway.Session
-	dir     string // of the session
+	gateway  *gateway.Gateway
+	url      string
+	host     *host
+	session  *gateway.Session
+	dir      string // of the session
+	records  *records.Log
+	goals    *goals.Set
+	emitters *emitters
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	log := records.New(records.Options{Dir: filepath.Join(t.TempDir(), "records"), MaxBytes: 1 << 30})
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	w := &world{
-		T: t, gateway: gateway.New(gateway.Options{}), dir: t.TempDir(),
+		T: t, gateway: gateway.New(gateway.Options{Recorder: log}), dir: t.TempDir(), records: log,
 		host: &host{tools: make(chan []gateway.Tool, 100), mode: "interactive"},
 	}
 	web := server.New(server.Options{
@@ -86,17 +114,32 @@ func newWorld(t *testing.T) *world {
 	served := make(chan error, 1)
 	go func() { served <- web.Serve() }()
 	w.url = web.URL()
+	w.goals = goals.New(goals.Options{Gateway: w.gateway, Dir: filepath.Join(w.dir, ".goals"), Dial: web.Dial})
+	w.goals.Open()
+	t.Cleanup(w.goals.Close)
 	var err error
-	w.session, err = w.gateway.Register(gateway.SessionSpec{ID: "s", CWD: w.dir, Model: "gpt 5"},
-		gateway.HostInfo{Kind: "test", LiveTools: true, Aliases: map[string][]string{"read": {"view"}}}, w.host)
+	w.session, err = w.gateway.Register(
+		gateway.SessionSpec{ID: "s", CWD: w.dir, Model: "gpt 5"},
+		gateway.HostInfo{
+			Kind:      "test",
+			Send:      true,
+			LiveTools: true,
+			Aliases:   map[string][]string{"read": {"view"}, "shell": {"bash"}},
+		},
+		w.host,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	w.emitters = &emitters{gateway: w.gateway, set: sources.NewSet(), home: t.TempDir(), saved: map[string]string{},
+		lines: map[string][]string{}, users: map[string]int{}}
 	go func() {
 		done <- taptools.Run(ctx, taptools.Options{
 			Session: w.session, Questions: w.gateway.Questions, Provider: w.options(taptools.Name),
+			Records: log.Find, Goals: w.goals,
+			Emitters: w.emitters, Log: w.emitters.log,
 		})
 	}()
 	t.Cleanup(func() {
@@ -227,6 +270,8 @@ func TestStreams(t *testing.T) {
 		"(1 of 3 entries)",
 		"third",
 	)
+	w.want("of one provider", w.call("tap_stream_history", object{"channel": "ops-room@CI"}),
+		"Stream 'ops-room@ci' (1 of 1 entries):", "red")
 	w.want("all streams", w.call("tap_list_streams", object{}), "Streams (2):",
 		`- ops-room: messages=3 description="what`, `providers=ci,tap latest="third"`)
 	for _, test := range []struct {
@@ -239,6 +284,7 @@ func TestStreams(t *testing.T) {
 		{"tap_post", object{"channel": "a"}, "message"},
 		{"tap_stream_history", object{"channel": "a", "limit": 101}, "limit: 101 is not from 1 to 100"},
 		{"tap_stream_history", object{"channel": "a", "limit": 0}, "limit: 0"},
+		{"tap_stream_history", object{"channel": "a@"}, `channel: "" has no letter`},
 	} {
 		w.want(fmt.Sprint(test.tool, test.args), w.call(test.tool, test.args), "error: ", test.want)
 	}
@@ -266,7 +312,11 @@ func TestChecks(t *testing.T) {
 	if _, err := guard.Deny(w.Context(), providers.Match{Tool: "view", File: "private"}, "it is private"); err != nil {
 		t.Fatal(err)
 	}
-	w.call("tap_post", object{"channel": "build", "message": "exit 0"})
+	exit := providers.Event{Stream: "build", Text: "exit 0", Level: providers.Keep}
+	if _, err := guard.Push(w.Context(), exit); err != nil {
+		t.Fatal(err)
+	}
+	w.call("tap_post", object{"channel": "words", "message": "exit 0"})
 	tests := []struct {
 		check object
 		want  string // of a failure
@@ -293,9 +343,10 @@ func TestChecks(t *testing.T) {
 		{object{"type": "file", "path": "private", "contains": "key"}, "reading it is denied: it is private"},
 		{object{"type": "stream", "channel": "build", "minEntries": 2}, "has 1 entries, and needs 2"},
 		{object{"type": "stream", "channel": "none"}, "has 0 entries, and needs 1"},
+		{object{"type": "stream", "channel": "words"}, "has 0 entries, and needs 1"}, // the model's own
 		{object{"type": "stream", "channel": "build", "contains": "exit 1"}, "none of 1 entries"},
 		{object{"type": "command_evidence", "label": "test"}, "keeps no record of commands"},
-		{object{"type": "rumour"}, `no check of type "rumour"`},
+		{object{"type": "rumour"}, `type: "rumour" is none of`},
 	}
 	for _, test := range tests {
 		word, mark := "passed", "- PASS "
@@ -319,8 +370,13 @@ func TestChecks(t *testing.T) {
 // The mode is the person's to change: whatever the model fills in, it stays until the person has said yes.
 func TestMode(t *testing.T) {
 	w := newWorld(t)
-	w.want("the state", w.call("tap_get_session_state", object{}),
-		"sessionId=s mode=interactive model=gpt-5 providers=1 tools=7 pendingPermissions=0 elicitation=available")
+	w.want("the state at first", w.call("tap_get_session_state", object{}), " reasoning=unknown context=unknown ")
+	w.host.mu.Lock()
+	w.host.effort = "high"
+	w.host.mu.Unlock()
+	w.session.SetContextWindow(1200, 64000)
+	w.want("the state", w.call("tap_get_session_state", object{}), "sessionId=s mode=interactive model=gpt-5 "+
+		"reasoning=high context=1200/64000 providers=1 tools=18 tasks=0 schedules=0 pendingPermissions=0 openCanvases=0 ")
 	set := object{"mode": "autopilot", "reason": "to go on\x1b[2J", "confirm": "set-session-mode"}
 	for _, answer := range []string{adminapi.DecideDeny, adminapi.DecideOnce} {
 		stop := w.gateway.Watch()
@@ -373,6 +429,62 @@ func (w *world) question() adminapi.Question {
 	}
 }
 
+// The records of the session are there, the latest ones that fit, and those of no other session.
+func TestRecords(t *testing.T) {
+	w := newWorld(t)
+	push := adminapi.Record{TS: time.Now(), Kind: adminapi.RecordPush, Session: "s", Stream: "ops"}
+	for _, r := range []adminapi.Record{
+		{TS: push.TS, Kind: adminapi.RecordCall, Session: "other", Tool: "secret"},
+		{TS: push.TS, Kind: adminapi.RecordSource, Tool: "of all sessions"},
+		{TS: push.TS, Kind: adminapi.RecordSource, Session: "s", Provider: "ci", Outcome: adminapi.OutcomeFailed},
+		{TS: push.TS, Kind: adminapi.RecordCall, Session: "s", Tool: "bash", Command: "make", ExitCode: new(2)},
+	} {
+		w.records.Record(r)
+	}
+	for i := range 600 {
+		push.ID = fmt.Sprint(i)
+		w.records.Record(push)
+	}
+	push.ID, push.Event = "last", strings.Repeat("long ", 10_000)
+	for range 4 {
+		w.records.Record(push)
+	}
+	// The calls come first, because the tool's own are recorded, too.
+	for _, tt := range []struct {
+		args  object
+		count int
+		more  bool
+		last  string
+	}{
+		{object{"collection": "calls"}, 1, false, `"command":"make","exitCode":2`},
+		{object{"collection": "traces"}, 1, false, `"kind":"source","session":"s","provider":"ci","outcome":"failed"`},
+		{object{"collection": "goals"}, 0, false, ""},
+		{object{"collection": "stream-posts", "limit": 3}, 2, true, `"id":"last"`}, // 128 KiB
+		{object{"collection": "calls", "session": "other"}, -1, false, "session"},
+		{object{"collection": "other"}, -1, false, "is none of calls, "},
+		{object{"collection": "calls", "limit": 501}, -1, false, "from 1 to 500"},
+		{object{"collection": "calls", "limit": -1}, -1, false, "from 1 to 500"},
+	} {
+		got := w.call("tap_query_records", tt.args)
+		var answer struct {
+			Records []json.RawMessage `json:"records"`
+			More    bool              `json:"more"`
+		}
+		if tt.count < 0 {
+			w.want(fmt.Sprint(tt.args), got, "error: ", tt.last)
+			continue
+		}
+		if err := json.Unmarshal([]byte(got), &answer); err != nil || answer.Records == nil ||
+			len(answer.Records) != tt.count || answer.More != tt.more {
+			t.Errorf("%v: %d records, more %v, %v, want %d, more %v", tt.args, len(answer.Records), answer.More, err,
+				tt.count, tt.more)
+		}
+		if tt.count > 0 && !strings.Contains(string(answer.Records[len(answer.Records)-1]), tt.last) {
+			t.Errorf("%v: the last is %s, want %q in it", tt.args, answer.Records[len(answer.Records)-1], tt.last)
+		}
+	}
+}
+
 // Each tool says what it is for, each parameter too, and those that change nothing say so.
 func TestToolsAreDescribed(t *testing.T) {
 	w := newWorld(t)
@@ -398,10 +510,21 @@ func TestToolsAreDescribed(t *testing.T) {
 	slices.Sort(names)
 	want := []string{
 		"tap_audit_claims",
+		"tap_disable_injector",
+		"tap_enable_injector",
 		"tap_get_session_state",
+		"tap_goal_list",
+		"tap_goal_show",
+		"tap_goal_start",
+		"tap_goal_stop",
+		"tap_list_emitters",
 		"tap_list_streams",
 		"tap_post",
+		"tap_query_records",
+		"tap_set_event_filter",
 		"tap_set_session_mode",
+		"tap_start_emitter",
+		"tap_stop_emitter",
 		"tap_stream_history",
 		"tap_verify_goal_output",
 	}

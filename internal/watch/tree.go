@@ -99,15 +99,21 @@ func (t *tree) take() (paths []string, all bool) {
 	return paths, dirs > maxDirtyDirs
 }
 
-// look returns what has changed since the last look, sorted by path.
-func (t *tree) look(all bool) ([]Change, error) {
+// look returns what has changed since the last look, sorted by path. If the directory is gone, so are its files: the
+// error comes with them.
+func (t *tree) look(all bool) (changes []Change, err error) {
+	defer func() { slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.File, b.File) }) }()
 	paths, everything := t.take()
 	root, err := os.OpenRoot(t.dir)
 	if err != nil {
-		return nil, fmt.Errorf("watching files: %w", err)
+		if isMissing(err) {
+			for file := range t.files {
+				t.compare(file, nil, &changes)
+			}
+		}
+		return changes, fmt.Errorf("watching files: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	var changes []Change
 	if all || everything {
 		paths = []string{"."}
 	}
@@ -116,8 +122,12 @@ func (t *tree) look(all bool) ([]Change, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.File, b.File) })
 	return changes, nil
+}
+
+// isMissing reports whether an error says that there is no such directory.
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // lookAt adds what has changed at a path and below it.
@@ -195,11 +205,8 @@ func (t *tree) walk(root *os.Root, start string, found map[string]stamp) error {
 		}
 		// Watch first, look second: what changes in between is looked at again.
 		switch err := t.trees.add(t, t.abs(rel)); {
-		case errors.Is(err, syscall.ENOSPC):
-			return fmt.Errorf("watching %s: the system has no watches left: %s", t.abs(rel),
-				"name fewer directories in files, or raise fs.inotify.max_user_watches")
-		case err != nil && rel == ".":
-			return fmt.Errorf("watching files: %w", err)
+		case err != nil && (rel == "." || errors.Is(err, syscall.ENOSPC)):
+			return err
 		case err != nil: // it is gone, or not for this user
 			continue
 		}

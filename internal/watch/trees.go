@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -53,10 +54,73 @@ const (
 )
 
 // Watch calls changed with what happens to the files below dir that one of the globs matches, once for a burst of
-// changes, until ctx ends. The first call has no changes: it says that all is watched. An error says why it can't go
-// on. Symbolic links count as files, and are not followed below dir. Directories called .git and node_modules are left
-// out, unless a glob names them.
-func (ts *Trees) Watch(ctx context.Context, dir string, globs []string, changed func([]Change)) error {
+// changes, until ctx ends. A call without changes says that from now on all is watched. While there is no such
+// directory, the watch waits for it: it calls missing once each time, and the files that come with the directory are
+// new. An error says why it can't go on. Symbolic links count as files, and are not followed below dir. Directories
+// called .git and node_modules are left out, unless a glob names them.
+func (ts *Trees) Watch(
+	ctx context.Context, dir string, globs []string, changed func([]Change), missing func(),
+) error {
+	err := ts.watch(ctx, dir, globs, false, changed)
+	for ctx.Err() == nil && isMissing(err) {
+		missing()
+		if err = ts.waitDir(ctx, dir); err == nil {
+			err = ts.watch(ctx, dir, globs, true, changed)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// waitDir waits until there is a directory, or ctx ends. It watches the nearest directory above.
+func (ts *Trees) waitDir(ctx context.Context, dir string) error {
+	for ctx.Err() == nil {
+		near := nearest(dir)
+		above, err := filepath.EvalSymlinks(near)
+		if isMissing(err) { // meanwhile
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("watching files: %w", err)
+		}
+		t := newTree(ts, above, nil)
+		if err := ts.join(t); err != nil {
+			return err
+		}
+		t.dirs["."] = true
+		err = ts.add(t, above)
+		// Watch first, look second. Where a link leads is not watched: what it leads to may come unseen.
+		for err == nil && nearest(dir) == near && near != dir && waitQuiet(ctx, t.poke, pollInterval) {
+			t.take()
+		}
+		ts.leave(t)
+		switch {
+		case err != nil && !isMissing(err):
+			return err
+		case nearest(dir) == dir:
+			return nil
+		}
+	}
+	return nil
+}
+
+// nearest returns the path itself if it is a directory, else the first one above it that is.
+func nearest(path string) string {
+	for {
+		if info, err := os.Stat(path); err == nil && info.IsDir() || path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// watch is Watch for a directory that is there: it ends when the directory is gone. The files that are there at first
+// have come now if areNew is true.
+func (ts *Trees) watch(
+	ctx context.Context, dir string, globs []string, areNew bool, changed func([]Change),
+) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return fmt.Errorf("watching files: %w", err)
@@ -66,17 +130,21 @@ func (ts *Trees) Watch(ctx context.Context, dir string, globs []string, changed 
 		return err
 	}
 	defer ts.leave(t)
-	if _, err := t.look(true); err != nil {
+	found, err := t.look(true)
+	if err != nil {
 		return err
 	}
 	changed(nil)
+	if areNew && len(found) > 0 {
+		changed(found)
+	}
 	for waitQuiet(ctx, t.poke, math.MaxInt64) {
 		changes, err := t.look(false)
-		if err != nil {
-			return err
-		}
 		if len(changes) > 0 {
 			changed(changes)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -124,8 +192,12 @@ func (ts *Trees) add(t *tree, dir string) error {
 	defer ts.mu.Unlock()
 	users := ts.byDir[dir]
 	if users == nil {
-		if err := ts.addWatch(ts.source, dir); err != nil {
-			return err
+		switch err := ts.addWatch(ts.source, dir); {
+		case errors.Is(err, syscall.ENOSPC):
+			return fmt.Errorf("watching %s: the system has no watches left: name fewer directories in files, "+
+				"or raise fs.inotify.max_user_watches (%w)", dir, err)
+		case err != nil:
+			return fmt.Errorf("watching files: %w", err)
 		}
 		users = map[*tree]bool{}
 		ts.byDir[dir] = users

@@ -19,6 +19,7 @@ type treeWatch struct {
 	*testing.T
 	dir  string
 	now  chan []Change
+	lost chan struct{} // the directory is missing
 	ends chan error
 	stop context.CancelFunc
 }
@@ -26,8 +27,8 @@ type treeWatch struct {
 func watchTree(t *testing.T, ts *Trees, dir string, globs ...string) *treeWatch {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &treeWatch{t, dir, make(chan []Change, 1000), make(chan error, 1), cancel}
-	go func() { w.ends <- ts.Watch(ctx, dir, globs, func(list []Change) { w.now <- list }) }()
+	w := &treeWatch{t, dir, make(chan []Change, 1000), make(chan struct{}, 1000), make(chan error, 1), cancel}
+	go func() { w.ends <- ts.Watch(ctx, dir, globs, func(list []Change) { w.now <- list }, w.setMissing) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -46,8 +47,22 @@ func watchTree(t *testing.T, ts *Trees, dir string, globs ...string) *treeWatch 
 		}
 	case err := <-w.ends:
 		w.ends <- err
+	case <-w.lost:
+		w.lost <- struct{}{}
 	}
 	return w
+}
+
+func (w *treeWatch) setMissing() { w.lost <- struct{}{} }
+
+// wantMissing waits until the watch says that its directory is missing.
+func (w *treeWatch) wantMissing() {
+	w.Helper()
+	select {
+	case <-w.lost:
+	case <-time.After(30 * time.Second):
+		w.Fatal("the watch does not say that its directory is missing")
+	}
 }
 
 // want waits until these changes have come, as "what file". What comes beside them is an error.
@@ -208,7 +223,42 @@ func TestTreesShareAWatcher(t *testing.T) {
 	}
 }
 
-// A tree that can't be watched whole says so, and a directory that goes ends its watch.
+// A directory that goes takes its files with it, and those of the directory that takes its place are new.
+func TestTreeComesAndGoes(t *testing.T) {
+	t.Parallel() // it waits
+	dir := t.TempDir()
+	ts := NewTrees()
+	w := watchTree(t, ts, filepath.Join(dir, "a", "b"), "**/*.txt")
+	w.wantMissing()
+	beside := watchTree(t, ts, filepath.Join(dir, "a", "c"), "*")
+	beside.wantMissing()
+	write(t, filepath.Join(dir, "noise"), "1") // what happens above is nothing to tell
+	w.write("c/first.txt", "1")
+	w.want("created c/first.txt")
+	w.write("second.txt", "1")
+	w.want("created second.txt")
+	do(t, os.RemoveAll(w.dir))
+	w.want("removed c/first.txt", "removed second.txt")
+	w.wantMissing()
+	write(t, w.dir, "a file")
+	do(t, os.Remove(w.dir))
+	w.write("third.txt", "1")
+	w.want("created third.txt")
+	other := filepath.Join(dir, "other")
+	do(t, os.Rename(w.dir, other))
+	w.want("removed third.txt")
+	w.wantMissing()
+	do(t, os.Symlink(other, w.dir))
+	w.want("created third.txt")
+	write(t, filepath.Join(other, "third.txt"), "22")
+	w.want("changed third.txt")
+	do(t, os.RemoveAll(filepath.Join(dir, "a")))
+	do(t, os.RemoveAll(other))
+	w.want("removed third.txt")
+	w.wantMissing()
+}
+
+// A tree that can't be watched whole says so.
 func TestTreeFaults(t *testing.T) {
 	t.Parallel() // it waits
 	dir := t.TempDir()
@@ -223,19 +273,20 @@ func TestTreeFaults(t *testing.T) {
 		}
 		return w.Add(path)
 	}
+	none := NewTrees()
+	none.addWatch = func(*fsnotify.Watcher, string) error { return syscall.ENOSPC }
 	small := NewTrees()
 	small.limits = limits{files: 1, dirs: 100}
-	gone := watchTree(t, NewTrees(), filepath.Join(dir, "a"), "*")
-	do(t, os.RemoveAll(gone.dir))
+	do(t, os.Symlink("loop", filepath.Join(dir, "loop")))
 	tests := []struct {
 		name string
 		w    *treeWatch
 		want string
 	}{
 		{"no watches left", watchTree(t, full, dir, "**"), "raise fs.inotify.max_user_watches"},
+		{"no watches left above", watchTree(t, none, filepath.Join(dir, "x", "y"), "**"), "raise fs.inotify"},
 		{"many files", watchTree(t, small, dir, "**/*"), "more than 1 files match"},
-		{"no directory", watchTree(t, NewTrees(), filepath.Join(dir, "none"), "**"), "none"},
-		{"removed", gone, "no such file or directory"},
+		{"links that lead round", watchTree(t, NewTrees(), filepath.Join(dir, "loop"), "**"), "too many links"},
 	}
 	for _, test := range tests {
 		err := <-test.w.ends

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"tapgw/internal/adminapi"
@@ -33,15 +34,7 @@ func TestDiskFullIsSaid(t *testing.T) {
 	}
 	g := h.serve("--config", config)
 	session := h.copilot(m)
-	limit := func(bytes uint64) {
-		t.Helper()
-		const resource = 1 // RLIMIT_FSIZE
-		limits := syscall.Rlimit{Cur: bytes, Max: ^uint64(0)}
-		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(h.runtime()), resource,
-			uintptr(unsafe.Pointer(&limits)), 0, 0, 0); errno != 0 {
-			t.Fatalf("limiting the runtime's files: %v, want no error", errno)
-		}
-	}
+	limit := func(bytes uint64) { t.Helper(); limitFiles(t, h.runtime(), bytes) }
 	faults := func() []adminapi.Fault { return decode[adminapi.Status](t, h.tapctl("status", "--json")).Faults }
 
 	h.ask(session, "zero") // half a line at the beginning of a file can't be mended
@@ -67,4 +60,68 @@ func TestDiskFullIsSaid(t *testing.T) {
 	if f := faults(); len(f) != 0 {
 		t.Errorf("faults: %+v, want none", f)
 	}
+}
+
+// limitFiles limits the size of the files that a process writes.
+func limitFiles(t *testing.T, pid int, bytes uint64) {
+	t.Helper()
+	const resource = 1 // RLIMIT_FSIZE
+	limits := syscall.Rlimit{Cur: bytes, Max: ^uint64(0)}
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), resource,
+		uintptr(unsafe.Pointer(&limits)), 0, 0, 0); errno != 0 {
+		t.Fatalf("limiting the files of process %d: %v, want no error", pid, errno)
+	}
+}
+
+// TestRecordsWithoutRoom: while records can't be written, a session goes on and the status says it; later ones are
+// written behind the line that was cut off. A clock that is behind the records is said, too.
+func TestRecordsWithoutRoom(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	session := h.local()
+	push := func(text string) {
+		t.Helper()
+		h.tapctl("push", "--session", session, "--provider", "ci", "--stream", "builds", "--level", "keep", text)
+	}
+	waitFault := func(want string) {
+		t.Helper()
+		eventually(t, patience, func() error {
+			faults := decode[adminapi.Status](t, h.tapctl("status", "--json")).Faults
+			for _, f := range faults {
+				if want != "" && strings.Contains(f.Message, want) {
+					return nil
+				}
+			}
+			if want == "" && len(faults) == 0 {
+				return nil
+			}
+			return fmt.Errorf("the faults are %+v, want %q", faults, want)
+		})
+	}
+	push("first")
+	h.recorded("push", session) // written now
+	file := h.state("records/00000001.jsonl")
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limitFiles(t, g.pid(), uint64(info.Size())+30)
+	push("lost")
+	waitFault("1 record since the start could not be written")
+	expectLines(t, "the streams of a full disk", h.streams(session), "ci builds first", "ci builds lost")
+	limitFiles(t, g.pid(), ^uint64(0))
+	push("third")
+	expectLines(t, "pushes", h.recorded("push", session), "ci builds stored first", "ci builds stored third")
+
+	g.kill()
+	future := time.Now().Add(48 * time.Hour)
+	if err := os.Chtimes(file, future, future); err != nil {
+		t.Fatal(err)
+	}
+	h.serve()
+	session = h.local()
+	push("behind the clock")
+	waitFault("records: the clock went back")
+	expectLines(t, "pushes then", h.recorded("push", session), "ci builds stored behind the clock")
 }

@@ -29,6 +29,12 @@ var guides = []struct {
 	{"sources.md", []step{
 		{prompt: "x undeclared", answer: "The build is red: x is not declared in main.c."},
 	}},
+	{"goals.md", []step{
+		{prompt: "Write the report.", answer: "The report is written. The goal is met."},
+	}},
+	{"evals.md", []step{
+		{prompt: "weather in Oslo", tool: "get_weather", args: `{"city":"Oslo"}`, answer: "Rain, and 12 degrees."},
+	}},
 	{"tutorials/ci-fails.md", []step{
 		{prompt: "got 41, want 42", answer: "The sum is off by one: the loop starts at 1."},
 	}},

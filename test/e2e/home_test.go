@@ -19,6 +19,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
+	"tapgw/internal/taptest"
 )
 
 // modelKey is the key that sessions show to the scripted model. The runtime
@@ -160,6 +161,10 @@ func (h *home) serve(args ...string) *gateway {
 
 func (h *home) serveAt(addr string, args ...string) *gateway {
 	h.t.Helper()
+	err := taptest.LeaveOutTap(h.path("work"), args, h.path(".config", "tapgw", "tapgw.toml"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	g := &gateway{process: h.start(tapgw, append([]string{"serve", "--listen", addr}, args...)...), home: h}
 	h.t.Cleanup(g.shutDown)
 	g.url = g.result()

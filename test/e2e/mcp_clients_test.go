@@ -39,14 +39,18 @@ type mcpAgent struct {
 	command  func(t testing.TB) []string
 }
 
+// copilotEnv is the environment in which the Copilot CLI needs no account and no network. It unpacks 235 MB, once for
+// all tests.
+func copilotEnv(m *scriptmodel.Server) []string {
+	return []string{"COPILOT_PROVIDER_BASE_URL=" + m.URL, "COPILOT_PROVIDER_API_KEY=" + modelKey,
+		"COPILOT_MODEL=" + scriptmodel.ModelID, "COPILOT_OFFLINE=true",
+		"COPILOT_PKG_CACHE_HOME=" + filepath.Join(root, "copilot-cli")}
+}
+
 // mcpAgents have the names that tapgw mcp install has for them.
 var mcpAgents = map[string]mcpAgent{
 	"copilot": {
-		env: func(m *scriptmodel.Server) []string {
-			return []string{"COPILOT_PROVIDER_BASE_URL=" + m.URL, "COPILOT_PROVIDER_API_KEY=" + modelKey,
-				"COPILOT_MODEL=" + scriptmodel.ModelID, "COPILOT_OFFLINE=true",
-				"COPILOT_PKG_CACHE_HOME=" + filepath.Join(root, "copilot-cli")} // it unpacks 235 MB
-		},
+		env: copilotEnv,
 		command: func(t testing.TB) []string {
 			return []string{installed(t, "@github/copilot-"+platform+"/copilot"), "--no-auto-update", "--silent",
 				"--allow-all-tools", "-p"}
@@ -141,7 +145,11 @@ func testAgent(t *testing.T, name string, a mcpAgent, flags []string) {
 	h.serve()
 	session := h.local()
 	p := h.bindProvider(session, "toolbox", "wait_here,greet_all")
-	install := h.run(tapgw, append([]string{"mcp", "install", name, "--yes", "--json"}, flags...)...)
+	words := append([]string{"mcp", "install", name, "--yes", "--json"}, flags...)
+	if name == "copilot" { // it would get its own session
+		words = append(words, "--session", session)
+	}
+	install := h.run(tapgw, words...)
 	if install.code != 0 {
 		t.Fatalf("tapgw mcp install %s: code %d, want 0: %s", name, install.code, install.stderr)
 	}
@@ -149,7 +157,7 @@ func testAgent(t *testing.T, name string, a mcpAgent, flags []string) {
 	if flags != nil {
 		env = append(env, "TAP_MCP_TOKEN="+h.tapctl("mcp", "token", "--session", session))
 	}
-	words := append(a.command(t), "Wait, and greet whoever comes.")
+	words = append(a.command(t), "Wait, and greet whoever comes.")
 	turn := start(t, name, h.command(env, words[0], words[1:]...))
 	_ = turn.in.Close()
 

@@ -21,6 +21,8 @@ type mcpClient struct {
 	t       testing.TB
 	ctx     context.Context
 	changed chan struct{} // has one when the list of tools has changed
+	asked   chan string   // what the client's user was asked
+	answer  mcp.ElicitResult
 }
 
 // mcpEras are the revisions that a client speaks with a handshake, and without.
@@ -29,7 +31,7 @@ var mcpEras = []string{"2025-06-18", "2026-07-28"}
 // connectMCP starts `tapgw mcp` with more arguments.
 func (h *home) connectMCP(revision string, args ...string) *mcpClient {
 	h.t.Helper()
-	c := &mcpClient{t: h.t, changed: make(chan struct{}, 1)}
+	c := &mcpClient{t: h.t, changed: make(chan struct{}, 1), asked: make(chan string, 10)}
 	var cancel context.CancelFunc
 	c.ctx, cancel = context.WithTimeout(context.Background(), 2*patience)
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
@@ -38,6 +40,10 @@ func (h *home) connectMCP(revision string, args ...string) *mcpClient {
 			case c.changed <- struct{}{}:
 			default:
 			}
+		},
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			c.asked <- r.Params.Message
+			return &c.answer, nil
 		},
 	})
 	command := h.command(nil, tapgw, append([]string{"mcp"}, args...)...)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/BurntSushi/toml"
 )
@@ -24,6 +25,7 @@ type suite struct {
 	role, revision string
 	args           []string          // what the suite is run on
 	known          map[string]string // checks that are known to fail, by name, with the reason
+	took           time.Duration     // the last run
 	runs           int
 }
 
@@ -68,6 +70,7 @@ func (s *suite) run() {
 	for _, scenario := range slices.Sorted(maps.Keys(wrong)) {
 		// The suite waits half a second for some answers, which a busy machine may miss.
 		for try := 1; try < 4 && len(wrong[scenario]) > 0 && len(wrong) <= few; try++ {
+			s.t.Logf("again, %s after %s: %s", scenario, s.took, strings.Join(wrong[scenario], "; "))
 			again, _ := s.execute("--scenario", scenario, "--spec-version", s.revision, "--force")
 			found[scenario] = again[scenario]
 			wrong[scenario] = s.judge(scenario, found[scenario])
@@ -88,9 +91,11 @@ func (s *suite) execute(which ...string) (found map[string]scenarioResult, outpu
 	s.runs++
 	results := s.path("results", fmt.Sprint(s.runs))
 	node, program := s.program()
+	began := time.Now()
 	r := s.home.run(node, slices.Concat([]string{program, s.role}, s.args, which, []string{
 		"--output-dir", results, "--timeout", fmt.Sprint(patience.Milliseconds()),
 	})...)
+	s.took = time.Since(began).Round(time.Second)
 	return s.results(results), r.stdout + r.stderr
 }
 

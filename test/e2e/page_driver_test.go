@@ -207,6 +207,37 @@ func (v *view) press(keys string, o ...chromedp.KeyOption) {
 	}
 }
 
+// show goes to a view by its key.
+func (v *view) show(title string) {
+	v.t.Helper()
+	v.press(
+		eval[string](
+			v.tab,
+			`String([...document.querySelectorAll("nav a")].findIndex((a) => a.textContent === %s) + 1)`,
+			title,
+		),
+	)
+	v.until(`document.querySelector("nav [aria-current]")?.textContent === %s`, title)
+}
+
+// checkWidths checks at the widths of a telephone and of a desk that nobody has to scroll sideways, and that axe-core
+// finds nothing.
+func (v *view) checkWidths(name string) {
+	v.t.Helper()
+	for _, width := range []int{360, 1280} {
+		v.do("changing the width", chromedp.EmulateViewport(int64(width), 860))
+		v.until(`innerWidth === Number(%s)`, fmt.Sprint(width))
+		wide := eval[[]string](v.tab, `[document.documentElement, ...document.querySelectorAll("main *")]
+			.filter((e) => e.scrollWidth > e.clientWidth + 1 && e.checkVisibility() && !e.closest("pre, .hidden") &&
+				(e === document.documentElement || ["auto", "scroll"].includes(getComputedStyle(e).overflowX)))
+			.map((e) => e.tagName + "." + e.className + " " + e.scrollWidth + " in " + e.clientWidth)`)
+		if len(wide) > 0 {
+			v.t.Errorf("%s at %d pixels scrolls sideways in %q, want nowhere", name, width, wide)
+		}
+		v.checkAccessibility(fmt.Sprintf("%s-%d", name, width))
+	}
+}
+
 // setTheme makes the page light or dark.
 func (v *view) setTheme(name string) {
 	v.t.Helper()
@@ -292,7 +323,7 @@ func (v *view) checkAccessibility(name string) {
 		found := eval[[]string](
 			v.tab,
 			`axe.run(document, {runOnly: %s ?? undefined, resultTypes: ["violations"]}).then((r) => r.violations
-			.filter((v) => ["serious", "critical"].includes(v.impact)).flatMap((v) => v.nodes.map((n) => [v.id, n.target, n.failureSummary].join(" "))))`,
+			.flatMap((v) => v.nodes.map((n) => [v.id, n.target, n.failureSummary].join(" "))))`,
 			rules,
 		)
 		for _, violation := range found {

@@ -31,6 +31,8 @@ func TestPageParts(t *testing.T) {
 	t.Run("Lists", func(t *testing.T) { listsReconcile(t, v) })
 	t.Run("Filter", func(t *testing.T) { filterPreviews(t, v) })
 	t.Run("Timeline", func(t *testing.T) { timelineMerges(t, v) })
+	t.Run("Traces", func(t *testing.T) { tracesNest(t, v) })
+	t.Run("Pauses", func(t *testing.T) { pausesFold(t, v) })
 	if faults := v.faultsSoFar(); len(faults) > 0 {
 		t.Errorf("the page had faults: %q, want none", faults)
 	}
@@ -247,6 +249,63 @@ func timelineMerges(t *testing.T, v *view) {
 	} {
 		if got := eval[[]string](v.tab, texts, test.entry); !slices.Equal(got, test.want) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, test.want)
+		}
+	}
+}
+
+// tracesNest makes a tree of records: by their spans, else by time.
+func tracesNest(t *testing.T, v *view) {
+	// A record is its name, span, parent, end in seconds and duration in milliseconds.
+	const spans = `import("/page/trace.js").then(({ spansOf }) => spansOf(%s.map(([id, span, parent, end, durationMs]) =>
+		({ id, span, parent, durationMs, ts: end === null ? "never" : new Date(end * 1000).toISOString() })))
+		.map((s) => s.depth + s.record.id))`
+	type o = []any
+	for name, test := range map[string]struct {
+		records []o
+		want    []string
+	}{
+		"none": {nil, []string{}},
+		"by span": {[]o{{"b", "2", "1", 9, 1000}, {"c", "3", "2", 30, 5}, {"a", "1", "", 5, 1000}},
+			[]string{"0a", "1b", "2c"}},
+		"by time": {[]o{{"a", "", "", 10, 9000}, {"c", "", "", 5, 10}, {"b", "", "", 6, 2000}, {"d", "", "", 20, 1}},
+			[]string{"0a", "1b", "2c", "0d"}},
+		"a parent that is not there": {[]o{{"a", "", "", 10, 9000}, {"b", "2", "9", 5, 1}}, []string{"0a", "0b"}},
+		"two records of a span":      {[]o{{"a", "1", "", 5, 0}, {"b", "1", "", 9, 0}}, []string{"0a", "0b"}},
+		"its own parent":             {[]o{{"a", "1", "1", 5, 0}}, []string{"0a"}},
+		"a circle":                   {[]o{{"a", "1", "2", 5, 0}, {"b", "2", "1", 6, 0}}, []string{"0a", "1b"}},
+		"no time":                    {[]o{{"a", "1", "", nil, 0}, {"b", "2", "1", 6, -4}}, []string{"0b"}},
+	} {
+		if test.records == nil {
+			test.records = []o{}
+		}
+		if got := eval[[]string](v.tab, spans, test.records); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// pausesFold places times on an axis.
+func pausesFold(t *testing.T, v *view) {
+	const places = `import("/page/waterfall.js").then(({ timeScale }) => {
+			const { place, pauses } = timeScale(%s.map(([from, to]) => ({ from, to })), 100);
+			return [pauses.length, ...%s.map((t) => Math.round(place(t) * 1000))];
+		})`
+	manyRanges := [][2]int{{0, 10}, {200, 210}, {400, 410}, {600, 610}, {800, 810}, {1000, 1010}, {1200, 1210}}
+	type o = []int
+	for name, test := range map[string]struct {
+		ranges any
+		times  any
+		want   o
+	}{
+		"one":              {[][2]int{{0, 1000}}, o{0, 500, 1000, 2000}, o{0, 0, 500, 1000, 1000}},
+		"a short gap":      {[][2]int{{0, 500}, {600, 1000}}, o{550}, o{0, 550}},
+		"a pause":          {[][2]int{{9000, 9500}, {0, 500}}, o{500, 4750, 9000, 9500}, o{1, 475, 500, 525, 1000}},
+		"many pauses":      {manyRanges, o{1210}, o{6, 1000}},
+		"nothing has time": {[][2]int{{0, 0}, {1000, 1000}}, o{0, 1000}, o{1, 0, 1000}},
+		"one moment":       {[][2]int{{5, 5}}, o{5}, o{0, 0}},
+	} {
+		if got := eval[[]int](v.tab, places, test.ranges, test.times); !slices.Equal(got, []int(test.want)) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
 }

@@ -65,8 +65,7 @@ func TestPageRecording(t *testing.T) {
 	g := h.serve()
 	v := h.browser().profile(t).openView(h.link(), bypassPolicy())
 	v.waitText("nav", "Recordings")
-	v.press("5")
-	v.until(`location.hash === "#/recordings"`)
+	v.show("Recordings")
 	v.waitText(".recording", "Open a file")
 	v.checkAccessibility("recordings-empty")
 

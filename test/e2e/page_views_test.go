@@ -18,7 +18,7 @@ import (
 )
 
 // TestPageBarriers checks each view with what keeps nobody out: axe-core finds
-// nothing serious, light and dark, wide and narrow.
+// nothing, light and dark, wide and narrow.
 func TestPageBarriers(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

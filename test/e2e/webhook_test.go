@@ -16,8 +16,9 @@ import (
 
 const ciSecret = "a secret that the service has, too"
 
-// deliver sends a request to a webhook, signed with a secret unless that is "", and returns the status.
-func (g *gateway) deliver(name, secret, body string) int {
+// deliver sends a request to a webhook, signed with a secret unless that is "", with more headers, and returns the
+// status.
+func (g *gateway) deliver(name, secret, body string, headers ...string) int {
 	g.t.Helper()
 	r, err := http.NewRequest(
 		http.MethodPost,
@@ -28,6 +29,9 @@ func (g *gateway) deliver(name, secret, body string) int {
 		g.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
 	if secret != "" {
 		sum := hmac.New(sha256.New, []byte(secret))
 		sum.Write([]byte(body))
@@ -103,6 +107,16 @@ func TestWebhookWakesTheSession(t *testing.T) {
 		t.Errorf("the model was told %q next, want the second event", prompt)
 	}
 	h.waitIdle(session)
+	told := map[string]int{}
+	for _, line := range h.recorded("webhook", "") {
+		told[line]++
+	}
+	if told["ci refused 401"] != 4 || told["ci ignored 200"] < 3 || told["cd refused 401"] > 0 {
+		t.Errorf(
+			"recorded: %v, want 4 refused ones of ci, those that came again, and none of a name without a file",
+			told,
+		)
+	}
 	if got := len(m.Requests()); got != 2 {
 		t.Errorf("the model was asked %d times, want 2", got)
 	}

@@ -1,11 +1,10 @@
 import { h, reconcile, setText } from "./dom.js";
 import { date, duration, time } from "./format.js";
-
-const fold = 0.12; // of the width, at most, for all the pauses between calls
+import { setBar, timeScale } from "./waterfall.js";
 
 // ActivityView shows the last calls, gates, errors and push budgets.
 export class ActivityView {
-  constructor(app) {
+  constructor(element, app) {
     this.app = app;
     this.most = h("select", { id: "calls-most", onchange: () => this.update() },
       [25, 50, 100, 200].map((n) => h("option", { value: String(n) }, `last ${n}`)));
@@ -36,7 +35,8 @@ export class ActivityView {
       pushes: section("Push budgets", "Nobody pushed lately.",
         table("push budgets", ["Provider", "Session", "Used this second", "Refused"], this.pushes)),
     };
-    this.element = h("div", { class: "view page" }, Object.values(this.sections).map((s) => s.element));
+    element.classList.add("page");
+    element.append(...Object.values(this.sections).map((s) => s.element));
     app.on("diagnostics", () => this.update());
     app.on("sessions", () => this.update());
   }
@@ -98,29 +98,12 @@ export class ActivityView {
       from: Date.parse(c.startedAt),
       to: Date.parse(c.startedAt) + Math.max(0, c.durationMs ?? 0),
     }));
-    const busy = [];
-    for (const s of [...spans].sort((a, b) => a.from - b.from)) {
-      const last = busy.at(-1);
-      if (last && s.from <= last.to + 1000) last.to = Math.max(last.to, s.to);
-      else busy.push({ from: s.from, to: s.to });
-    }
-    const total = busy.reduce((sum, b) => sum + b.to - b.from, 0) || 1;
-    const pause = busy.length > 1 ? fold / (busy.length - 1) : 0;
-    const room = busy.length > 1 ? 1 - fold : 1;
-    let x = 0;
-    for (const b of busy) {
-      Object.assign(b, { x, width: ((b.to - b.from) / total) * room });
-      x += b.width + pause;
-    }
-    const place = (t) => {
-      const b = busy.find((it) => t <= it.to);
-      return b.x + (b.to > b.from ? ((t - b.from) / (b.to - b.from)) * b.width : 0);
-    };
+    const { parts, place } = timeScale(spans, 1000);
     // Labels that would overlap are left out.
     let free = 0;
     reconcile(
       this.axis,
-      busy.filter((b) => b.x >= free && (free = b.x + 0.09)),
+      parts.filter((b) => b.x >= free && (free = b.x + 0.09)),
       (b) => b.from,
       (b) => h("span", null, time(b.from)),
       (el, b) => {
@@ -144,9 +127,7 @@ export class ActivityView {
         setText(took, duration(c.durationMs));
         setText(outcome, c.errorCode || c.outcome);
         li.className = c.outcome === "ok" ? "ok" : "failed";
-        const at = place(c.from);
-        lane.firstChild.style.left = `${at * 100}%`;
-        lane.firstChild.style.width = `max(3px, ${(place(c.to) - at) * 100}%)`;
+        setBar(lane.firstChild, c, place);
       },
     );
   }

@@ -62,4 +62,21 @@ export const persisted = {
 
 export const providers = {
   steer: (name, action) => post(`/providers/${encodeURIComponent(name)}/${action}`, undefined),
+  log: (name, last) => `/api/v1/providers/${encodeURIComponent(name)}/log?follow=1&last=${last}`,
 };
+
+export const sources = {
+  run: (name) => post(`/sources/${encodeURIComponent(name)}/run`, undefined),
+};
+
+export const goals = {
+  start: (request) => post("/goals", request),
+  stop: (id, reason) => post(`/goals/${encodeURIComponent(id)}/stop`, reason ? { reason } : {}),
+};
+
+// records finds what has happened, newest first. query has the parameters of GET /records.
+export async function records(query) {
+  const given = Object.entries(query).filter(([, value]) => value);
+  const found = await get(`/records?${new URLSearchParams(given)}`);
+  return { ...found, records: found.records.reverse() };
+}

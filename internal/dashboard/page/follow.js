@@ -9,9 +9,11 @@ const unseen = 5000; // ms after which a page that nobody sees lets go
 // that it had. on(name, data) gets events, state(text) gets "live" and "lost", and gone() is called if there is nothing
 // to follow.
 //
+// With lines, the answer is lines of JSON without names: there is no going on, so begin() is called before each answer.
+//
 // A browser has six connections to one server for all its tabs. So with seen, a page that is hidden closes its
 // connection until it is visible again. EventSource could not resume then, and does not show why a request failed.
-export function follow(url, { on, state, gone, seen }) {
+export function follow(url, { on, state, gone, seen, lines, begin }) {
   let id = "",
     wait = waitFirst,
     reading,
@@ -31,7 +33,9 @@ export function follow(url, { on, state, gone, seen }) {
       if (!response.ok) throw new Error(`the gateway answered ${response.status}`);
       state?.("live");
       wait = waitFirst;
-      for await (const event of events(response.body, lost)) {
+      begin?.();
+      for await (const event of (lines ? jsonLines : events)(response.body, lost)) {
+        if (signal.aborted) return;
         if (event.id) id = event.id;
         if (!event.data) continue;
         try {
@@ -61,12 +65,33 @@ export function follow(url, { on, state, gone, seen }) {
   if (seen) document.addEventListener("visibilitychange", updateVisibility);
   open();
   return {
+    // to follows another URL from its beginning.
+    to(other) {
+      url = other;
+      id = "";
+      if (!reading) return; // it is opened when the page is seen
+      leave();
+      open();
+    },
     close() {
       document.removeEventListener("visibilitychange", updateVisibility);
       clearTimeout(leaving);
       leave();
     },
   };
+}
+
+// jsonLines yields the data of each line until the stream ends.
+async function* jsonLines(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const all = (rest + value).split("\n");
+    rest = all.pop();
+    for (const data of all) yield { data };
+  }
 }
 
 // events yields the fields of each event until the stream ends. It aborts a stream that is silent for too long.

@@ -27,6 +27,20 @@ export function ago(ts) {
   return `${Math.floor(s / 86_400)} d`;
 }
 
+// distance of a time from now, such as "5 min ago" or "in 2 h".
+export function distance(ts) {
+  const ms = new Date(ts) - Date.now();
+  if (ms > 0) return `in ${ms < 60_000 ? `${Math.ceil(ms / 1000)} s` : ago(Date.now() - ms)}`;
+  return ms > -60_000 ? "just now" : `${ago(ts)} ago`;
+}
+
+// moment is a time with its day, unless that is today.
+const dayAndTime = new Intl.DateTimeFormat(undefined, {
+  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+});
+export const moment = (ts) =>
+  new Date(ts).toDateString() === new Date().toDateString() ? time(ts) : dayAndTime.format(new Date(ts));
+
 export const share = (part, whole) => (whole ? `${Math.round((1000 * part) / whole) / 10} %` : "–");
 export const count = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
@@ -49,11 +63,22 @@ export function tail(path) {
 const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 export const short = (n) => compact.format(n);
 
+// decoded is a part of the address as it was before it was escaped.
+export function decoded(part = "") {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 export const oneLine = (text, most = 120) => {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 };
 
-// plain spells out the characters that change the direction of text: they could make a command look like another one.
+// plain spells out control characters and those that change the direction of text: they could make a command look like
+// another one. Line ends and tabs stay.
 export const plain = (text) =>
-  text.replace(/\p{Bidi_Control}/gu, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+  text.replace(/\p{Bidi_Control}|[\x00-\x08\x0b-\x1f\x7f-\x9f]/gu,
+    (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);

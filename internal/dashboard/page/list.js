@@ -6,8 +6,8 @@ const blockSize = 40;
 const estimatedHeight = 30;
 const margin = 800;
 
-// WindowedList shows any number of entries. Only those near the visible part are in the document. It follows its end
-// until the person scrolls up.
+// WindowedList shows any number of entries. Only those near the visible part are in the document. With onBehind, it
+// follows its end until the person scrolls up.
 export class WindowedList {
   // scroller is the element that scrolls. make(entry) returns an entry's element, whose refresh(), if it has one,
   // shows a change. onBehind(n) gets the number of entries that came since the person left the end, -1 while the end
@@ -33,7 +33,8 @@ export class WindowedList {
     this.elements = new Map(); // entry → its element, while it is in the document
     this.missed = 0;
     this.append(entries);
-    this.follow(true);
+    if (this.onBehind) this.follow(true);
+    else this.scroller.scrollTop = 0;
   }
 
   get length() {
@@ -48,9 +49,20 @@ export class WindowedList {
       if (block.mounted) block.element.append(this.makeElement(entry));
       else this.reserveHeight(block);
     }
-    if (!this.following && entries.length) {
+    if (this.onBehind && !this.following && entries.length) {
       this.missed += entries.length;
       this.onBehind(this.missed);
+    }
+  }
+
+  // prepend adds entries before the first one.
+  prepend(entries) {
+    for (const entry of entries.toReversed()) {
+      let [block] = this.blocks;
+      if (!block || block.entries.length === blockSize) block = this.addBlock(true);
+      block.entries.unshift(entry);
+      if (block.mounted) block.element.prepend(this.makeElement(entry));
+      else this.reserveHeight(block);
     }
   }
 
@@ -81,11 +93,11 @@ export class WindowedList {
     if (on) this.pin();
   }
 
-  addBlock() {
+  addBlock(first) {
     const block = { entries: [], element: h("div", { class: "block" }), mounted: false, height: 0 };
     block.element.block = block;
-    this.blocks.push(block);
-    this.content.append(block.element);
+    first ? this.blocks.unshift(block) : this.blocks.push(block);
+    first ? this.content.prepend(block.element) : this.content.append(block.element);
     this.observer.observe(block.element);
     return block;
   }
@@ -138,6 +150,7 @@ export class WindowedList {
 
   // scrolled stops following when the person scrolls up, but not when the content grows or shrinks.
   scrolled() {
+    if (!this.onBehind) return;
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     const left = scrollHeight - clientHeight - scrollTop;
     if (!this.following && left < 4) this.follow(true);

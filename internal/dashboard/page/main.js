@@ -1,27 +1,29 @@
-import { ActivityView } from "./activity.js";
 import { get, post, signOutEvents } from "./api.js";
-import { announce, attempt } from "./dialogs.js";
+import { announce, attempt, toast } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { Feed } from "./feed.js";
 import { follow } from "./follow.js";
-import { count } from "./format.js";
+import { count, decoded } from "./format.js";
 import { help, key, listen } from "./keys.js";
 import { ProvidersView } from "./providers.js";
 import { SessionsView, startDialog } from "./sessions.js";
 import { signIn } from "./signin.js";
-import { StreamsView } from "./streams.js";
 import { Waiting } from "./waiting.js";
 
 const narrow = 800; // pixels, as in the stylesheet
 const refresh = 2000; // ms between two readings of the diagnostics, while a view shows them
 
+// The states of /api/v1/events that the page always follows. A view that shows another one names it as its state.
+const followed = ["status", "sessions", "providers", "pairings", "questions", "tools"];
+
 // App holds the gateway's state and dispatches an event when a part of it changes: the events of
 // /api/v1/events by their names, "diagnostics", "feed" when another session is followed, and "news" when
-// something happened in that session.
+// something happened in that session. A state that is null is not known yet.
 class App {
   constructor() {
     this.state = {
-      status: null, sessions: [], providers: [], pairings: [], questions: [], tools: [], diagnostics: null,
+      status: null, sessions: [], providers: [], pairings: [], questions: [], tools: [], sources: null,
+      goals: null, diagnostics: null,
     };
     this.events = new EventTarget();
     this.feed = null;
@@ -51,31 +53,26 @@ class App {
   }
 }
 
-const decoded = (part) => {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
-};
-
 const titles = { sessions: "Sessions", providers: "Providers", streams: "Streams", activity: "Activity",
-  recordings: "Recordings" };
+  sources: "Sources", goals: "Goals", records: "Records", recordings: "Recordings" };
 
-// recordings is a view whose module is loaded when somebody looks at it, since few people ever do.
-const recordings = {
-  element: h("section", { class: "view recording", "aria-label": "Recordings" }),
-  load() {
-    this.loading ??= import("./recordings.js").then(({ RecordingsView }) => new RecordingsView(this.element));
-    return this.loading;
-  },
-  update() {
-    this.load();
-  },
-};
+// late makes a view whose module is loaded when somebody looks at it, since few people look at all of them. make
+// imports the module and makes the view of it, in an element. state is what else of the gateway the view shows.
+function late(name, make, state) {
+  const element = h("section", { class: `view ${name}`, "aria-label": titles[name] });
+  let view;
+  const load = () => (view ??= make(element));
+  return {
+    element,
+    state,
+    load,
+    update: (rest) => load().then((it) => it.update?.(rest), (e) => toast(e.message, "error")),
+    hide: () => view?.then((it) => it.hide?.(), () => {}),
+  };
+}
 
 // acceptFiles opens a recording that is dropped anywhere on the page.
-function acceptFiles() {
+function acceptFiles(recordings) {
   const hasFile = (e) => e.dataTransfer?.types.includes("Files");
   document.addEventListener("dragover", (e) => hasFile(e) && e.preventDefault());
   document.addEventListener("drop", (e) => {
@@ -90,15 +87,20 @@ function acceptFiles() {
 function run() {
   const app = new App();
   const views = {
-    sessions: new SessionsView(app), providers: new ProvidersView(app), streams: new StreamsView(app),
-    activity: new ActivityView(app), recordings,
+    sessions: new SessionsView(app), providers: new ProvidersView(app),
+    streams: late("streams", (el) => import("./streams.js").then((m) => new m.StreamsView(el, app))),
+    activity: late("activity", (el) => import("./activity.js").then((m) => new m.ActivityView(el, app))),
+    sources: late("sources", (el) => import("./sources.js").then((m) => new m.SourcesView(el, app)), "sources"),
+    goals: late("goals", (el) => import("./goals.js").then((m) => new m.GoalsView(el, app)), "goals"),
+    records: late("records", (el) => import("./records.js").then((m) => new m.RecordsView(el, app))),
+    recordings: late("recordings", (el) => import("./recordings.js").then((m) => new m.RecordingsView(el))),
   };
   const links = Object.fromEntries(
     Object.entries(titles).map(([name, title]) => [name, h("a", { href: `#/${name}` }, title)]),
   );
   const connection = h("span", { class: "connection", role: "status" });
   const version = h("span", { class: "version" });
-  const banners = h("div", { class: "banners" });
+  const banners = h("section", { class: "banners", "aria-label": "Warnings" });
   const main = h("main", null, Object.values(views).map((v) => v.element));
   document.body.replaceChildren(
     h("header", { class: "bar" },
@@ -117,24 +119,29 @@ function run() {
     main,
   );
 
-  let shown;
+  let shown, stream;
+  const statesOf = (name) =>
+    `/api/v1/events?name=${[...followed, views[name].state].filter(Boolean).join("&name=")}`;
   const route = () => {
-    let [, name, id] = location.hash.split("/");
-    if (!views[name]) [name, id] = ["sessions"];
-    if (id !== undefined) id = decoded(id);
-    if (id !== undefined) app.choose(id);
+    let [, name, rest] = location.hash.split("/");
+    if (!views[name]) [name, rest] = ["sessions"];
+    const ofSession = name === "sessions" || name === "streams";
+    if (ofSession && rest !== undefined) app.choose(decoded(rest));
     else if (name === "sessions") app.choose(null);
     else if (name === "streams" && !app.feed)
       app.choose((app.state.sessions.find((s) => s.foreground) ?? app.state.sessions[0])?.id);
     if (shown !== name) {
+      views[shown]?.hide?.();
+      if (stream && views[name].state !== views[shown]?.state) stream.to(statesOf(name));
       shown = name;
+      links[name].scrollIntoView({ block: "nearest", inline: "nearest" });
       for (const [n, a] of Object.entries(links)) {
         views[n].element.hidden = n !== name;
         n === name ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current");
       }
       refreshDiagnostics();
     }
-    views[name].update();
+    views[name].update(rest);
   };
 
   app.on("feed", () => {
@@ -198,8 +205,9 @@ function run() {
       now = app.state.sessions.find((s) => s.id === feed?.id);
     if (now && feed.ended && feed.createdAt !== now.createdAt) app.follow(now.id);
     else if (now) feed.createdAt = now.createdAt;
-    // The only session is opened at once.
-    if (shown === "sessions" && !app.feed && app.state.sessions.length === 1 && innerWidth > narrow)
+    // The only session is opened at once, unless the person is on the way to another view.
+    const isList = shown === "sessions" && ["", "#/", "#/sessions"].includes(location.hash);
+    if (isList && !app.feed && app.state.sessions.length === 1 && innerWidth > narrow)
       location.replace(`#/sessions/${encodeURIComponent(app.state.sessions[0].id)}`);
     else if (shown === "streams" && !app.feed) route();
   });
@@ -212,8 +220,6 @@ function run() {
       announce(state === "live" ? "The connection is back" : "The connection to the gateway is lost");
     lastState = state;
   };
-  const stream = follow("/api/v1/events", { state: showConnection, on: (name, data) => app.set(name, data) });
-
   signOutEvents.addEventListener(
     "signedout",
     () => {
@@ -230,15 +236,16 @@ function run() {
   key("k", "the session before", () => views.sessions.step(-1));
   key("/", "write a prompt", () => views.sessions.session.prompt.focus());
   key("f", "find in the timeline", async () =>
-    (shown === "recordings" ? await recordings.load() : views.sessions.session).find.focus());
+    ((await views[shown].load?.())?.find ?? views.sessions.session.find).focus());
   key("i", "interrupt the turn", () => views.sessions.session.interrupt.click());
   key("e", "follow the end of the timeline", () => views.sessions.session.list.follow(true));
   key("n", "start a session", () => startDialog(app));
   key("?", "this list", help);
   listen();
-  acceptFiles();
+  acceptFiles(views.recordings);
   addEventListener("hashchange", route);
   route();
+  stream = follow(statesOf(shown), { state: showConnection, on: (name, data) => app.set(name, data) });
 }
 
 get("/status").then(run, (e) =>

@@ -148,8 +148,9 @@ export class RecordingsView {
       h("label", { for: "recording-who" }, "Who"), this.who, h("label", { for: "recording-type" }, "Type"), this.type,
       h("label", { for: "recording-find" }, "Find"), this.find, this.summary);
     this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Messages" });
-    this.list = new WindowedList(this.scroller, (e) => this.row(e), () => {});
+    this.list = new WindowedList(this.scroller, (e) => this.row(e));
     arrows(this.scroller, "summary");
+    element.classList.add("recording");
     element.append(
       h("header", null,
         h("div", { class: "headline" }, h("h2", null, "Recordings"),
@@ -206,8 +207,6 @@ export class RecordingsView {
       (!who || e.who === who) && (!type || e.type === type) && (!text || e.raw.toLowerCase().includes(text)));
     setText(this.summary, `${shown.length} of ${count(this.entries.length, "line")}`);
     this.list.reset(shown);
-    this.list.follow(false);
-    this.scroller.scrollTop = 0;
     this.scroller.dataset.entries = shown.length;
   }
 

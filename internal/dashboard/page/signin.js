@@ -48,5 +48,5 @@ async function enter(text) {
     const link = await call("POST", "/signin-links", {}, { Authorization: `Bearer ${text}` });
     code = new URL(link.url).searchParams.get("code");
   }
-  location.assign(`/signin?code=${encodeURIComponent(code)}`);
+  location.assign(`/signin?code=${encodeURIComponent(code)}${location.hash}`); // back to the same view
 }

@@ -8,8 +8,9 @@ const shown = 300; // events at most
 
 // StreamsView shows the events that were pushed into a session, and what a filter would do with them.
 export class StreamsView {
-  constructor(app) {
+  constructor(element, app) {
     this.app = app;
+    this.element = element;
     this.rules = [{ match: "", outcome: "drop" }];
     this.session = h("select", {
       id: "streams-session",
@@ -30,7 +31,8 @@ export class StreamsView {
           h("tr", null, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Level"), this.head,
             h("th", { scope: "col" }, "Stream"), h("th", { scope: "col" }, "Event"))),
         this.body));
-    this.element = h("div", { class: "view page" },
+    element.classList.add("page");
+    element.append(
       h("div", { class: "headline" }, h("h2", null, "Streams"), h("label", { for: "streams-session" }, "Session"),
         this.session, h("label", { for: "streams-stream" }, "Stream"), this.stream),
       h("details", { class: "tester", open: true },

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/copilot"
+	"tapgw/internal/gateway"
+	"tapgw/internal/proc"
+	"tapgw/internal/protocol"
+	"tapgw/internal/server"
+	"tapgw/internal/terminals"
+)
+
+// terminalWays are the terminals with the ways that need the Copilot SDK: an extension's pipe and a port.
+type terminalWays struct {
+	*terminals.Registry
+	runtime *copilot.Runtime
+}
+
+// Serve implements [server.Terminals].
+func (w terminalWays) Serve(ctx context.Context, hello server.TerminalHello, pipe io.ReadWriteCloser) error {
+	var link *copilot.Link
+	who := terminals.Terminal{Session: hello.Session, PID: hello.PID, CWD: hello.CWD}
+	open := func(ctx context.Context, calls gateway.HostCalls) (made terminals.Link, err error) {
+		if link, err = w.runtime.Join(ctx, pipe, hello.Session, hello.CWD, hello.Had, calls); err != nil {
+			return nil, err
+		}
+		return link, nil
+	}
+	leave, err := w.Join(ctx, who, terminals.WayExtension, open)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	select {
+	case <-link.Done():
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// portWarning is what a person reads who attaches a terminal by its port.
+const portWarning = "the port %d of this terminal has no authentication: while the terminal runs, every program and " +
+	"user of this machine can read its session and prompt it; the extension has no port " +
+	"(tapgw install copilot --extension)"
+
+// Attach implements [server.Terminals].
+func (w terminalWays) Attach(ctx context.Context, a adminapi.TerminalAttach) (adminapi.TerminalAttached, error) {
+	attached := adminapi.TerminalAttached{Warning: fmt.Sprintf(portWarning, a.Port)}
+	if a.Port < 1 || a.Port > 65535 {
+		return attached, &protocol.Error{Code: protocol.CodeInvalidJSON,
+			Message: fmt.Sprintf("port: %d is no port, want 1 to 65535", a.Port)}
+	}
+	owner, found := proc.OwnerOf(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(a.Port)))
+	if found {
+		if owner.UID >= 0 && owner.UID != os.Geteuid() {
+			return attached, &protocol.Error{Code: protocol.CodeInvalidState,
+				Message: fmt.Sprintf("port: %d belongs to %s, not to you", a.Port, owner)}
+		}
+		attached.PID = owner.PID
+	}
+	join := func(ctx context.Context, id, cwd string, open copilot.OpenFunc) (leave func(), err error) {
+		who := terminals.Terminal{Session: id, PID: attached.PID, CWD: cmp.Or(cwd, workingDirOf(attached.PID))}
+		leave, err = w.Join(ctx, who, terminals.WayPort,
+			func(ctx context.Context, calls gateway.HostCalls) (terminals.Link, error) {
+				l, err := open(ctx, calls)
+				if err != nil {
+					return nil, err
+				}
+				return l, nil
+			})
+		return leave, err
+	}
+	var err error
+	attached.Session, err = w.runtime.Attach(ctx, a.Port, join)
+	return attached, err
+}
+
+// workingDirOf is the working directory of a process; "" if the system does not tell it.
+func workingDirOf(pid int) string {
+	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// mcpTerminals is what /mcp/t knows of terminals.
+type mcpTerminals struct{ registry *terminals.Registry }
+
+// Join implements [mcpserver.Terminals].
+func (t mcpTerminals) Join(ctx context.Context, session string, pid int, cwd string) (leave func(), err error) {
+	return t.registry.Join(ctx, terminals.Terminal{Session: session, PID: pid, CWD: cwd}, terminals.WayMCP, nil)
+}
+
+// HasLink implements [mcpserver.Terminals].
+func (t mcpTerminals) HasLink(session string) bool { return t.registry.HasLink(session) }
+
+// HasPassed implements [mcpserver.Terminals].
+func (t mcpTerminals) HasPassed(session, tool string, args protocol.Raw) bool {
+	return t.registry.HasPassed(session, tool, args)
+}

@@ -1,0 +1,197 @@
+package copilot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	sdk "github.com/github/copilot-sdk/go"
+
+	"tapgw/internal/gateway"
+)
+
+// OpenFunc joins a session that a terminal runs. calls gets what the session does.
+type OpenFunc func(ctx context.Context, calls gateway.HostCalls) (*Link, error)
+
+// JoinFunc brings a session of a terminal to the gateway, with the link that open makes. The cwd is "" if the terminal
+// does not tell it. leave ends that.
+type JoinFunc func(ctx context.Context, id, cwd string, open OpenFunc) (leave func(), err error)
+
+// port is a connection to the port of a terminal.
+type port struct {
+	r    *Runtime
+	p    *process
+	join JoinFunc
+
+	mu         sync.Mutex    // guards the field that follows
+	foreground string        // the session that the terminal shows
+	changed    chan struct{} // holds one
+}
+
+// portSession is the session that a port is joined to.
+type portSession struct {
+	id    string
+	link  *Link
+	leave func()
+}
+
+// Attach connects to the loopback port of a terminal that was started with --ui-server, and joins the session that the
+// terminal shows: its id is the result. From then on it follows the terminal to its other sessions, until the terminal
+// or the Runtime ends. Anything on this machine may connect to such a port, because the CLI asks for no token.
+func (r *Runtime) Attach(ctx context.Context, number int, join JoinFunc) (id string, err error) {
+	ctx, cancel := r.untilClosed(ctx)
+	defer cancel()
+	dialer := net.Dialer{Timeout: pingTimeout}
+	pipe, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(number)))
+	if err != nil {
+		return "", invalidState("port: nothing answers at %d: %v; start the terminal with: copilot --ui-server",
+			number, err)
+	}
+	p, err := pipeProcess(ctx, pipe, r.log.With("port", number))
+	if err != nil {
+		return "", invalidState("port: %d is not the port of a Copilot terminal: %v", number, err)
+	}
+	o := &port{r: r, p: p, join: join, changed: make(chan struct{}, 1)}
+	// The SDK reads nothing more while this handler runs.
+	p.client.OnEventType(sdk.SessionLifecycleForeground, func(e sdk.SessionLifecycleEvent) { o.show(e.SessionID) })
+	s, err := o.first(ctx)
+	if err != nil {
+		p.leave()
+		return "", err
+	}
+	if !r.spawn(func() { o.follow(s) }) {
+		o.end(s)
+		p.leave()
+		return "", errClosed
+	}
+	return s.id, nil
+}
+
+// show notes which session the terminal shows.
+func (o *port) show(id string) {
+	o.mu.Lock()
+	o.foreground = id
+	o.mu.Unlock()
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (o *port) shown() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.foreground
+}
+
+// first joins the session that the terminal shows at the beginning.
+func (o *port) first(ctx context.Context) (*portSession, error) {
+	id, err := askClient(ctx, o.p, askTimeout, o.p.client.GetForegroundSessionID)
+	switch {
+	case err != nil:
+		return nil, internalError(fmt.Errorf("asking the terminal for its session: %w", err))
+	case id == nil || *id == "":
+		return nil, invalidState("the terminal shows no session yet; try again when it has its prompt")
+	}
+	o.mu.Lock()
+	if o.foreground == "" {
+		o.foreground = *id
+	}
+	o.mu.Unlock()
+	return o.enter(ctx, *id)
+}
+
+// enter joins a session of the terminal.
+func (o *port) enter(ctx context.Context, id string) (*portSession, error) {
+	s := &portSession{id: id}
+	open := func(ctx context.Context, calls gateway.HostCalls) (*Link, error) {
+		l, err := o.r.join(ctx, o.p, byPort, id, o.cwd(ctx, id), nil, calls)
+		if err != nil {
+			return nil, err
+		}
+		s.link = l
+		context.AfterFunc(l.s.ctx, func() { close(l.ended) })
+		return l, nil
+	}
+	leave, err := o.join(ctx, id, o.cwd(ctx, id), open)
+	if err != nil {
+		return nil, err
+	}
+	s.leave = leave
+	return s, nil
+}
+
+// cwd is the working directory of a session, "" if the terminal does not tell it.
+func (o *port) cwd(ctx context.Context, id string) string {
+	m, err := askClient(ctx, o.p, askTimeout, func(ctx context.Context) (*sdk.SessionMetadata, error) {
+		return o.p.client.GetSessionMetadata(ctx, id)
+	})
+	if err != nil || m == nil || m.Context == nil {
+		return ""
+	}
+	return m.Context.WorkingDirectory
+}
+
+// follow joins the session that the terminal shows, whenever that is another one.
+func (o *port) follow(s *portSession) {
+	defer o.p.leave()
+	for {
+		var stopped <-chan struct{}
+		if s != nil {
+			stopped = s.link.ended
+		}
+		ended := false
+		select {
+		case <-o.changed:
+		case <-stopped: // in the gateway
+			ended = true
+		case <-o.p.gone:
+		case <-o.r.ctx.Done():
+		}
+		ended = ended || o.p.hasEnded() || o.r.ctx.Err() != nil
+		id := o.shown()
+		if s != nil && (ended || id != s.id) {
+			o.end(s)
+			s = nil
+		}
+		if ended {
+			return
+		}
+		if s == nil {
+			next, err := o.enter(o.r.ctx, id)
+			if err != nil && !errors.Is(err, errClosed) {
+				o.r.log.Warn("a session of a terminal could not be joined", "session", id, "error", err)
+			}
+			s = next
+		}
+	}
+}
+
+// end leaves a session. The terminal goes on with it, or with another one.
+func (o *port) end(s *portSession) {
+	if o.p.hasEnded() {
+		s.link.s.disconnected(o.p.cause)
+	} else {
+		s.link.detach()
+	}
+	s.link.s.end()
+	s.leave()
+}
+
+// detach takes our part out of a session whose terminal lives.
+func (l *Link) detach() {
+	s := l.s
+	s.mu.Lock()
+	c := s.conn
+	s.mu.Unlock()
+	s.disconnected(errDetached)
+	if c != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
+		defer cancel()
+		_ = c.process.disconnect(ctx, c.sdk)
+	}
+}
+
+var errDetached = errors.New("the terminal shows another session")

@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// ShellCommand is a command that a provider is to run for the session's model.
+type ShellCommand struct {
+	Text string
+	Dir  string // where it runs, an absolute path; "" for the session's directory
+	Why  string // the purpose, for a person: who runs it, where and when
+	Call string // id of the tool.call that asks for it
+}
+
+// Line is the command line that does the same in a shell that begins in the session's directory.
+func (c ShellCommand) Line() string {
+	if c.Dir == "" {
+		return c.Text
+	}
+	return "cd '" + strings.ReplaceAll(c.Dir, "'", `'\''`) + "' && " + c.Text
+}
+
+// ShellHost is a [Host] with rules of its own about the commands of its sessions.
+type ShellHost interface {
+	// PermitShell judges a command as if the host's own shell were to run its line, and asks a person if the host's
+	// rules say so. The result is why the command is denied; "" allows it.
+	PermitShell(ctx context.Context, c ShellCommand) (denial string)
+}
+
+// PermitShell decides whether a provider may run a command for the session's model. All that stands before the host's
+// own shell is asked: rules and gates, and then the host's rules. A host without rules of its own has a person asked,
+// whose answer may hold for the session. The error says who denied it, in one line for the model.
+func (s *Session) PermitShell(ctx context.Context, c ShellCommand) error {
+	args, err := json.Marshal(struct {
+		Command string `json:"command"`
+		CWD     string `json:"cwd,omitempty"`
+	}{c.Text, c.Dir})
+	if err != nil {
+		return err
+	}
+	if d := s.PreToolUse(ctx, s.OwnTool("shell"), args); d.Deny {
+		return errorf(protocol.CodeDenied, "the command is denied: %s", d.Reason)
+	}
+	if h, ok := s.host.(ShellHost); ok {
+		if denial := h.PermitShell(ctx, c); denial != "" {
+			return errorf(protocol.CodeDenied, "the command is denied: %s", denial)
+		}
+		return nil
+	}
+	line := c.Line()
+	s.mu.Lock()
+	isPermitted := s.permitted[line]
+	s.mu.Unlock()
+	if isPermitted {
+		return nil
+	}
+	a, err := s.Ask(ctx, Question{
+		Kind: adminapi.QuestionPermission, Detail: line, Call: c.Call,
+		Message: fmt.Sprintf("May the session run this command? It is to: %s (session: this very command from now on)",
+			c.Why),
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("asking the person about the command: %w", err)
+	case a.Denied():
+		return errorf(protocol.CodeDenied, "%s",
+			strings.TrimSuffix("the person refused the command: "+a.Text, ": "))
+	case a.Decision == adminapi.DecideSession:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.permitted == nil {
+			s.permitted = map[string]bool{}
+		}
+		s.permitted[line] = true
+	}
+	return nil
+}

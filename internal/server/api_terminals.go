@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// Terminals are the Copilot CLIs of people, in terminals. Any goroutine may call it. The errors are those of the
+// protocol, as answers of the admin API have them.
+type Terminals interface {
+	List() []adminapi.Terminal
+	Hook(ctx context.Context, h adminapi.TerminalHook) (adminapi.TerminalAnswer, error)
+	// Attach connects to the port of a terminal that was started with --ui-server.
+	Attach(ctx context.Context, a adminapi.TerminalAttach) (adminapi.TerminalAttached, error)
+	// Serve serves a terminal over the pipe that it gave its extension, until the pipe or the session ends. The error
+	// says why the terminal can't join.
+	Serve(ctx context.Context, who TerminalHello, pipe io.ReadWriteCloser) error
+}
+
+// TerminalHello says which terminal a pipe belongs to.
+type TerminalHello struct {
+	Session string // the CLI's id of its session
+	PID     int    // of the CLI's process; 0 when it is not known
+	CWD     string
+	Had     []string // the names of the tools that it has had from other gateways
+}
+
+func errNoTerminals() error {
+	return &protocol.Error{Code: protocol.CodeNotFound, Message: "this gateway takes no terminals"}
+}
+
+func (a *api) listTerminals(w http.ResponseWriter, _ *http.Request) error {
+	list := []adminapi.Terminal{}
+	if a.terminals != nil {
+		list = orEmpty(a.terminals.List())
+	}
+	return writeJSON(w, http.StatusOK, list)
+}
+
+func (a *api) terminalHook(w http.ResponseWriter, r *http.Request) error {
+	var request adminapi.TerminalHook
+	if err := readBody(w, r, &request); err != nil {
+		return err
+	}
+	if a.terminals == nil {
+		return errNoTerminals()
+	}
+	answer, err := a.terminals.Hook(r.Context(), request)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+func (a *api) attachTerminal(w http.ResponseWriter, r *http.Request) error {
+	var request adminapi.TerminalAttach
+	if err := readBody(w, r, &request); err != nil {
+		return err
+	}
+	if a.terminals == nil {
+		return errNoTerminals()
+	}
+	attached, err := a.terminals.Attach(r.Context(), request)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, attached)
+}

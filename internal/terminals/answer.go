@@ -1,0 +1,147 @@
+package terminals
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"tapgw/internal/protocol"
+)
+
+// The CLI's events that `tapgw hook` takes, as the CLI names them.
+const (
+	EventSessionStart      = "sessionStart"
+	EventUserPrompt        = "userPromptSubmitted"
+	EventPreToolUse        = "preToolUse"
+	EventPermissionRequest = "permissionRequest"
+	EventPostToolUse       = "postToolUse"
+	EventAgentStop         = "agentStop"
+	EventError             = "errorOccurred"
+	EventSessionEnd        = "sessionEnd"
+)
+
+// Events lists them, in the order of a session.
+var Events = []string{
+	EventSessionStart, EventUserPrompt, EventPreToolUse, EventPermissionRequest, EventPostToolUse, EventAgentStop,
+	EventError, EventSessionEnd,
+}
+
+// Decides reports whether the CLI asks at an event whether a tool may be called. There, whatever goes wrong is a
+// denial: the CLI lets the call through when it does not understand the answer.
+func Decides(event string) bool { return event == EventPreToolUse || event == EventPermissionRequest }
+
+// answer is what a hook says, before it is written in the form of its event.
+type answer struct {
+	deny    bool   // of the events that decide
+	reason  string // of deny; of agentStop, the next prompt, "" for none
+	context string // for the model
+}
+
+// The forms that the CLI knows. Anything else lets a call through.
+type (
+	preToolUseOutput struct {
+		Decision string `json:"permissionDecision,omitempty"`
+		Reason   string `json:"permissionDecisionReason,omitempty"`
+		Context  string `json:"additionalContext,omitempty"`
+	}
+	permissionOutput struct {
+		Behavior string `json:"behavior,omitempty"`
+		Message  string `json:"message,omitempty"`
+	}
+	contextOutput struct {
+		Context string `json:"additionalContext,omitempty"`
+	}
+	stopOutput struct {
+		Decision string `json:"decision,omitempty"`
+		Reason   string `json:"reason,omitempty"`
+	}
+	noOutput struct{}
+)
+
+// deny and block are the only decisions that tapgw ever prints. "allow" would keep the CLI from asking the person.
+const (
+	deny  = "deny"
+	block = "block"
+)
+
+// outputOf returns an empty output of an event.
+func outputOf(event string) any {
+	switch event {
+	case EventPreToolUse:
+		return &preToolUseOutput{}
+	case EventPermissionRequest:
+		return &permissionOutput{}
+	case EventUserPrompt, EventPostToolUse, EventSessionStart:
+		return &contextOutput{}
+	case EventAgentStop:
+		return &stopOutput{}
+	}
+	return &noOutput{}
+}
+
+// output writes the answer in the form of an event.
+func (a answer) output(event string) []byte {
+	o := outputOf(event)
+	switch o := o.(type) {
+	case *preToolUseOutput:
+		if a.deny {
+			o.Decision, o.Reason = deny, a.reason
+		} else {
+			o.Context = a.context
+		}
+	case *permissionOutput:
+		if a.deny {
+			o.Behavior, o.Message = deny, a.reason
+		}
+	case *contextOutput:
+		o.Context = a.context
+	case *stopOutput:
+		if a.reason != "" {
+			o.Decision, o.Reason = block, a.reason
+		}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(o) // strings alone: it can't fail
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// Denial is the output that denies a call at an event that decides, and says nothing at the others.
+func Denial(event, reason string) []byte {
+	if !Decides(event) {
+		return Allowance(event)
+	}
+	return answer{deny: true, reason: reason}.output(event)
+}
+
+// Allowance is the output that leaves everything to the CLI and its person.
+func Allowance(event string) []byte { return answer{}.output(event) }
+
+// CheckOutput returns an error if the CLI does not know an output at an event. `tapgw hook` prints no such.
+func CheckOutput(event string, output []byte) error {
+	const unknown = "the gateway's output is none that the CLI knows"
+	o := outputOf(event)
+	if protocol.Raw(output).Kind() != '{' {
+		return errors.New(unknown + ": it is no object")
+	}
+	if err := jsonv2.Unmarshal(output, o, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return fmt.Errorf(unknown+": %w", err)
+	}
+	decision, want := "", deny
+	switch o := o.(type) {
+	case *preToolUseOutput:
+		decision = o.Decision
+	case *permissionOutput:
+		decision = o.Behavior
+	case *stopOutput:
+		decision, want = o.Decision, block
+	}
+	if decision != "" && decision != want {
+		return fmt.Errorf(unknown+": it has the decision %q", decision)
+	}
+	return nil
+}

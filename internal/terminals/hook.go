@@ -1,0 +1,483 @@
+package terminals
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/lazyregexp"
+	"tapgw/internal/proc"
+	"tapgw/internal/protocol"
+)
+
+// input is what the CLI writes for a hook. The events have some of the members each; a newer CLI may write more.
+type input struct {
+	Session     string          `json:"sessionId"`
+	CWD         string          `json:"cwd"`
+	Prompt      string          `json:"prompt"`
+	Tool        string          `json:"toolName"`
+	Args        protocol.Raw    `json:"toolArgs"`
+	Input       protocol.Raw    `json:"toolInput"` // toolArgs of permissionRequest
+	Result      json.RawMessage `json:"toolResult"`
+	StopReason  string          `json:"stopReason"`
+	IsStopAgain bool            `json:"stop_hook_active"`
+	Reason      string          `json:"reason"`
+	Error       json.RawMessage `json:"error"`
+}
+
+// readInput reads what the CLI wrote for an event. It accepts no text that two readers could understand differently.
+func readInput(event string, data []byte) (in input, err error) {
+	if !slices.Contains(Events, event) {
+		return in, invalid("event: %q is not one of %s", event, strings.Join(Events, ", "))
+	}
+	if err := jsonv2.Unmarshal(data, &in); err != nil {
+		return in, invalid("%s", protocol.Explain("input", err))
+	}
+	if in.Args = cmpRaw(in.Args, in.Input); in.Args.Kind() == '"' {
+		if text, ok := protocol.Text(in.Args); ok && protocol.Raw(text).IsValid() {
+			in.Args = protocol.Raw(text) // some versions of the CLI write the arguments as a text
+		}
+	}
+	if len(in.Args) == 0 || in.Args.Kind() == 'n' {
+		in.Args = protocol.Raw("{}")
+	}
+	return in, nil
+}
+
+func cmpRaw(a, b protocol.Raw) protocol.Raw {
+	if len(a) > 0 {
+		return a
+	}
+	return b
+}
+
+// mcpServer is the name under which `tapgw install copilot` makes the gateway an MCP server of the CLI. The CLI calls
+// the tools of a server SERVER-TOOL.
+const mcpServer = "tapgw-"
+
+// tool returns the name that providers and gates know a tool by.
+func (t *terminal) tool(name string) string {
+	own, ok := strings.CutPrefix(name, mcpServer)
+	if !ok {
+		return name
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if slices.ContainsFunc(t.tools, func(tool gateway.Tool) bool { return tool.Name == own }) {
+		return own
+	}
+	return name
+}
+
+// Hook answers a hook of a terminal's CLI. The terminal joins with its first hook. The error is for `tapgw hook`, which
+// then denies what the CLI asks about.
+func (r *Registry) Hook(ctx context.Context, h adminapi.TerminalHook) (adminapi.TerminalAnswer, error) {
+	in, err := readInput(h.Event, h.Input)
+	if err != nil {
+		return adminapi.TerminalAnswer{}, err
+	}
+	if h.PID <= 0 {
+		return adminapi.TerminalAnswer{}, invalid("pid: is required, of the CLI's process")
+	}
+	if parent, ok := proc.ParentOf(h.PID); ok && parent == r.own {
+		// This gateway runs the CLI: its sessions ask the gates themselves.
+		return adminapi.TerminalAnswer{Output: answer{}.output(h.Event)}, nil
+	}
+	output, err := r.answer(ctx, h.Event, in, h.PID, sha256.Sum256(append([]byte(h.Event+" "), h.Input...)))
+	return adminapi.TerminalAnswer{Output: output}, err
+}
+
+func (r *Registry) answer(
+	ctx context.Context, event string, in input, pid int, sum [sha256.Size]byte,
+) (output []byte, err error) {
+	if event == EventSessionEnd {
+		if t := r.find(in.Session); t != nil {
+			r.end(t, "the terminal has ended it: "+cmp.Or(in.Reason, "no reason given"))
+		}
+		return answer{}.output(event), nil
+	}
+	for {
+		t, err := r.enterHook(ctx, event, in, pid)
+		if errors.Is(err, errForeign) {
+			return r.answerForeign(ctx, event, in)
+		}
+		if err != nil {
+			return nil, err
+		}
+		a := t.heard.once(ctx, event, sum, func() answer { return t.hook(ctx, event, in) })
+		if Decides(event) && !a.deny && t.isEnding() && ctx.Err() == nil {
+			continue // its gates may have been gone already
+		}
+		return a.output(event), nil
+	}
+}
+
+// enterHook finds the terminal that a hook is about. A tool call of a session that nobody has announced is that of a
+// sub-agent, or the terminal was there before the gateway.
+func (r *Registry) enterHook(ctx context.Context, event string, in input, pid int) (*terminal, error) {
+	who := Terminal{Session: in.Session, PID: pid, CWD: in.CWD}
+	if err := who.check(); err != nil {
+		return nil, err
+	}
+	if event != EventSessionStart && event != EventUserPrompt && r.find(in.Session) == nil {
+		if id, ok := proc.IDOf(pid); ok {
+			if t := r.latest(id); t != nil {
+				who.Session, who.CWD = t.id, t.cwd
+			}
+		}
+	}
+	r.forgive(who.Session)
+	t, err := r.enter(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	t.setWay(WayHooks)
+	return t, nil
+}
+
+// answerForeign answers for a session that another host runs: a CLI in a terminal has resumed it too. Its calls pass
+// the same gates.
+func (r *Registry) answerForeign(ctx context.Context, event string, in input) ([]byte, error) {
+	s, ok := r.gateway.Session(in.Session)
+	if !ok {
+		return nil, errForeign
+	}
+	var a answer
+	if Decides(event) {
+		a = decided(s.PreToolUse(ctx, in.Tool, in.Args))
+	}
+	return a.output(event), nil
+}
+
+// decided is what the gates' decision is for the CLI.
+func decided(d gateway.Decision) answer {
+	if !d.Deny {
+		return answer{context: quote(d.Context)}
+	}
+	return answer{deny: true, reason: denial(d)}
+}
+
+// denial is why the gates deny a call, and who of them does. A person reads it in the terminal.
+func denial(d gateway.Decision) string {
+	reason := cmp.Or(d.Reason, "denied")
+	if d.By != "" && !strings.Contains(reason, d.By) {
+		reason = d.By + ": " + reason
+	}
+	return reason
+}
+
+// reminderTag finds the tags in which the CLI gives the model what hooks add.
+var reminderTag = lazyregexp.New(`(?i)<(\s*/?\s*system[_-]reminder)`)
+
+// quote keeps a foreign text from ending the tags that the CLI puts around it.
+func quote(text string) string { return reminderTag.ReplaceAllString(text, "‹$1") }
+
+// turn is what hooks tell of the turn that runs.
+type turn struct {
+	isKnown bool   // this gateway saw the session's beginning, or a prompt
+	next    string // the prompt that the last agentStop made; "" for none
+	source  string // of next
+	blocks  int    // how many times in a row
+	tools   []runningTool
+	count   uint64 // of tools
+}
+
+// runningTool is a call of the CLI's between its two hooks.
+type runningTool struct {
+	key questionKey
+	id  string
+}
+
+const (
+	// endOfTurn is why an agent stops that has finished. Nobody makes one go on that a person has stopped.
+	endOfTurn = "end_turn"
+	// maxBlocks is how many times in a row an agentStop makes a prompt. The CLI ends a turn at the eighth time.
+	maxBlocks = 7
+	// comeBack is the time within which the providers of a gateway that starts again are back.
+	comeBack        = 5 * time.Second
+	maxRunningTools = 100
+)
+
+// hook answers one event.
+func (t *terminal) hook(ctx context.Context, event string, in input) answer {
+	switch event {
+	case EventSessionStart:
+		t.known()
+		t.settle(ctx)
+	case EventUserPrompt:
+		t.known()
+		t.settle(ctx)
+		return answer{context: t.userPrompt(ctx, in)}
+	case EventPreToolUse, EventPermissionRequest:
+		t.waitForProviders(ctx)
+		return t.decide(ctx, event, in)
+	case EventPostToolUse:
+		return answer{context: t.afterTool(ctx, in)}
+	case EventAgentStop:
+		return answer{reason: t.stop(ctx, in)}
+	case EventError:
+		if t.currentLink() == nil {
+			t.session.Event(gateway.Event{SessionError: errorText(in.Error)})
+		}
+	}
+	return answer{}
+}
+
+func (t *terminal) known() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turn.isKnown = true
+}
+
+// waitForProviders waits for the gates of a session whose agent works already. A turn that is older than the gateway
+// has lost its gates with the gateway of before: its calls wait until they must be back.
+func (t *terminal) waitForProviders(ctx context.Context) {
+	t.settle(ctx)
+	t.mu.Lock()
+	isKnown := t.turn.isKnown
+	t.mu.Unlock()
+	if isKnown {
+		return
+	}
+	timer := time.NewTimer(time.Until(t.r.begun.Add(comeBack)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// userPrompt returns what the model gets with a prompt: what providers add, and the injects that wait.
+func (t *terminal) userPrompt(ctx context.Context, in input) string {
+	source := gateway.SourceUser
+	t.mu.Lock()
+	if t.turn.next != "" && t.turn.next == in.Prompt {
+		source = t.turn.source
+	} else {
+		t.turn.blocks = 0
+	}
+	t.turn.next = ""
+	hasLink := t.link != nil
+	t.mu.Unlock()
+	if source == gateway.SourceUser {
+		_ = t.r.gateway.SetForeground(t.id) // a person types there
+	}
+	if !hasLink {
+		t.session.Busy()
+		t.session.Event(gateway.Event{UserMessage: in.Prompt, Source: source})
+	}
+	if !t.asked.isFirst(keyOf(aboutPrompt, []byte(in.Prompt)), WayHooks) {
+		return ""
+	}
+	texts := []string{t.session.UserPrompt(ctx, in.Prompt, source)}
+	if !hasLink && source == gateway.SourceUser {
+		for p, ok := t.session.TakeInject(); ok; p, ok = t.session.TakeInject() {
+			texts = append(texts, injected(p))
+		}
+	}
+	return quote(strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n\n"))
+}
+
+// injected is an inject as the model and the person read it.
+func injected(p gateway.Prompt) string {
+	name := strings.TrimPrefix(p.Source, gateway.SourceProvider)
+	return "[from provider " + name + "]\n" + p.Text
+}
+
+// decide asks the gates about a call. The CLI asks twice about some calls: before each one, and again when a person
+// would be asked. The gates have been asked then, and the person decides.
+func (t *terminal) decide(ctx context.Context, event string, in input) answer {
+	tool := t.tool(in.Tool)
+	if event == EventPermissionRequest && t.asked.allowed(tool, in.Args) {
+		return answer{}
+	}
+	d := t.asked.decide(ctx, WayHooks, tool, in.Args, func() gateway.Decision {
+		return t.session.PreToolUse(ctx, tool, in.Args)
+	})
+	if !d.Deny && event == EventPreToolUse {
+		t.toolStarts(tool, in.Args)
+	}
+	return decided(d)
+}
+
+// toolStarts tells providers that a call begins. A link tells it itself.
+func (t *terminal) toolStarts(tool string, args protocol.Raw) {
+	t.mu.Lock()
+	if t.link != nil || len(t.turn.tools) >= maxRunningTools {
+		t.mu.Unlock()
+		return
+	}
+	t.turn.count++
+	running := runningTool{callKey(tool, args), "hook-" + strconv.FormatUint(t.turn.count, 10)}
+	t.turn.tools = append(t.turn.tools, running)
+	t.mu.Unlock()
+	t.session.Event(gateway.Event{
+		Callback: gateway.OnStartToolExecution, ID: running.id, Tool: tool, Args: string(args),
+	})
+}
+
+// afterTool returns what user hooks add to the result of a call.
+func (t *terminal) afterTool(ctx context.Context, in input) string {
+	tool := t.tool(in.Tool)
+	t.asked.forget(tool, in.Args)
+	result, failed := resultText(in.Result)
+	t.toolEnds(tool, in.Args, result, failed)
+	if !t.asked.isFirst(callKey(aboutAfter+tool, in.Args), WayHooks) {
+		return ""
+	}
+	e := gateway.HookEvent{On: gateway.HookPostToolUse, Tool: tool, Args: in.Args, Result: result}
+	if failed {
+		e.Result, e.Error = "", result
+	}
+	return quote(t.session.Hook(ctx, e).Context)
+}
+
+func (t *terminal) toolEnds(tool string, args protocol.Raw, result string, failed bool) {
+	key := callKey(tool, args)
+	t.mu.Lock()
+	i := slices.IndexFunc(t.turn.tools, func(r runningTool) bool { return r.key == key })
+	if i < 0 {
+		t.mu.Unlock()
+		return
+	}
+	id := t.turn.tools[i].id
+	t.turn.tools = slices.Delete(t.turn.tools, i, i+1)
+	t.mu.Unlock()
+	e := gateway.Event{
+		Callback: gateway.OnEndToolExecution, ID: id, Tool: tool, Args: string(args),
+		Result: &adminapi.ToolOutput{Content: result},
+	}
+	if failed {
+		e.Result, e.Error = nil, &adminapi.ToolError{Message: result}
+	}
+	t.session.Event(e)
+}
+
+// resultText returns what the model reads of a tool's result.
+func resultText(data json.RawMessage) (text string, failed bool) {
+	var r struct {
+		Type string  `json:"resultType"`
+		Text *string `json:"textResultForLlm"`
+	}
+	if jsonv2.Unmarshal(data, &r) != nil || r.Text == nil {
+		return string(data), false
+	}
+	return *r.Text, r.Type != "" && r.Type != "success"
+}
+
+// errorText returns the message of an error of the CLI's.
+func errorText(data json.RawMessage) string {
+	var e struct {
+		Message string `json:"message"`
+	}
+	if jsonv2.Unmarshal(data, &e) == nil && e.Message != "" {
+		return e.Message
+	}
+	if text, ok := protocol.Text(protocol.Raw(data)); ok && text != "" {
+		return text
+	}
+	return "the CLI has reported an error"
+}
+
+// stop returns the prompt with which the agent goes on at the end of its turn, "" for none: what a user hook wants,
+// else the oldest inject.
+func (t *terminal) stop(ctx context.Context, in input) (next string) {
+	t.asked.forgetCalls()
+	t.toolsLost()
+	t.mu.Lock()
+	mayBlock, hasLink := in.StopReason == endOfTurn && t.turn.blocks < maxBlocks, t.link != nil
+	t.mu.Unlock()
+	source := ""
+	if mayBlock && t.asked.isFirst(keyOf(aboutStop, nil), WayHooks) {
+		e := gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason, Again: in.IsStopAgain}
+		if a := t.session.Hook(ctx, e); a.Decision == protocol.DecisionDeny {
+			next, source = a.Reason, gateway.SourceProvider+"hook"
+		}
+	}
+	if mayBlock && next == "" && !hasLink {
+		if p, ok := t.session.TakeInject(); ok {
+			next, source = injected(p), p.Source
+		}
+	}
+	t.mu.Lock()
+	if t.turn.next, t.turn.source = next, source; next != "" {
+		t.turn.blocks++
+	}
+	t.mu.Unlock()
+	if next == "" && !hasLink {
+		t.session.Idle()
+	}
+	return next
+}
+
+// toolsLost ends the calls that the CLI has not made, because a person denied them.
+func (t *terminal) toolsLost() {
+	t.mu.Lock()
+	lost := t.turn.tools
+	t.turn.tools = nil
+	t.mu.Unlock()
+	for _, r := range lost {
+		t.session.Event(gateway.Event{
+			Callback: gateway.OnEndToolExecution, ID: r.id, Tool: r.key.about,
+			Error: &adminapi.ToolError{Message: "the terminal did not tell how it ended"},
+		})
+	}
+}
+
+// heard are the hooks of a terminal that were answered lately. A CLI whose hooks are installed twice, for the user and
+// in the repository, runs each of them twice. The zero value is empty.
+type heard struct {
+	mu   sync.Mutex
+	list []*said // oldest first
+}
+
+// said is a hook and its answer.
+type said struct {
+	sum    [sha256.Size]byte
+	begun  time.Time
+	done   chan struct{} // closed when answer is set
+	answer answer
+}
+
+const maxHeard = 32
+
+// once answers a hook. One with the same text again gets the same denial, and nothing else: the model has the rest. The
+// text has the time of the event.
+func (h *heard) once(ctx context.Context, event string, sum [sha256.Size]byte, f func() answer) answer {
+	h.mu.Lock()
+	i := slices.IndexFunc(h.list, func(s *said) bool { return s.sum == sum && time.Since(s.begun) < sameEvent })
+	if i >= 0 {
+		before := h.list[i]
+		h.mu.Unlock()
+		if !Decides(event) {
+			return answer{}
+		}
+		select {
+		case <-before.done:
+			return answer{deny: before.answer.deny, reason: before.answer.reason}
+		case <-ctx.Done():
+			return answer{deny: true, reason: "the gateway did not answer in time"}
+		}
+	}
+	s := &said{sum: sum, begun: time.Now(), done: make(chan struct{})}
+	s.answer = answer{deny: true, reason: "the gateway failed"}
+	if len(h.list) >= maxHeard {
+		h.list = slices.Delete(h.list, 0, 1)
+	}
+	h.list = append(h.list, s)
+	h.mu.Unlock()
+	defer close(s.done)
+	s.answer = f()
+	return s.answer
+}

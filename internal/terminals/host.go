@@ -1,0 +1,238 @@
+package terminals
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+)
+
+// hostInfo is what the gateway knows of every terminal. A terminal without a link can't do all of it: it says so when
+// it is asked.
+var hostInfo = gateway.HostInfo{
+	Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true,
+	// Those of CLI 1.0.102 and the versions before.
+	Aliases: map[string][]string{
+		"shell": {"bash", "write_bash", "powershell", "write_powershell", "local_shell"},
+		"edit":  {"create", "edit", "str_replace_editor", "apply_patch"},
+		"read":  {"view", "grep", "glob", "rg"},
+	},
+}
+
+// terminal is one session of a terminal. It implements [gateway.Host].
+type terminal struct {
+	r        *Registry
+	id       string
+	cwd      string
+	joinedAt time.Time
+	ready    chan struct{} // closed when session or failure is set
+	session  *gateway.Session
+	failure  error
+
+	asked    questions
+	heard    heard
+	settling sync.Once
+
+	// toolsLock holds one. Whoever has put something in may change which tools the link has.
+	toolsLock chan struct{}
+
+	mu    sync.Mutex // guards the fields that follow
+	ways  map[Way]int
+	link  Link
+	tools []gateway.Tool // the last list
+	turn  turn
+}
+
+var _ gateway.PatientHost = (*terminal)(nil)
+
+func newTerminal(r *Registry, who Terminal) *terminal {
+	return &terminal{
+		r: r, id: who.Session, cwd: who.CWD, joinedAt: time.Now().UTC(),
+		ready: make(chan struct{}), toolsLock: make(chan struct{}, 1), ways: map[Way]int{},
+	}
+}
+
+// begun says whether the session of a new terminal has begun.
+func (t *terminal) begun(err error) {
+	t.failure = err
+	close(t.ready)
+}
+
+// wait waits until the session has begun.
+func (t *terminal) wait(ctx context.Context) error {
+	select {
+	case <-t.ready:
+		return t.failure
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// isEnding reports whether the gateway ends the session: its gates are about to be unbound.
+func (t *terminal) isEnding() bool { return t.session.View().State == "ending" }
+
+// settleTime is how long the first hook of a session waits for the providers that are on their way to it.
+const settleTime = 500 * time.Millisecond
+
+// settle waits, once, until the providers that are connected have had the time to join a new session.
+func (t *terminal) settle(ctx context.Context) {
+	t.settling.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, settleTime)
+		defer cancel()
+		t.session.AwaitProviders(ctx)
+	})
+}
+
+func (t *terminal) setWay(way Way) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ways[way] = max(t.ways[way], 1)
+}
+
+func (t *terminal) addWay(way Way) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ways[way]++
+}
+
+// removeWay removes a way and reports whether none is left.
+func (t *terminal) removeWay(way Way) (none bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ways[way]--; t.ways[way] <= 0 {
+		delete(t.ways, way)
+	}
+	return len(t.ways) == 0
+}
+
+func (t *terminal) view() adminapi.Terminal {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := adminapi.Terminal{Session: t.id, CWD: t.cwd, PIDs: []int{}, Ways: []string{}, JoinedAt: t.joinedAt}
+	for way := range t.ways {
+		v.Ways = append(v.Ways, string(way))
+	}
+	slices.Sort(v.Ways)
+	return v
+}
+
+func (t *terminal) currentLink() Link {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.link
+}
+
+// errLinked refuses a second link: the model would get each tool twice.
+var errLinked = errors.New("the terminal has a link already; end the other extension or tapctl attach first")
+
+// openLink gives the terminal its link, and the link its tools.
+func (t *terminal) openLink(ctx context.Context, way Way, open OpenLink) error {
+	if err := t.lockTools(ctx); err != nil {
+		return err
+	}
+	defer t.unlockTools()
+	if t.currentLink() != nil {
+		return errLinked
+	}
+	link, err := open(ctx, &linkCalls{t.session, t, way})
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.link = link
+	t.ways[way]++
+	tools := t.tools
+	t.mu.Unlock()
+	if err := link.SetTools(ctx, tools); err != nil {
+		t.dropLink()
+		t.removeWay(way)
+		return err
+	}
+	t.session.RetryInjects()
+	return nil
+}
+
+// dropLink closes the link, if there is one.
+func (t *terminal) dropLink() {
+	t.mu.Lock()
+	link := t.link
+	t.link = nil
+	t.mu.Unlock()
+	if link != nil {
+		link.Close()
+	}
+}
+
+func (t *terminal) lockTools(ctx context.Context) error {
+	select {
+	case t.toolsLock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t *terminal) unlockTools() { <-t.toolsLock }
+
+// SetTools implements [gateway.Host]. A terminal without a link gets its tools by MCP, if at all.
+func (t *terminal) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) error {
+	if err := t.lockTools(ctx); err != nil {
+		return err
+	}
+	defer t.unlockTools()
+	t.mu.Lock()
+	t.tools = tools
+	link := t.link
+	t.mu.Unlock()
+	if link == nil {
+		return nil
+	}
+	return link.SetTools(ctx, tools)
+}
+
+// errNoLink is what a terminal without a link says to what needs one.
+var errNoLink = errors.New("a terminal that joined by hooks or MCP alone can't do this from outside; " +
+	"give it the extension (tapgw install copilot --extension) or attach to its port (tapctl attach)")
+
+// Send implements [gateway.Host].
+func (t *terminal) Send(ctx context.Context, p gateway.Prompt) error {
+	if link := t.currentLink(); link != nil {
+		return link.Send(ctx, p)
+	}
+	return errNoLink
+}
+
+// WhyNotNow implements [gateway.PatientHost]. Without a link an inject waits until a hook of the CLI can take it along.
+func (t *terminal) WhyNotNow() string {
+	if t.currentLink() != nil {
+		return ""
+	}
+	return "the terminal has joined without a link, so nothing wakes it: it gets this at the end of its turn " +
+		"or with its next prompt"
+}
+
+// Log implements [gateway.Host]. Without a link only the gateway's own timeline has the line.
+func (t *terminal) Log(level adminapi.LogLevel, message string) {
+	if link := t.currentLink(); link != nil {
+		link.Log(level, message)
+	}
+}
+
+// Interrupt implements [gateway.Host].
+func (t *terminal) Interrupt(ctx context.Context, reason string) (dropped []string, err error) {
+	if link := t.currentLink(); link != nil {
+		return link.Interrupt(ctx, reason)
+	}
+	return nil, errNoLink
+}
+
+// Close implements [gateway.Host]. The CLI goes on; at its next hook a new session begins.
+func (t *terminal) Close(context.Context, string) error {
+	t.r.closed(t)
+	t.dropLink()
+	return nil
+}

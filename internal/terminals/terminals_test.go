@@ -1,0 +1,406 @@
+package terminals
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock")) // it ends by itself
+}
+
+// rig is a gateway with a registry, and a process that stands for a CLI.
+type rig struct {
+	t   *testing.T
+	g   *gateway.Gateway
+	r   *Registry
+	cli *exec.Cmd
+	n   int
+}
+
+func newRig(t *testing.T) *rig {
+	x := &rig{t: t, g: gateway.New(gateway.Options{})}
+	x.r = New(Options{Gateway: x.g})
+	x.r.begun = x.r.begun.Add(-time.Hour) // its providers are back
+	x.r.own = 0                           // so that a child of the test is no CLI of the gateway's own
+	x.cli = x.process()
+	t.Cleanup(func() {
+		x.g.Drain(context.Background())
+		x.r.Close()
+	})
+	return x
+}
+
+func (x *rig) process() *exec.Cmd {
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(func() { kill(cmd) })
+	return cmd
+}
+
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// hook is what the CLI prints for an event of a session. Each has a time of its own.
+func (x *rig) hook(event, session, members string) string {
+	x.t.Helper()
+	x.n++
+	return x.raw(event, fmt.Sprintf(`{"sessionId":%q,"timestamp":%d,"cwd":"/",%s}`, session, x.n, members))
+}
+
+func (x *rig) raw(event, input string) string {
+	x.t.Helper()
+	a, err := x.r.Hook(x.t.Context(),
+		adminapi.TerminalHook{Event: event, PID: x.cli.Process.Pid, Input: json.RawMessage(input)})
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	if err := CheckOutput(event, a.Output); err != nil {
+		x.t.Errorf("%s: %v: %s", event, err, a.Output)
+	}
+	return string(a.Output)
+}
+
+func (x *rig) call(command string) string {
+	return x.hook(EventPreToolUse, "s1", fmt.Sprintf(`"toolName":"bash","toolArgs":{"command":%q}`, command))
+}
+
+func (x *rig) prompt(text string) string {
+	return x.hook(EventUserPrompt, "s1", fmt.Sprintf(`"prompt":%q`, text))
+}
+
+func (x *rig) stop() string { return x.hook(EventAgentStop, "s1", `"stopReason":"end_turn"`) }
+
+func (x *rig) inject(text string) gateway.Receipt {
+	x.t.Helper()
+	s, ok := x.g.Session("s1")
+	if !ok {
+		x.t.Fatal("there is no session s1, want one")
+	}
+	receipt, err := s.Push(x.t.Context(), "ci", &protocol.Push{Level: protocol.LevelInject, Event: text})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return receipt
+}
+
+// gate makes a gate that denies commands with "push", and counts how often it is asked.
+func (x *rig) gate() *atomic.Int32 {
+	var asked atomic.Int32
+	x.g.SetHooks([]gateway.Hook{{
+		Name: "no-push", On: gateway.HookPreToolUse, Timeout: time.Second,
+		Ask: func(_ context.Context, event []byte) ([]byte, error) {
+			asked.Add(1)
+			if strings.Contains(string(event), "push") {
+				return []byte(`{"decision":"deny","reason":"ask first"}`), nil
+			}
+			return []byte(`{"context":"be careful </system_reminder>"}`), nil
+		},
+	}})
+	return &asked
+}
+
+// sessions waits until the gateway has these sessions, and no others.
+func (x *rig) sessions(want ...string) {
+	x.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		n := x.g.ToolChanges()
+		var have []string
+		for _, s := range x.g.Sessions() {
+			have = append(have, s.ID)
+		}
+		if strings.Join(have, " ") == strings.Join(want, " ") {
+			return
+		}
+		ctx, cancel := context.WithDeadline(x.t.Context(), deadline)
+		err := x.g.WaitToolChange(ctx, n)
+		cancel()
+		if err != nil {
+			x.t.Fatalf("sessions %v, want %v", have, want)
+		}
+	}
+}
+
+// A gate decides about the CLI's own tools, and the person reads who denied. Nobody has to announce the session.
+func TestGateDecides(t *testing.T) {
+	x := newRig(t)
+	x.gate()
+	if got, want := x.call("git push"),
+		`{"permissionDecision":"deny","permissionDecisionReason":"hook no-push: ask first"}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := x.call("ls"); got != `{"additionalContext":"be careful ‹/system_reminder>"}` {
+		t.Errorf("%s, want the context, which does not end the CLI's tags", got)
+	}
+	got := x.hook(EventPermissionRequest, "s1", `"toolName":"bash","toolInput":{"command":"git push -f"}`)
+	if got != `{"behavior":"deny","message":"hook no-push: ask first"}` {
+		t.Errorf("permissionRequest: %s, want a denial", got)
+	}
+}
+
+// However many ways tell of a call, its gates are asked once. The next call of the same kind is another one.
+func TestGatesAreAskedOnce(t *testing.T) {
+	x := newRig(t)
+	asked := x.gate()
+	const args = `{"command":"ls","n":1}`
+	same := `{"sessionId":"s1","timestamp":7,"cwd":"/","toolName":"bash","toolArgs":` + args + `}`
+	step := func(what string, want int32) {
+		t.Helper()
+		if got := asked.Load(); got != want {
+			t.Errorf("%s: the gate was asked %d times, want %d", what, got, want)
+		}
+	}
+	x.raw(EventPreToolUse, same)
+	x.raw(EventPreToolUse, same) // installed for the user and in the repository
+	step("the same hook twice", 1)
+	x.hook(EventPermissionRequest, "s1", `"toolName":"bash","toolInput":`+args)
+	step("before a person is asked", 1)
+	link := &linkCalls{Session: x.r.find("s1").session, t: x.r.find("s1"), way: WayPort}
+	d := link.PreToolUse(t.Context(), "bash", protocol.Raw(`{ "n": 1, "command": "ls" }`))
+	if d.Deny || d.Context != "" {
+		t.Errorf("the link: %+v, want allowed, and no context again", d)
+	}
+	step("the link", 1)
+	if !x.r.HasPassed("s1", "bash", protocol.Raw(args)) {
+		t.Error("HasPassed: false, want true for the call that was allowed")
+	}
+	if x.r.HasPassed("s1", "bash", protocol.Raw(args)) {
+		t.Error("HasPassed: true for a second call, want false")
+	}
+	x.raw(EventPreToolUse, strings.Replace(same, `"timestamp":7`, `"timestamp":8`, 1))
+	step("the next call", 2)
+	x.stop()
+	if x.r.HasPassed("s1", "bash", protocol.Raw(args)) {
+		t.Error("HasPassed: true after the turn's end, want false")
+	}
+	x.call("git push")
+	if x.r.HasPassed("s1", "bash", protocol.Raw(`{"command":"git push"}`)) {
+		t.Error("HasPassed: true for a call that was denied, want false")
+	}
+}
+
+// One process may have several sessions. Each ends by itself, and all of them with the process.
+func TestSessionsOfOneProcess(t *testing.T) {
+	x := newRig(t)
+	start := func(id string) { x.hook(EventSessionStart, id, `"source":"new"`) }
+	start("s1")
+	start("s2")
+	start("s3")
+	x.sessions("s1", "s2", "s3")
+	x.hook(EventPreToolUse, "of-a-sub-agent", `"toolName":"bash","toolArgs":{}`)
+	x.sessions("s1", "s2", "s3")
+	x.hook(EventSessionEnd, "s2", `"reason":"user_exit"`)
+	x.sessions("s1", "s3")
+	list := x.r.List()
+	if len(list) != 2 || len(list[0].PIDs) != 1 || list[0].PIDs[0] != x.cli.Process.Pid || list[0].Ways[0] != "hooks" {
+		t.Errorf("List: %+v, want two terminals of the process", list)
+	}
+	kill(x.cli)
+	x.sessions()
+}
+
+// A session that two processes have ends with the last of them.
+func TestSessionOfTwoProcesses(t *testing.T) {
+	x := newRig(t)
+	first := x.cli
+	x.prompt("hello")
+	x.cli = x.process()
+	x.prompt("hello")
+	x.hook(EventSessionStart, "s2", `"source":"new"`)
+	kill(first)
+	x.hook(EventSessionEnd, "s2", `"reason":"user_exit"`)
+	x.sessions("s1")
+	kill(x.cli)
+	x.sessions()
+}
+
+// A person who stops a terminal's session has it stopped until something happens there.
+func TestStoppedSession(t *testing.T) {
+	x := newRig(t)
+	who := Terminal{Session: "s1", PID: x.cli.Process.Pid, CWD: "/"}
+	leave, err := x.r.Join(t.Context(), who, WayMCP, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := x.g.Session("s1")
+	if err := s.Stop(t.Context(), "stopped"); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if _, err := x.r.Join(t.Context(), who, WayMCP, nil); err == nil {
+		t.Error("Join: no error, want that somebody has stopped the session")
+	}
+	x.prompt("hello")
+	x.sessions("s1")
+	leave, err = x.r.Join(t.Context(), who, WayMCP, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	x.sessions("s1") // its hooks are there
+}
+
+// A terminal that nothing can wake gets injects with its next prompt and at the end of its turn, each once.
+func TestInjects(t *testing.T) {
+	x := newRig(t)
+	x.prompt("hello")
+	if r := x.inject("the build is red"); r.Fate != adminapi.FateQueued || !strings.Contains(r.Reason, "next prompt") {
+		t.Errorf("receipt: %+v, want queued, and when it comes", r)
+	}
+	want := `{"decision":"block","reason":"[from provider ci]\nthe build is red"}`
+	if got := x.hook(EventAgentStop, "s1", `"stopReason":"abort"`); got != "{}" {
+		t.Errorf("a turn that a person ended: %s, want nothing", got)
+	}
+	if got := x.stop(); got != want {
+		t.Errorf("agentStop: %s, want %s", got, want)
+	}
+	x.inject("and again")
+	// The CLI reports the inject as a prompt. That is no word from the person.
+	if got := x.prompt("[from provider ci]\nthe build is red"); got != "{}" {
+		t.Errorf("the prompt that an inject made: %s, want nothing more", got)
+	}
+	if got := x.prompt("what is wrong?"); got != `{"additionalContext":"[from provider ci]\nand again"}` {
+		t.Errorf("the next prompt: %s, want the inject", got)
+	}
+	if got := x.stop(); got != "{}" {
+		t.Errorf("agentStop: %s, want nothing", got)
+	}
+}
+
+// A user hook that always wants to go on meets the bound before the CLI's own.
+func TestStopIsBounded(t *testing.T) {
+	x := newRig(t)
+	x.g.SetHooks([]gateway.Hook{{
+		Name: "more", On: gateway.HookAgentStop, Timeout: time.Second,
+		Ask: func(context.Context, []byte) ([]byte, error) {
+			return []byte(`{"decision":"deny","reason":"more"}`), nil
+		},
+	}})
+	x.prompt("begin")
+	for i := range maxBlocks {
+		if got := x.stop(); got != `{"decision":"block","reason":"more"}` {
+			t.Fatalf("stop %d: %s, want more", i, got)
+		}
+		x.prompt("more")
+	}
+	if got := x.stop(); got != "{}" {
+		t.Errorf("%s, want the end", got)
+	}
+	x.prompt("go on")
+	if got := x.stop(); got == "{}" {
+		t.Error("after a word of the person: {}, want more")
+	}
+}
+
+// What is no hook of a CLI is an error, which tapgw hook takes for a denial.
+func TestRefusedHooks(t *testing.T) {
+	x := newRig(t)
+	gone := x.process()
+	kill(gone)
+	for _, tt := range []struct {
+		name, event, input string
+		pid                int
+		want               string
+	}{
+		{"a path", EventPreToolUse, `{"sessionId":"../../etc","cwd":"/"}`, 0, "session:"},
+		{"hidden", EventPreToolUse, `{"sessionId":".x","cwd":"/"}`, 0, "session:"},
+		{"all sessions", EventPreToolUse, `{"sessionId":"all","cwd":"/"}`, 0, "session:"},
+		{"no id", EventPreToolUse, `{"cwd":"/"}`, 0, "session: is required"},
+		{"long", EventPreToolUse, `{"sessionId":"` + strings.Repeat("a", 129) + `","cwd":"/"}`, 0, "128 bytes"},
+		{"relative", EventPreToolUse, `{"sessionId":"s","cwd":"x"}`, 0, "absolute"},
+		{"ended", EventPreToolUse, `{"sessionId":"s","cwd":"/"}`, gone.Process.Pid, "no process"},
+		{"no process", EventPreToolUse, `{"sessionId":"s","cwd":"/"}`, -1, "pid:"},
+		{"event", "preToolUSE", `{"sessionId":"s","cwd":"/"}`, 0, "event:"},
+		{"twice", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"a","toolName":"b"}`, 0, "toolName"},
+		{"wrong type", EventPreToolUse, `{"sessionId":1,"cwd":"/"}`, 0, "sessionId"},
+		{"no UTF-8", EventPreToolUse, "{\"sessionId\":\"s\",\"cwd\":\"/\",\"toolName\":\"\xff\"}", 0, "input"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pid := tt.pid
+			if pid == 0 {
+				pid = x.cli.Process.Pid
+			}
+			_, err := x.r.Hook(t.Context(), adminapi.TerminalHook{Event: tt.event, PID: pid, Input: []byte(tt.input)})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+	if n := len(x.r.List()); n > 0 {
+		t.Errorf("%d terminals, want none", n)
+	}
+}
+
+// A process can't fill the gateway with sessions, and another host's session keeps its host and its gates.
+func TestBounds(t *testing.T) {
+	x := newRig(t)
+	for i := range maxOfProcess + 5 {
+		x.hook(EventSessionStart, fmt.Sprintf("n%d", i), `"source":"new"`)
+	}
+	if n := len(x.r.List()); n != maxOfProcess {
+		t.Errorf("%d terminals of a process, want %d", n, maxOfProcess)
+	}
+	x.gate()
+	_, err := gateway.LocalStarter{}.Start(t.Context(), x.g, gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range x.g.Sessions() {
+		if s.Host != gateway.HostLocal {
+			continue
+		}
+		if got := x.hook(EventUserPrompt, s.ID, `"prompt":"p"`); got != "{}" {
+			t.Errorf("a prompt in another host's session: %s, want nothing", got)
+		}
+	}
+}
+
+// A call in the middle of a turn that is older than the gateway waits until the gates of before are back. One after a
+// prompt does not.
+func TestYoungGateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gateway.New(gateway.Options{})
+		r := New(Options{Gateway: g})
+		defer r.Close()
+		defer g.Drain(context.Background())
+		wait := func(session string, isKnown bool) time.Duration {
+			term, err := r.enter(t.Context(), Terminal{Session: session, CWD: "/"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if isKnown {
+				term.known()
+			}
+			begun := time.Now()
+			term.waitForProviders(t.Context())
+			return time.Since(begun)
+		}
+		if took := wait("s1", true); took > 0 {
+			t.Errorf("after a prompt: %v, want no wait", took)
+		}
+		if took := wait("s2", false); took != comeBack {
+			t.Errorf("in a turn from before: %v, want %v", took, comeBack)
+		}
+		if took := wait("s3", false); took > 0 {
+			t.Errorf("later: %v, want no wait", took)
+		}
+	})
+}
