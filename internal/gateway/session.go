@@ -87,6 +87,7 @@ type Session struct {
 	modelStreak   streak // of all pushers that the model decides about
 	streams       map[streamKey]*stream
 	streamBytes   map[string]int           // size of the rows in streams, by provider
+	keptBytes     int                      // the sum of streamBytes
 	runningTools  map[string]toolExecution // by id
 	askingGates   map[*Pending]int         // how many attempts of the call ask
 	permitted     map[string]bool          // command lines, by a person for the session; nil before the first

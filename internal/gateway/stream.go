@@ -103,29 +103,47 @@ func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
 	return s.pushed.add(func(seq uint64) HistoryRow {
 		row.Seq, row.order = seq, s.arrivals.increment()
 		if len(st.rows) == protocol.StreamRetention {
-			s.streamBytes[key.provider] -= rowSize(&st.rows[0])
+			s.countRow(key.provider, -rowSize(&st.rows[0]))
 			copy(st.rows, st.rows[1:])
 			st.rows[len(st.rows)-1] = row
 		} else {
 			st.rows = append(st.rows, row)
 		}
-		s.streamBytes[key.provider] += rowSize(&row)
-		s.dropOldestRows(key.provider)
+		s.countRow(key.provider, rowSize(&row))
+		for s.streamBytes[key.provider] > protocol.MaxStreamBytes {
+			s.dropOldestRow(key.provider)
+		}
+		for s.keptBytes > protocol.MaxSessionBytes {
+			s.dropOldestRow(s.largestKeeper())
+		}
 		return row
 	})
 }
 
-// dropOldestRows drops a provider's oldest rows, of whichever stream, until the rest
-// fits [protocol.MaxStreamBytes]. Call with Session.mu held.
-func (s *Session) dropOldestRows(provider string) {
-	for s.streamBytes[provider] > protocol.MaxStreamBytes {
-		var oldest *stream
-		for key, st := range s.streams {
-			if key.provider == provider && len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
-				oldest = st
-			}
+// countRow adds the size of a provider's row, or takes it away. Call with Session.mu held.
+func (s *Session) countRow(provider string, size int) {
+	s.streamBytes[provider] += size
+	s.keptBytes += size
+}
+
+// largestKeeper returns the provider whose streams keep most. Call with Session.mu held.
+func (s *Session) largestKeeper() (largest string) {
+	for provider, n := range s.streamBytes {
+		if n > s.streamBytes[largest] {
+			largest = provider
 		}
-		s.streamBytes[provider] -= rowSize(&oldest.rows[0])
-		oldest.rows = slices.Delete(oldest.rows, 0, 1)
 	}
+	return largest
+}
+
+// dropOldestRow drops a provider's oldest row, of whichever stream. Call with Session.mu held.
+func (s *Session) dropOldestRow(provider string) {
+	var oldest *stream
+	for key, st := range s.streams {
+		if key.provider == provider && len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
+			oldest = st
+		}
+	}
+	s.countRow(provider, -rowSize(&oldest.rows[0]))
+	oldest.rows = slices.Delete(oldest.rows, 0, 1)
 }

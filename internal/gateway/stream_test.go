@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -76,6 +77,46 @@ func TestStreamBytes(t *testing.T) {
 			t.Errorf("%d bytes are counted, want the %d that are there", s.streamBytes["big"], there)
 		}
 	})
+}
+
+// All providers' streams hold 256 MiB in a session, however many names there are. Over that the provider that has most
+// loses its oldest events. An event of another that has little stays.
+func TestSessionBytes(t *testing.T) {
+	_, s, _ := joined(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pad := strings.Repeat("x", 1<<20) // the rows share it
+	keep := func(provider, event string) {
+		s.store(streamKey{"s", provider}, "s", HistoryRow{StreamRow: adminapi.StreamRow{Event: event, Level: "keep"}})
+	}
+	keep("small", "own")
+	for i := range 20 {
+		for range 30 {
+			keep(fmt.Sprintf("tap.%02d", i), pad)
+		}
+	}
+	total := 0
+	for key, st := range s.streams {
+		size := 0
+		for i := range st.rows {
+			size += rowSize(&st.rows[i])
+		}
+		if size != s.streamBytes[key.provider] {
+			t.Errorf("%d bytes of %s are counted, want the %d that are there", s.streamBytes[key.provider], key, size)
+		}
+		total += size
+	}
+	if total != s.keptBytes || total > protocol.MaxSessionBytes || total < protocol.MaxSessionBytes-2<<20 {
+		t.Errorf("%d bytes are there and %d counted, want just under %d", total, s.keptBytes, protocol.MaxSessionBytes)
+	}
+	if rows := s.streams[streamKey{"s", "small"}].rows; len(rows) != 1 {
+		t.Errorf("the provider that has little keeps %d events, want its one", len(rows))
+	}
+	for key, st := range s.streams {
+		if n := len(st.rows); key.provider != "small" && (n < 11 || n > 30) {
+			t.Errorf("%s keeps %d events, want about as many as the others", key, n)
+		}
+	}
 }
 
 // An answer holds 4 MiB of text: the newest events of the first streams.

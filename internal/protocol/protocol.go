@@ -29,6 +29,7 @@ const (
 	DefaultQueryLast   = 20
 	StreamRetention    = 200       // events kept in a stream
 	MaxStreamBytes     = 64 << 20  // events kept of one provider in one session, all its streams together
+	MaxSessionBytes    = 256 << 20 // events kept in one session, of all providers together
 	MaxConnections     = 50        // provider connections
 	MaxQueuedCalls     = 10        // calls waiting for a concurrency slot
 	MaxQueuedInjects   = 10        // injects waiting for a session to become idle
