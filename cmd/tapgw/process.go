@@ -62,6 +62,7 @@ type gatewayProcess struct {
 	goals      *goals.Set
 	mcp        *mcpserver.Handler
 	terminals  *terminals.Registry
+	ports      *attachedPorts
 	traces     traces
 	settings   *configs.Follower[configs.Config]
 	info       statedir.Info
@@ -173,7 +174,12 @@ func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
 		p.supervisor.Close()
 		return err
 	}
+	p.ports.restore(p.terminalWays().attachAgain)
 	return nil
+}
+
+func (p *gatewayProcess) terminalWays() terminalWays {
+	return terminalWays{p.terminals, p.runtime, p.ports}
 }
 
 // assemble makes the parts of the gateway and starts none of them.
@@ -215,6 +221,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	})
 	p.goals = p.newGoals()
 	p.terminals = terminals.New(terminals.Options{Gateway: p.gateway, Log: p.log})
+	p.ports = newAttachedPorts(p.state.Ports(), p.log)
 	p.settings = p.newFollower(o)
 	p.mcp = mcpserver.New(mcpserver.Options{Gateway: p.gateway, Log: p.log, Version: p.info.Version,
 		ToolThreshold: o.config.MCPToolThreshold, Terminals: mcpTerminals{p.terminals}})
@@ -229,7 +236,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Supervisor: p.reloader(),
 		Records:    p.records,
 		Goals:      p.goals,
-		Terminals:  terminalWays{p.terminals, p.runtime},
+		Terminals:  p.terminalWays(),
 		Webhooks:   p.reloader().Hook,
 		Page:       dashboard.Handler(),
 		MCP:        p.mcp,
@@ -313,6 +320,7 @@ func (p *gatewayProcess) stop() {
 	p.removeFile(p.state.InfoFile()) // so that no program looks for this gateway
 	p.quiesce()
 	p.goals.Close() // they go on with the next gateway
+	p.ports.close() // and so do these
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

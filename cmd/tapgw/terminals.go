@@ -21,6 +21,7 @@ import (
 type terminalWays struct {
 	*terminals.Registry
 	runtime *copilot.Runtime
+	ports   *attachedPorts
 }
 
 // Serve implements [server.Terminals].
@@ -57,29 +58,69 @@ func (w terminalWays) Attach(ctx context.Context, a adminapi.TerminalAttach) (ad
 		return attached, &protocol.Error{Code: protocol.CodeInvalidJSON,
 			Message: fmt.Sprintf("port: %d is no port, want 1 to 65535", a.Port)}
 	}
-	owner, found := proc.OwnerOf(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(a.Port)))
+	p := attachedPort{Port: a.Port}
+	owner, found := ownerOfPort(a.Port)
 	if found {
 		if owner.UID >= 0 && owner.UID != os.Geteuid() {
 			return attached, &protocol.Error{Code: protocol.CodeInvalidState,
 				Message: fmt.Sprintf("port: %d belongs to %s, not to you", a.Port, owner)}
 		}
 		attached.PID = owner.PID
+		p.Process, _ = proc.IDOf(owner.PID)
 	}
+	var err error
+	p, isNew := w.ports.add(p)
+	if attached.Session, err = w.attach(ctx, p); err != nil && isNew {
+		w.ports.remove(p.Port)
+	}
+	return attached, err
+}
+
+// attachAgain attaches a port that was attached to the gateway of before.
+func (w terminalWays) attachAgain(ctx context.Context, p attachedPort) error {
+	if owner, found := ownerOfPort(p.Port); !found || owner.PID != p.Process.PID {
+		return fmt.Errorf("port %d is not that of process %d any more", p.Port, p.Process.PID)
+	}
+	_, err := w.attach(ctx, p)
+	return err
+}
+
+// attach joins the session that a terminal shows at its port. The port is forgotten when the terminal is not attached
+// any more.
+func (w terminalWays) attach(ctx context.Context, p attachedPort) (session string, err error) {
+	pid := p.Process.PID
 	join := func(ctx context.Context, id, cwd string, open copilot.OpenFunc) (leave func(), err error) {
-		who := terminals.Terminal{Session: id, PID: attached.PID, CWD: cmp.Or(cwd, workingDirOf(attached.PID))}
-		leave, err = w.Join(ctx, who, terminals.WayPort,
+		who := terminals.Terminal{Session: id, PID: pid, CWD: cmp.Or(cwd, workingDirOf(pid))}
+		return w.Join(ctx, who, terminals.WayPort,
 			func(ctx context.Context, calls gateway.HostCalls) (terminals.Link, error) {
 				l, err := open(ctx, calls)
 				if err != nil {
 					return nil, err
 				}
-				return l, nil
+				return portLink{l, func(tools []gateway.Tool) { w.ports.gave(p.Port, tools) }}, nil
 			})
-		return leave, err
 	}
-	var err error
-	attached.Session, err = w.runtime.Attach(ctx, a.Port, join)
-	return attached, err
+	return w.runtime.Attach(ctx, copilot.Attachment{
+		Port: p.Port, Had: p.Tools, Join: join, Ended: func() { w.ports.remove(p.Port) },
+	})
+}
+
+// portLink is the link of a terminal's port. gave hears of the tools before the terminal gets them.
+type portLink struct {
+	*copilot.Link
+	gave func(tools []gateway.Tool)
+}
+
+// SetTools implements [terminals.Link].
+func (l portLink) SetTools(ctx context.Context, tools []gateway.Tool) error {
+	l.gave(tools)
+	return l.Link.SetTools(ctx, tools)
+}
+
+// ownerOfPort finds the process that listens at a loopback port, where the system tells it.
+func ownerOfPort(port int) (owner proc.Owner, found bool) {
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	return proc.OwnerOf(netip.AddrPortFrom(loopback, uint16(port))) //nolint:gosec // the caller has checked it
 }
 
 // workingDirOf is the working directory of a process; "" if the system does not tell it.

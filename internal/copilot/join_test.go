@@ -393,7 +393,9 @@ func TestAttachPort(t *testing.T) {
 		return func() { left <- id }, err
 	}
 	r := newJoinRuntime(t)
-	id, err := r.Attach(t.Context(), listener.Addr().(*net.TCPAddr).Port, join)
+	ended := make(chan struct{})
+	a := Attachment{Port: listener.Addr().(*net.TCPAddr).Port, Join: join, Ended: func() { close(ended) }}
+	id, err := r.Attach(t.Context(), a)
 	if err != nil || id != terminalSession {
 		t.Fatalf("Attach: %q, %v", id, err)
 	}
@@ -422,7 +424,8 @@ func TestAttachPort(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the terminal is gone, but its session was not left")
 	}
-	if _, err := r.Attach(t.Context(), listener.Addr().(*net.TCPAddr).Port, join); err == nil {
+	<-ended
+	if _, err := r.Attach(t.Context(), a); err == nil {
 		t.Error("attaching to a port where nobody listens: no error, want one")
 	}
 }

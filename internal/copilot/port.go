@@ -19,11 +19,21 @@ type OpenFunc func(ctx context.Context, calls gateway.HostCalls) (*Link, error)
 // does not tell it. leave ends that.
 type JoinFunc func(ctx context.Context, id, cwd string, open OpenFunc) (leave func(), err error)
 
+// Attachment is the loopback port of a terminal that was started with --ui-server.
+type Attachment struct {
+	Port int
+	// Had names the tools that the terminal has had from gateways of before: it goes on to list them until its next
+	// turn, and they are none of its own.
+	Had   []string
+	Join  JoinFunc
+	Ended func() // is called once when the terminal is not attached any more, unless Attach failed
+}
+
 // port is a connection to the port of a terminal.
 type port struct {
-	r    *Runtime
-	p    *process
-	join JoinFunc
+	Attachment
+	r *Runtime
+	p *process
 
 	mu         sync.Mutex    // guards the field that follows
 	foreground string        // the session that the terminal shows
@@ -37,23 +47,23 @@ type portSession struct {
 	leave func()
 }
 
-// Attach connects to the loopback port of a terminal that was started with --ui-server, and joins the session that the
-// terminal shows: its id is the result. From then on it follows the terminal to its other sessions, until the terminal
-// or the Runtime ends. Anything on this machine may connect to such a port, because the CLI asks for no token.
-func (r *Runtime) Attach(ctx context.Context, number int, join JoinFunc) (id string, err error) {
+// Attach connects to the port of a terminal, and joins the session that the terminal shows: its id is the result. From
+// then on it follows the terminal to its other sessions, until the terminal or the Runtime ends, or somebody stops the
+// session in the gateway. Anything on this machine may connect to such a port, because the CLI asks for no token.
+func (r *Runtime) Attach(ctx context.Context, a Attachment) (id string, err error) {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	dialer := net.Dialer{Timeout: pingTimeout}
-	pipe, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(number)))
+	pipe, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(a.Port)))
 	if err != nil {
 		return "", invalidState("port: nothing answers at %d: %v; start the terminal with: copilot --ui-server",
-			number, err)
+			a.Port, err)
 	}
-	p, err := pipeProcess(ctx, pipe, r.log.With("port", number))
+	p, err := pipeProcess(ctx, pipe, r.log.With("port", a.Port))
 	if err != nil {
-		return "", invalidState("port: %d is not the port of a Copilot terminal: %v", number, err)
+		return "", invalidState("port: %d is not the port of a Copilot terminal: %v", a.Port, err)
 	}
-	o := &port{r: r, p: p, join: join, changed: make(chan struct{}, 1)}
+	o := &port{Attachment: a, r: r, p: p, changed: make(chan struct{}, 1)}
 	// The SDK reads nothing more while this handler runs.
 	p.client.OnEventType(sdk.SessionLifecycleForeground, func(e sdk.SessionLifecycleEvent) { o.show(e.SessionID) })
 	s, err := o.first(ctx)
@@ -107,7 +117,7 @@ func (o *port) first(ctx context.Context) (*portSession, error) {
 func (o *port) enter(ctx context.Context, id string) (*portSession, error) {
 	s := &portSession{id: id}
 	open := func(ctx context.Context, calls gateway.HostCalls) (*Link, error) {
-		l, err := o.r.join(ctx, o.p, byPort, id, o.cwd(ctx, id), nil, calls)
+		l, err := o.r.join(ctx, o.p, byPort, id, o.cwd(ctx, id), o.Had, calls)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +125,7 @@ func (o *port) enter(ctx context.Context, id string) (*portSession, error) {
 		context.AfterFunc(l.s.ctx, func() { close(l.ended) })
 		return l, nil
 	}
-	leave, err := o.join(ctx, id, o.cwd(ctx, id), open)
+	leave, err := o.Join(ctx, id, o.cwd(ctx, id), open)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +146,7 @@ func (o *port) cwd(ctx context.Context, id string) string {
 
 // follow joins the session that the terminal shows, whenever that is another one.
 func (o *port) follow(s *portSession) {
+	defer o.Ended()
 	defer o.p.leave()
 	for {
 		var stopped <-chan struct{}

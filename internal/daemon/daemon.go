@@ -65,6 +65,9 @@ func (d Dir) Records() string { return d.file(statedir.RecordsDir) }
 // Goals is the directory of the goals of sessions, a file for each.
 func (d Dir) Goals() string { return d.file("goals") }
 
+// Ports is the file of the terminals whose ports are attached.
+func (d Dir) Ports() string { return d.file("attached.json") }
+
 func (d Dir) lockFile() string  { return d.file(statedir.LockFile) }
 func (d Dir) startFile() string { return d.file("ensure.lock") }
 

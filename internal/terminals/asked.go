@@ -222,6 +222,14 @@ func (c *linkCalls) Hook(ctx context.Context, e gateway.HookEvent) gateway.HookA
 	return c.Session.Hook(ctx, e)
 }
 
+// Event implements [gateway.HostCalls]. The terminal in which a person types is the foreground session.
+func (c *linkCalls) Event(e gateway.Event) {
+	if e.UserMessage != "" && e.Source == gateway.SourceUser {
+		_ = c.t.r.gateway.SetForeground(c.t.id) // it has ended if that fails
+	}
+	c.Session.Event(e)
+}
+
 // Idle implements [gateway.HostCalls].
 func (c *linkCalls) Idle() {
 	c.t.asked.forgetCalls()

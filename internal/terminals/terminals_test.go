@@ -232,6 +232,35 @@ func TestSessionOfTwoProcesses(t *testing.T) {
 	x.sessions()
 }
 
+// The session in whose terminal a person types is the foreground session, whichever way tells of the prompt.
+func TestForeground(t *testing.T) {
+	x := newRig(t)
+	for _, id := range []string{"s1", "s2"} {
+		x.hook(EventSessionStart, id, `"source":"new"`)
+	}
+	link := func(id string) *linkCalls {
+		return &linkCalls{Session: x.r.find(id).session, t: x.r.find(id), way: WayExtension}
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"a prompt, by a hook", func() { x.prompt("hello") }, "s1"},
+		{"a prompt, by a link", func() {
+			link("s2").Event(gateway.Event{UserMessage: "hello", Source: gateway.SourceUser})
+		}, "s2"},
+		{"a provider's prompt", func() {
+			link("s1").Event(gateway.Event{UserMessage: "red", Source: gateway.SourceProvider + "ci"})
+		}, "s2"},
+	} {
+		step.do()
+		if s, ok := x.g.Foreground(); !ok || s.ID() != step.want {
+			t.Errorf("after %s the foreground session is %v, want %s", step.what, s, step.want)
+		}
+	}
+}
+
 // A person who stops a terminal's session has it stopped until something happens there.
 func TestStoppedSession(t *testing.T) {
 	x := newRig(t)

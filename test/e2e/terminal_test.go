@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -140,6 +141,36 @@ func (x *terminal) attach() {
 	x.waitScreen("Server listening on port")
 	port := listening.FindStringSubmatch(x.screen())[1]
 	x.home.tapctl("attach", port)
+}
+
+// TestTerminalAttachRestart has gateways that are killed and stopped while a terminal is attached. The next one gets
+// the terminal, its session and the session's provider, without another tapctl attach.
+func TestTerminalAttachRestart(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	x := h.terminals(model(t, greeter), 1).open("work", "--ui-server")
+	x.attach()
+	h.waitTerminals(x)
+	session := x.session()
+	p := h.bindProvider(session, "toolbox", "greet_all")
+	x.greets("greet_all", "Ann")
+	for i, end := range []func(){func() { g.kill() }, func() { g.shutDown() }} {
+		end()
+		g = h.serve()
+		p.expectNth("bound "+session+" ", 2+i)
+		h.waitTerminals(x)
+		x.greets("greet_all", []string{"Eve", "Zoe"}[i])
+	}
+
+	// A session that a person stops is not attached again.
+	h.tapctl("sessions", "stop", session)
+	x.wait(func() error {
+		if _, err := os.Stat(h.state("attached.json")); err == nil {
+			return errors.New("the port of the stopped session is still remembered")
+		}
+		return nil
+	})
 }
 
 // forbids is a rule for a gate about the CLI's own shell.
