@@ -12,6 +12,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 )
 
 // joinedBy says how the gateway joined a session that a person's terminal runs. Such a session is the person's: the
@@ -83,8 +84,9 @@ func (r *Runtime) join(
 	if err == nil && activity.HasActiveWork {
 		s.items.push(item{gen: gen, isRunning: true})
 	}
+	c := &conn{process: p, sdk: resumed, gen: gen, hooksEnabled: true}
 	s.mu.Lock()
-	s.conn = &conn{process: p, sdk: resumed, gen: gen, hooksEnabled: true}
+	s.conn = c
 	s.mu.Unlock()
 	close(s.up)
 	l := &Link{s: s, ended: make(chan struct{})}
@@ -92,7 +94,28 @@ func (r *Runtime) join(
 		s.end()
 		return nil, errClosed
 	}
+	if by == byPort && len(had) > 0 {
+		s.endLost(ctx, c)
+	}
 	return l, nil
+}
+
+// endLost ends the calls that the terminal still waits for since the gateway of before was lost: nothing else answers
+// them. They are not repeated, because they may have done their work.
+func (s *session) endLost(ctx context.Context, c *conn) {
+	events, err := ask(ctx, c.process, createTimeout, c.sdk.GetEvents)
+	if err != nil {
+		s.log.Warn("calls that a lost gateway left may wait until the turn is interrupted", "error", err)
+		return
+	}
+	for _, d := range pendingCalls(events) {
+		if s.hasSet(d.ToolName) {
+			s.runCall(c, d, func(context.Context, gateway.Call) gateway.Outcome {
+				return gateway.Outcome{ErrorCode: protocol.CodeDisconnected,
+					Error: "the gateway was lost during the call, which may have done its work"}
+			})
+		}
+	}
 }
 
 // joinedSession makes a session that a terminal runs. The person at the terminal is its budget.

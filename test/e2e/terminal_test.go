@@ -143,8 +143,9 @@ func (x *terminal) attach() {
 	x.home.tapctl("attach", port)
 }
 
-// TestTerminalAttachRestart has gateways that are killed and stopped while a terminal is attached. The next one gets
-// the terminal, its session and the session's provider, without another tapctl attach.
+// TestTerminalAttachRestart has a gateway that is killed during a call of an attached terminal, and one that is
+// stopped. The next one gets the terminal, its session and the session's provider without another tapctl attach, and
+// the call ends.
 func TestTerminalAttachRestart(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -153,13 +154,17 @@ func TestTerminalAttachRestart(t *testing.T) {
 	x.attach()
 	h.waitTerminals(x)
 	session := x.session()
-	p := h.bindProvider(session, "toolbox", "greet_all")
-	x.greets("greet_all", "Ann")
+	p := h.bindProvider(session, "toolbox", "greet_all,wait_here")
+	x.enter("call:wait_here {}")
+	p.expect("called wait_here")
 	for i, end := range []func(){func() { g.kill() }, func() { g.shutDown() }} {
 		end()
 		g = h.serve()
 		p.expectNth("bound "+session+" ", 2+i)
 		h.waitTerminals(x)
+		if i == 0 {
+			x.waitScreen("the gateway was lost during the call", ready)
+		}
 		x.greets("greet_all", []string{"Eve", "Zoe"}[i])
 	}
 
