@@ -115,6 +115,23 @@ func decodeMessage(text []byte) (m message, err error) {
 	return m, err
 }
 
+// waitClosed waits until the connection has ended, or ctx.
+func (p *peer) waitClosed(ctx context.Context) {
+	for {
+		p.mu.Lock()
+		closed := p.closed
+		p.mu.Unlock()
+		if closed {
+			return
+		}
+		select {
+		case <-p.news:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 func (p *peer) wake() {
 	select {
 	case p.news <- struct{}{}:

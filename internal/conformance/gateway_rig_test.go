@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,13 +32,20 @@ type gatewayRig struct {
 	server  *server.Server
 	pipes   *pipes
 	persist string
+	making  atomic.Pointer[func()] // is called before the gateway makes a provider's directory
 	serving sync.WaitGroup
 }
 
 func newGatewayRig(t *testing.T) *gatewayRig {
 	rig := &gatewayRig{pipes: newPipes(), persist: t.TempDir()}
 	persist := server.Persist{Dir: rig.persist}
-	rig.gateway = gateway.New(gateway.Options{PersistDir: persist.Make, ReadFile: persist.Read})
+	makeDir := func(provider string) (string, error) {
+		if making := rig.making.Load(); making != nil {
+			(*making)()
+		}
+		return persist.Make(provider)
+	}
+	rig.gateway = gateway.New(gateway.Options{PersistDir: makeDir, ReadFile: persist.Read})
 	rig.server = server.New(server.Options{Gateway: rig.gateway, Version: "test"})
 	rig.server.Use(rig.pipes)
 	rig.serving.Go(func() {

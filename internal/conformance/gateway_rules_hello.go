@@ -189,7 +189,7 @@ func helloConflict(s *scene) {
 	p := s.login()
 	hello := `{"type":"hello","protocolVersion":2,"name":%s,"session":%s,%s}`
 	p.refused("TOOL_CONFLICT", []string{`"t"`}, hello, s.name+".2", h.id, rawJSON(tools("u", "t")))
-	s.note(p.accepted("hello.ack", hello, s.name+".2", h.id, rawJSON(tools("v"))))
+	p.accepted("hello.ack", hello, s.name+".2", h.id, rawJSON(tools("v")))
 	p.refused("TOOL_CONFLICT", []string{`"t"`}, `{"type":"tools.update","tools":[%s]}`, rawJSON(tool("t", "")))
 	for tool, peer := range map[string]*peer{"t": owner, "v": p} {
 		call := h.call(tool, `{}`)
@@ -204,7 +204,6 @@ func helloSpelling(s *scene) {
 	p := s.login()
 	spelling := strings.ToUpper(s.name) + " @/Two "
 	ack := p.accepted("hello.ack", `{"type":"hello","protocolVersion":2,"name":%s,"session":%s}`, spelling, h.id)
-	s.note(ack)
 	s.equal("hello.ack.name for "+spelling, ack["name"], s.name+"-two")
 	m := p.accepted("ack", `{"type":"push","level":"keep","event":"e","stream":"Ci/Main","requestId":"r"}`)
 	s.equal("ack.stream for Ci/Main", m["stream"], "ci-main")
@@ -382,5 +381,5 @@ func namesOwner(s *scene) {
 		h.id,
 		rawJSON(`,"instance":"two"`),
 	)
-	s.note(p.accepted("hello.ack", hello, s.name, s.session().id, rawJSON("")))
+	p.accepted("hello.ack", hello, s.name, s.session().id, rawJSON(""))
 }

@@ -117,8 +117,8 @@ func toolsUpdate(s *scene) {
 
 func toolsUpdateRefused(s *scene) {
 	h := s.session()
-	s.note(s.login().accepted("hello.ack", `{"type":"hello","protocolVersion":2,"name":%s,"session":%s,%s}`,
-		s.name+".2", h.id, rawJSON(tools("taken"))))
+	s.login().accepted("hello.ack", `{"type":"hello","protocolVersion":2,"name":%s,"session":%s,%s}`,
+		s.name+".2", h.id, rawJSON(tools("taken")))
 	p := s.provider(h, tools("t"))
 	for text, code := range map[string]string{
 		tool("u", "") + `,` + tool("taken", ""):                          "TOOL_CONFLICT",

@@ -18,6 +18,10 @@ import (
 // protocol that the kit waits for, so that a busy machine fails no rule.
 const gatewayPatience = 30 * time.Second
 
+// goodbyePatience is how long a rule's connections wait together for the gateway to close them after their goodbye.
+// What it sends before is read: a close from here would pass it over.
+const goodbyePatience = time.Second
+
 // scene is what one rule works in: its connections, its sessions and its provider's name. The runner
 // ends all of them after the rule.
 type scene struct {
@@ -30,7 +34,6 @@ type scene struct {
 
 	peers []*peer
 	hosts []*host
-	dirs  []string // persistDirs
 }
 
 // fail ends the rule, which is broken: what it wants, and what was seen. A rule is a list of steps of which
@@ -93,15 +96,8 @@ func (s *scene) hello(p *peer, session, more string) message {
 	if more != "" {
 		more = "," + more
 	}
-	ack := p.accepted("hello.ack", `{"type":"hello","protocolVersion":2,"name":%s,"session":%s%s}`, s.name, session,
+	return p.accepted("hello.ack", `{"type":"hello","protocolVersion":2,"name":%s,"session":%s%s}`, s.name, session,
 		rawJSON(more))
-	s.note(ack)
-	return ack
-}
-
-// note remembers the directory that the gateway made for a provider, to remove it.
-func (s *scene) note(ack message) {
-	s.dirs = append(s.dirs, ack.text("persistDir"))
 }
 
 // bind authenticates on a new connection and binds it to a session.
@@ -116,19 +112,29 @@ func (s *scene) provider(h *host, more string) *peer {
 	return p
 }
 
-// close ends everything that the rule began: its sessions, then its connections.
+// close ends everything that the rule began: its connections, its sessions, and then the directories that the gateway
+// made for its providers. Those are in every hello.ack, also in one that came after the rule was stopped.
 func (s *scene) close() {
-	peers, hosts, dirs := s.peers, s.hosts, s.dirs
-	for _, p := range peers {
+	for _, p := range s.peers {
 		_ = p.write(`{"type":"goodbye"}`)
+	}
+	late, cancel := context.WithTimeout(s.ctx, goodbyePatience)
+	defer cancel()
+	for _, p := range s.peers {
+		p.waitClosed(late)
 		_ = p.ws.Close(websocket.StatusNormalClosure, "")
 	}
-	for _, h := range hosts {
+	for _, h := range s.hosts {
 		h.end()
 		_ = h.ws.Close(websocket.StatusNormalClosure, "")
 	}
-	for _, dir := range dirs {
-		s.removeDirs(dir)
+	s.reading.Wait() // the connections are closed
+	for _, p := range s.peers {
+		for _, m := range p.log {
+			if dir := m.text("persistDir"); dir != "" {
+				s.removeDirs(dir)
+			}
+		}
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // Our own gateway keeps every rule, and nothing of the kit stays in it.
@@ -60,6 +62,34 @@ func TestGatewayStopped(t *testing.T) {
 			t.Errorf("%d sessions and the providers %v after the run, want none", n, all)
 		}
 	})
+}
+
+// A run that is stopped while a gateway still answers a hello removes the directory of that provider, too.
+func TestGatewayStoppedDuringHello(t *testing.T) {
+	for _, n := range []int{1, 2, 7, 20} {
+		synctest.Test(t, func(t *testing.T) {
+			rig := newGatewayRig(t)
+			defer rig.stop(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var made atomic.Int32
+			making := func() {
+				if made.Add(1) == int32(n) {
+					cancel()
+					<-time.After(10 * time.Millisecond) // the kit has noticed that it is stopped
+				}
+			}
+			rig.making.Store(&making)
+			if _, err := Gateway(ctx, rig.options(rig.pipes), func(Result) {}); !errors.Is(err, context.Canceled) {
+				t.Errorf("after directory %d: %v, want %v", n, err, context.Canceled)
+			}
+			synctest.Wait()
+			left, err := filepath.Glob(filepath.Join(rig.persist, "*"))
+			if err != nil || len(left) != 0 {
+				t.Errorf("directories after the run: %v, %v, want none", left, err)
+			}
+		})
+	}
 }
 
 // Without session hosts, only the rules that need no session are judged.
