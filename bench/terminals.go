@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -126,7 +127,7 @@ func newStage(ctx context.Context, o options, cli string) (s *stage, err error) 
 	if s.tmux, err = start(ctx, nil, nil, "tmux", "-S", s.socket, "-f", "/dev/null", "-D"); err != nil {
 		return s, err
 	}
-	return s, s.until(ctx, func() bool {
+	return s, s.until(ctx, "", func() bool {
 		_, err := os.Stat(s.socket)
 		return err == nil
 	})
@@ -146,8 +147,8 @@ func (s *stage) close() {
 	_ = os.RemoveAll(s.pkg)
 }
 
-// until waits for something.
-func (s *stage) until(ctx context.Context, done func() bool) error {
+// until waits for something that the terminal of a name shows or does.
+func (s *stage) until(ctx context.Context, name string, done func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cliPatience)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -156,7 +157,7 @@ func (s *stage) until(ctx context.Context, done func() bool) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting, while the terminal shows:\n%s", s.screen(context.WithoutCancel(ctx)))
+			return fmt.Errorf("waiting, while the terminal shows:\n%s", s.screen(context.WithoutCancel(ctx), name))
 		}
 	}
 	return nil
@@ -167,29 +168,28 @@ func (s *stage) command(ctx context.Context, args ...string) ([]byte, error) {
 	return exec.CommandContext(ctx, "tmux", append([]string{"-u", "-S", s.socket}, args...)...).CombinedOutput()
 }
 
-func (s *stage) screen(ctx context.Context) string {
-	out, _ := s.command(ctx, "capture-pane", "-p", "-t", "cli")
+func (s *stage) screen(ctx context.Context, name string) string {
+	out, _ := s.command(ctx, "capture-pane", "-p", "-t", name)
 	return string(out)
 }
 
-// open starts a CLI in a home, and waits until it shows its prompt, and until it says that all is loaded.
-func (s *stage) open(ctx context.Context, m *middle, model string, env ...string) (prompt, loaded time.Duration,
+// open starts a CLI in a terminal, and waits until it shows its prompt, and until it says that all is loaded.
+func (s *stage) open(ctx context.Context, name, home, model string, env ...string) (prompt, loaded time.Duration,
 	err error) {
-	home := m.removeHomeDir
 	trust := fmt.Appendf(nil, `{"appTipShown": true, "trustedFolders": [%q]}`, home)
 	if err := os.WriteFile(filepath.Join(home, "config.json"), trust, 0o600); err != nil {
 		return 0, 0, err
 	}
-	args := []string{"new-session", "-d", "-s", "cli", "-c", home, "-x", "160", "-y", "50"}
-	for _, v := range append(append(cliEnv(model, s.pkg), m.env...), env...) {
+	args := []string{"new-session", "-d", "-s", name, "-c", home, "-x", "160", "-y", "50"}
+	for _, v := range append(cliEnv(model, s.pkg), env...) {
 		args = append(args, "-e", v)
 	}
 	began := time.Now()
 	if out, err := s.command(ctx, append(args, s.cli, "--no-auto-update", "--allow-all-tools")...); err != nil {
 		return 0, 0, fmt.Errorf("tmux: %w: %s", err, out)
 	}
-	err = s.until(ctx, func() bool {
-		screen := s.screen(ctx)
+	err = s.until(ctx, name, func() bool {
+		screen := s.screen(ctx, name)
 		if prompt == 0 && strings.Contains(screen, "\n❯") {
 			prompt = time.Since(began)
 		}
@@ -199,9 +199,9 @@ func (s *stage) open(ctx context.Context, m *middle, model string, env ...string
 	return prompt, loaded, err
 }
 
-// end ends the CLI of the terminal.
-func (s *stage) end(ctx context.Context) error {
-	if out, err := s.command(ctx, "kill-session", "-t", "cli"); err != nil {
+// end ends the CLI of a terminal.
+func (s *stage) end(ctx context.Context, name string) error {
+	if out, err := s.command(ctx, "kill-session", "-t", name); err != nil {
 		return fmt.Errorf("tmux: %w: %s", err, out)
 	}
 	return nil
@@ -274,21 +274,37 @@ func (c *caller) round(begin func() error, wait func(done func() bool) error) (f
 	return p50, nil
 }
 
-// calls compares calls of a provider's tool by the model of a terminal with those by the model of a session that the
-// gateway runs itself, with the same CLI.
+// ownTool is an extension that answers calls of its tool by itself: what the CLI needs for a call in any case.
+const ownTool = `import { joinSession } from "@github/copilot-sdk/extension";
+await joinSession({
+    tools: [{
+        name: %q,
+        description: "Looks a line up",
+        parameters: {
+            type: "object",
+            properties: { file: { type: "string" }, line: { type: "integer" } },
+            required: ["file", "line"],
+        },
+        handler: async () => "line 7 of main.go",
+    }],
+});
+`
+
+// calls compares calls of a tool by models: of a session that the gateway runs itself, of a terminal whose extension
+// answers by itself, and of a terminal that calls a provider through the gateway. All have the same CLI.
 func (s *stage) calls(ctx context.Context, o options, r *report) error {
-	tapctl := filepath.Join(filepath.Dir(o.binary), "tapctl")
-	own, err := newCaller()
-	if err != nil {
-		return err
+	var callers [3]*caller
+	for i := range callers {
+		c, err := newCaller()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		callers[i] = c
 	}
-	defer own.Close()
-	joined, err := newCaller()
-	if err != nil {
-		return err
-	}
-	defer joined.Close()
+	own, alone, joined := callers[0], callers[1], callers[2]
 	ask := func(args ...string) (string, error) {
+		tapctl := filepath.Join(filepath.Dir(o.binary), "tapctl")
 		cmd := exec.CommandContext(ctx, tapctl, args...) //nolint:gosec // our own program
 		cmd.Env = append(append(os.Environ(), s.own.env...), "TAP_MODEL_KEY=key-of-the-scripted-model")
 		out, err := cmd.CombinedOutput()
@@ -302,12 +318,10 @@ func (s *stage) calls(ctx context.Context, o options, r *report) error {
 	if err != nil {
 		return err
 	}
-	install := exec.CommandContext(ctx, o.binary, "install", "copilot", "--yes", "--extension") //nolint:gosec // ours
-	install.Env = append(os.Environ(), s.joined.env...)
-	if out, err := install.CombinedOutput(); err != nil {
-		return fmt.Errorf("tapgw install copilot: %w: %s", err, out)
+	if err := s.openAlone(ctx, alone.URL); err != nil {
+		return err
 	}
-	if _, _, err := s.open(ctx, s.joined, joined.URL, extensionsOn); err != nil {
+	if err := s.openJoined(ctx, o, joined.URL); err != nil {
 		return err
 	}
 	for _, m := range []*middle{s.own, s.joined} {
@@ -320,9 +334,9 @@ func (s *stage) calls(ctx context.Context, o options, r *report) error {
 			return err
 		}
 	}
-	var times series
+	var toOwn, toAlone, aloneToOwn series
 	for round := range modelRounds + 1 {
-		floor, err := own.round(
+		inOwn, err := own.round(
 			func() error { _, err := ask("sessions", "query", session, "Go on."); return err },
 			func(done func() bool) error {
 				if !done() {
@@ -333,31 +347,74 @@ func (s *stage) calls(ctx context.Context, o options, r *report) error {
 		if err != nil {
 			return err
 		}
-		ours, err := joined.round(
-			func() error {
-				if out, err := s.command(ctx, "send-keys", "-t", "cli", "-l", "Go on."); err != nil {
-					return fmt.Errorf("tmux: %w: %s", err, out)
-				}
-				err := s.until(ctx, func() bool { return strings.Contains(s.screen(ctx), "\n❯ Go on.") })
-				if err != nil {
-					return err
-				}
-				_, err = s.command(ctx, "send-keys", "-t", "cli", "Enter")
-				return err
-			},
-			func(done func() bool) error { return s.until(ctx, done) })
+		inAlone, err := s.turn(ctx, "alone", alone)
 		if err != nil {
 			return err
 		}
-		if err := s.until(ctx, func() bool { return strings.Contains(s.screen(ctx), "/ commands") }); err != nil {
+		inJoined, err := s.turn(ctx, "joined", joined)
+		if err != nil {
 			return err
 		}
 		if round > 0 { // the first warms up
-			times.add(floor, ours)
+			toOwn.add(inOwn, inJoined)
+			toAlone.add(inAlone, inJoined)
+			aloneToOwn.add(inOwn, inAlone)
 		}
 	}
-	times.row(r, "from a model's call to its next request, p50 ms; the gateway's own session", "%.1f", 1.2, false)
-	return s.end(ctx)
+	const what = "from a model's call to its next request, p50 ms; "
+	toAlone.row(r, what+"a terminal whose extension answers", "%.1f", 1.2, false)
+	toOwn.inform(r, what+"the gateway's own session", "%.1f")
+	aloneToOwn.inform(r, what+"that session, and in place of tapgw that terminal", "%.1f")
+	return errors.Join(s.end(ctx, "alone"), s.end(ctx, "joined"))
+}
+
+// openAlone opens a terminal with an extension of its own, without the gateway.
+func (s *stage) openAlone(ctx context.Context, model string) error {
+	home := filepath.Join(s.pkg, "alone")
+	extension := filepath.Join(home, "extensions", "alone", "extension.mjs")
+	if err := os.MkdirAll(filepath.Dir(extension), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(extension, fmt.Appendf(nil, ownTool, toolName(0, 0)), 0o600); err != nil {
+		return err
+	}
+	_, _, err := s.open(ctx, "alone", home, model, extensionsOn, "COPILOT_HOME="+home)
+	return err
+}
+
+// openJoined opens a terminal with the extension of the gateway.
+func (s *stage) openJoined(ctx context.Context, o options, model string) error {
+	install := exec.CommandContext(ctx, o.binary, "install", "copilot", "--yes", "--extension") //nolint:gosec // ours
+	install.Env = append(os.Environ(), s.joined.env...)
+	if out, err := install.CombinedOutput(); err != nil {
+		return fmt.Errorf("tapgw install copilot: %w: %s", err, out)
+	}
+	env := slices.Concat(s.joined.env, []string{extensionsOn})
+	_, _, err := s.open(ctx, "joined", s.joined.removeHomeDir, model, env...)
+	return err
+}
+
+// turn has the model of a terminal make its calls, and waits for the end of the turn.
+func (s *stage) turn(ctx context.Context, name string, c *caller) (float64, error) {
+	p50, err := c.round(
+		func() error {
+			if out, err := s.command(ctx, "send-keys", "-t", name, "-l", "Go on."); err != nil {
+				return fmt.Errorf("tmux: %w: %s", err, out)
+			}
+			err := s.until(ctx, name, func() bool {
+				return strings.Contains(s.screen(ctx, name), "\n❯ Go on.")
+			})
+			if err != nil {
+				return err
+			}
+			_, err = s.command(ctx, "send-keys", "-t", name, "Enter")
+			return err
+		},
+		func(done func() bool) error { return s.until(ctx, name, done) })
+	if err != nil {
+		return 0, err
+	}
+	return p50, s.until(ctx, name, func() bool { return strings.Contains(s.screen(ctx, name), "/ commands") })
 }
 
 // starts compares how long a CLI takes until it shows its prompt, without the gateway and with its extension.
@@ -370,11 +427,11 @@ func (s *stage) starts(ctx context.Context, r *report) error {
 	var prompt, loaded [2][]float64
 	for range cliStarts {
 		for i, m := range []*middle{s.own, s.joined} { // only the latter's home has the extension
-			a, b, err := s.open(ctx, m, model.URL, extensionsOn)
+			a, b, err := s.open(ctx, "cli", m.removeHomeDir, model.URL, slices.Concat(m.env, []string{extensionsOn})...)
 			if err != nil {
 				return err
 			}
-			if err := s.end(ctx); err != nil {
+			if err := s.end(ctx, "cli"); err != nil {
 				return err
 			}
 			prompt[i] = append(prompt[i], micros(a.Nanoseconds())/1e3)

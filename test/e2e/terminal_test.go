@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
@@ -93,6 +94,7 @@ func TestTerminals(t *testing.T) {
 			p.expect("pushed The tests failed. <nil>")
 			if way.wakes {
 				left.waitScreen("The build is red.", "The tests failed.", ready)
+				left.picture("terminal-extension")
 			} else {
 				left.say("What is new?", "You said: What is new?")
 			}
@@ -128,8 +130,10 @@ func TestTerminalExtensionRestart(t *testing.T) {
 	g.kill()
 	x.waitScreen("gateway is not running", ready)
 	h.serve()
+	began := time.Now()
 	p.expectNth("bound "+session+" ", 2) // it says unbound, too
 	h.waitTerminals(x)
+	t.Logf("terminal and provider are back after %v", time.Since(began))
 	x.greets("greet_all", "Zoe")
 }
 
@@ -160,8 +164,10 @@ func TestTerminalAttachRestart(t *testing.T) {
 	for i, end := range []func(){func() { g.kill() }, func() { g.shutDown() }} {
 		end()
 		g = h.serve()
+		began := time.Now()
 		p.expectNth("bound "+session+" ", 2+i)
 		h.waitTerminals(x)
+		t.Logf("terminal and provider are back after %v", time.Since(began))
 		if i == 0 {
 			x.waitScreen("the gateway was lost during the call", ready)
 		}
@@ -213,6 +219,7 @@ func TestTerminalGates(t *testing.T) {
 			p.deny("Nobody touches this on Fridays.")
 			// Whoever sits there sees why, and who said so.
 			x.waitScreen("Denied by", "guard", "Nobody touches this on Fridays.", ready)
+			x.picture("terminal-gate")
 			x.say(`call:bash {"command": "touch allowed && echo made $((6*7))", "description": "touches"}`, "made 42")
 			x.made("forbidden", false)
 			x.made("allowed", true)
