@@ -3,8 +3,12 @@
 package e2e_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"tapgw/internal/adminapi"
 )
 
 // TestTerminalSwitches follows a terminal with a link to its other sessions: /clear ends one and begins another.
@@ -41,6 +45,47 @@ func TestTerminalSwitches(t *testing.T) {
 			x.greets("greet_second", "Eve")
 		})
 	}
+}
+
+// TestTerminalNewSession has a terminal that keeps its session while /new begins another one, and goes back to it. Both
+// are the gateway's sessions, and the foreground session is the one in which the person has typed last.
+func TestTerminalNewSession(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.serve()
+	h.install("--hooks", "--mcp", "--extension")
+	x := h.terminals(model(t, greeter), 1).open("work", extensionsOn)
+	x.say("Good morning", "You said: Good morning")
+	first := x.joined()
+	inForeground := func(is func(id string) bool) {
+		t.Helper()
+		x.wait(func() error {
+			list := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json"))
+			i := slices.IndexFunc(list, func(s adminapi.Session) bool { return s.Foreground })
+			if i < 0 || !is(list[i].ID) {
+				return fmt.Errorf("the sessions are %+v, another one should be the foreground session", list)
+			}
+			return nil
+		})
+	}
+	x.enter("/new")
+	x.waitScreen("Started a new session", ready)
+	x.say("Good evening", "You said: Good evening")
+	inForeground(func(id string) bool { return id != first })
+	if n := len(decode[[]adminapi.Session](t, h.tapctl("sessions", "--json"))); n != 2 {
+		t.Errorf("the gateway has %d sessions after /new, want both of the terminal's", n)
+	}
+
+	x.enter("/resume")
+	x.waitScreen("[Sessions]", "❯ ● Good evening", "Good morning")
+	x.press("Down")
+	x.waitScreen("❯ ● Good morning")
+	x.press("Enter")
+	x.waitScreen("You said: Good morning", ready)
+	x.say("Here again", "You said: Here again")
+	inForeground(func(id string) bool { return id == first })
+	x.kill()
+	h.waitTerminals()
 }
 
 // TestTerminalOnDemand has no gateway until a terminal needs one. That gateway leaves some time after the last

@@ -78,7 +78,7 @@ func TestTerminals(t *testing.T) {
 			right.waitReady()
 			h.waitTerminals(left, right)
 			session := left.session()
-			p := h.bindProvider(session, "toolbox", "greet_left")
+			p := h.bindProvider(session, "toolbox", "greet_left,wait_left")
 			left.greets(way.tools+"greet_left", "Ann")
 			right.say("call:"+way.tools+`greet_left {"name": "Bob"}`, "No tool to greet Bob.")
 
@@ -105,6 +105,19 @@ func TestTerminals(t *testing.T) {
 				strings.Contains(screen, "The build is red.") {
 				t.Errorf("the other terminal shows a push, want none:\n%s", screen)
 			}
+
+			// What comes during a turn arrives at its end at the latest.
+			left.enter("call:" + way.tools + "wait_left {}")
+			p.expect("called wait_left")
+			p.writeLine("push inject The disk is full.")
+			p.expect("pushed The disk is full. <nil>")
+			p.writeLine("finish")
+			left.wait(func() error {
+				if !heard(m, "The disk is full.") {
+					return errors.New("the model has not read what came during its turn")
+				}
+				return nil
+			})
 
 			// A terminal that dies takes its session with it, and only that.
 			left.kill()

@@ -27,6 +27,7 @@ import (
 
 const (
 	maxMessage = 64 << 20
+	maxHad     = 500 // names of tools, which have to fit into the head of a request
 	// maxWaiting bounds what waits for a gateway that does not read, in bytes.
 	maxWaiting = 16 << 20
 
@@ -109,6 +110,7 @@ func (p *Pipe) lend(ctx context.Context) {
 		}
 		p.mu.Lock()
 		had := slices.Sorted(maps.Keys(p.tools))
+		had = had[:min(len(had), maxHad)]
 		p.mu.Unlock()
 		conn, err := p.Dial(ctx, had)
 		if err == nil {
