@@ -177,6 +177,7 @@ func (s *Server) routes(page, mcp http.Handler) *http.ServeMux {
 	mux.HandleFunc("GET "+signinPath, s.serveSignin)
 	mux.Handle("GET /host", s.trackHandler(s.serveHost))
 	mux.Handle("GET "+terminalPath, s.trackHandler(s.serveTerminal))
+	mux.Handle("GET "+pageStreamsPath, s.requireAdmin(s.trackHandler(s.servePageStreams)))
 	if page != nil {
 		mux.Handle("/page/", page)
 	} else {

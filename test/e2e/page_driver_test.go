@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,7 +32,7 @@ type view struct {
 	mu     sync.Mutex
 	asked  []string // URLs that were requested
 	bytes  float64  // of all answers that have come whole
-	left   int      // requests that the page gave up
+	left   int      // streams that the page gave up
 	faults []string // exceptions, console errors, violations of the policy
 }
 
@@ -66,8 +67,8 @@ func (v *view) onEvent(ev any) {
 		v.asked = append(v.asked, ev.Request.URL)
 	case *network.EventLoadingFinished:
 		v.bytes += ev.EncodedDataLength
-	case *network.EventLoadingFailed:
-		if ev.Canceled {
+	case *network.EventWebSocketFrameSent:
+		if !bytes.Contains(ev.Response.PayloadData, []byte(`"path"`)) {
 			v.left++
 		}
 	case *runtime.EventExceptionThrown:
@@ -98,18 +99,18 @@ func (v *view) loaded() int {
 	return int(v.bytes)
 }
 
-// waitGivenUp waits until the page has given up one more request than before.
+// waitGivenUp waits until the page has given up one more stream than before.
 func (v *view) waitGivenUp(before int) {
 	v.t.Helper()
 	eventually(v.t, patience, func() error {
 		if n := v.givenUp(); n <= before {
-			return fmt.Errorf("the page has given up %d requests, want more than %d", n, before)
+			return fmt.Errorf("the page has given up %d streams, want more than %d", n, before)
 		}
 		return nil
 	})
 }
 
-// givenUp returns how many requests the page has given up.
+// givenUp returns how many streams the page has given up.
 func (v *view) givenUp() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

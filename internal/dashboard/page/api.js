@@ -51,7 +51,7 @@ export const sessions = {
   answer: (id, answer) => post(sessionPath(id, "/answer"), answer),
   usage: (id) => get(sessionPath(id, "/usage")),
   history: (id, last) => get(sessionPath(id, `/history?last=${last}`)),
-  events: (id, last) => `/api/v1${sessionPath(id, `/events?last=${last}`)}`,
+  events: (id, last) => sessionPath(id, `/events?last=${last}`),
 };
 
 // Sessions that have ended and can be resumed.
@@ -62,7 +62,7 @@ export const persisted = {
 
 export const providers = {
   steer: (name, action) => post(`/providers/${encodeURIComponent(name)}/${action}`, undefined),
-  log: (name, last) => `/api/v1/providers/${encodeURIComponent(name)}/log?follow=1&last=${last}`,
+  log: (name, last) => `/providers/${encodeURIComponent(name)}/log?follow=1&last=${last}`,
 };
 
 export const sources = {

@@ -1,19 +1,16 @@
 import { signOutEvents } from "./api.js";
+import { stream } from "./link.js";
 
 const waitFirst = 500,
   waitMost = 8000; // ms before the next attempt
-const silence = 40_000; // ms; the gateway says something every 15 s
 const unseen = 5000; // ms after which a page that nobody sees lets go
 
-// follow reads an event stream until close() is called. When the connection is lost it goes on after the last event
-// that it had. on(name, data) gets events, state(text) gets "live" and "lost", and gone() is called if there is nothing
-// to follow.
+// follow reads an event stream of the admin API until close() is called. After a lost connection it goes on behind the
+// last event. on(name, data) gets events, state(text) gets "live" and "lost", gone() is called if nothing is there.
 //
 // With lines, the answer is lines of JSON without names: there is no going on, so begin() is called before each answer.
-//
-// A browser has six connections to one server for all its tabs. So with seen, a page that is hidden closes its
-// connection until it is visible again. EventSource could not resume then, and does not show why a request failed.
-export function follow(url, { on, state, gone, seen, lines, begin }) {
+// With seen, a hidden page lets go of the stream until it is visible: nobody reads what it would draw.
+export function follow(path, { on, state, gone, seen, lines, begin }) {
   let id = "",
     wait = waitFirst,
     reading,
@@ -22,19 +19,15 @@ export function follow(url, { on, state, gone, seen, lines, begin }) {
   const open = async () => {
     clearTimeout(timer);
     const { signal } = (reading = new AbortController());
-    const lost = new AbortController();
     try {
-      const response = await fetch(url, {
-        headers: id ? { "Last-Event-ID": id } : {},
-        signal: AbortSignal.any([signal, lost.signal]),
-      });
+      const response = await stream(path, id, signal);
       if (response.status === 401) return signOutEvents.dispatchEvent(new Event("signedout"));
       if (response.status === 404 && gone) return gone();
       if (!response.ok) throw new Error(`the gateway answered ${response.status}`);
       state?.("live");
       wait = waitFirst;
       begin?.();
-      for await (const event of (lines ? jsonLines : events)(response.body, lost)) {
+      for await (const event of (lines ? jsonLines : events)(response.body)) {
         if (signal.aborted) return;
         if (event.id) id = event.id;
         if (!event.data) continue;
@@ -65,9 +58,9 @@ export function follow(url, { on, state, gone, seen, lines, begin }) {
   if (seen) document.addEventListener("visibilitychange", updateVisibility);
   open();
   return {
-    // to follows another URL from its beginning.
+    // to follows another path from its beginning.
     to(other) {
-      url = other;
+      path = other;
       id = "";
       if (!reading) return; // it is opened when the page is seen
       leave();
@@ -94,29 +87,22 @@ async function* jsonLines(body) {
   }
 }
 
-// events yields the fields of each event until the stream ends. It aborts a stream that is silent for too long.
-async function* events(body, lost) {
+// events yields the fields of each event until the stream ends.
+async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "",
-    timer;
-  try {
-    for (;;) {
-      timer = setTimeout(() => lost.abort(), silence);
-      const { done, value } = await reader.read();
-      clearTimeout(timer);
-      if (done) return;
-      const blocks = (rest + value).split("\n\n");
-      rest = blocks.pop();
-      for (const block of blocks) {
-        const fields = {};
-        for (const line of block.split("\n")) {
-          const at = line.indexOf(": ");
-          if (at > 0) fields[line.slice(0, at)] = line.slice(at + 2);
-        }
-        yield fields;
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const fields = {};
+      for (const line of block.split("\n")) {
+        const at = line.indexOf(": ");
+        if (at > 0) fields[line.slice(0, at)] = line.slice(at + 2);
       }
+      yield fields;
     }
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -121,7 +121,7 @@ function run() {
 
   let shown, stream;
   const statesOf = (name) =>
-    `/api/v1/events?name=${[...followed, views[name].state].filter(Boolean).join("&name=")}`;
+    `/events?name=${[...followed, views[name].state].filter(Boolean).join("&name=")}`;
   const route = () => {
     let [, name, rest] = location.hash.split("/");
     if (!views[name]) [name, rest] = ["sessions"];
