@@ -5,6 +5,7 @@ package dashboard
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 	"time"
 )
@@ -39,13 +41,18 @@ var types = map[string]string{
 
 // file is a file as it is sent.
 type file struct {
+	kind          string
+	plain, packed variant
+}
+
+// variant is a file's content in one encoding.
+type variant struct {
 	content []byte
-	kind    string
 	tag     string // ETag
 }
 
-// Handler serves the page: its document at /, the other files below /page/, each with an ETag. Browsers
-// must revalidate, so that a new gateway's page is used at once.
+// Handler serves the page: its document at /, the other files below /page/, each with an ETag, and compressed for those
+// who take that. Browsers must revalidate, so that a new gateway's page is used at once.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f, ok := served()[r.URL.Path]
@@ -63,9 +70,26 @@ func Handler() http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-cache")
-		h.Set("ETag", f.tag)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
+		h.Set("Vary", "Accept-Encoding")
+		v := f.plain
+		if takesGzip(r) {
+			v = f.packed
+			h.Set("Content-Encoding", "gzip")
+		}
+		h.Set("ETag", v.tag)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(v.content))
 	})
+}
+
+// takesGzip reports whether the client takes an answer that is compressed with gzip.
+func takesGzip(r *http.Request) bool {
+	for encoding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(encoding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			return strings.Trim(weight, " q=0.") != "" || strings.TrimSpace(weight) == ""
+		}
+	}
+	return false
 }
 
 // served reads the files at the first request. Most gateways never see a browser: read at the start, the files would
@@ -97,9 +121,31 @@ func read(from fs.FS) (map[string]file, error) {
 		if name == document {
 			at = "/"
 		}
-		sum := sha256.Sum256(content)
-		served[at] = file{content, kind, `"` + hex.EncodeToString(sum[:8]) + `"`}
+		packed, err := pack(content)
+		if err != nil {
+			return err
+		}
+		served[at] = file{kind, newVariant(content), newVariant(packed)}
 		return nil
 	})
 	return served, err
+}
+
+func newVariant(content []byte) variant {
+	sum := sha256.Sum256(content)
+	return variant{content, `"` + hex.EncodeToString(sum[:8]) + `"`}
+}
+
+// pack compresses with gzip.
+func pack(content []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	err = w.Close() // it writes the rest
+	return packed.Bytes(), err
 }
