@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,8 +59,8 @@ type Options struct {
 	MCP http.Handler
 	// Webhooks takes what is sent to /hooks/NAME; nil: there is no such path.
 	Webhooks WebhookFunc
-	// SigninDir is a directory that only the user can read, for files that lead a browser to
-	// a sign-in link; "": such files are refused.
+	// SigninDir is a directory that only the user can read. It has the browsers that are signed in, for the next
+	// server, and files that lead a browser to a sign-in link; "": there is neither.
 	SigninDir string
 	// OpenREST serves the session API below /api/ without a token, for a server on loopback
 	// only. The admin API below /api/v1/ needs the token all the same.
@@ -125,6 +126,11 @@ func New(o Options) *Server {
 	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS, ownerOf: proc.PeerOf}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.signins.log = s.log
+	if o.SigninDir != "" {
+		s.signins.path = filepath.Join(o.SigninDir, signinsFile)
+		s.signins.load()
 	}
 	s.connections.log, s.connections.statusChanged = s.log, s.gateway.Touch
 	s.Configure(o.Hosts, o.OpenREST, o.MaxConnections)

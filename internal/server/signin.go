@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -40,9 +42,12 @@ const (
 	maxSignins     = 100
 )
 
-// signins are the sign-in links that nobody has used yet, and the browsers that used one. A
-// browser's secret stands for the admin token until the gateway ends.
+// signins are the sign-in links that nobody has used yet, and the browsers that used one. A browser's secret stands for
+// the admin token. Those of the browsers are kept for the next gateway.
 type signins struct {
+	path string // of the file for the next gateway; "" for none
+	log  *slog.Logger
+
 	mu       sync.Mutex
 	links    signinSecrets
 	browsers signinSecrets
@@ -72,10 +77,16 @@ func (s *signinSecrets) issue(bits int, life time.Duration, most, uid int) (secr
 	b := make([]byte, bits/8)
 	_, _ = rand.Read(b) // never fails
 	secret = base64.RawURLEncoding.EncodeToString(b)
-	valid, cancel := context.WithTimeout(context.Background(), life)
-	*s = append(*s, signinSecret{sha256.Sum256([]byte(secret)), valid, cancel, uid})
+	valid = s.add(sha256.Sum256([]byte(secret)), time.Now().Add(life), uid)
 	s.trimTo(most)
 	return secret, valid
+}
+
+// add adds a secret by its hash.
+func (s *signinSecrets) add(sum [sha256.Size]byte, until time.Time, uid int) (valid context.Context) {
+	valid, cancel := context.WithDeadline(context.Background(), until)
+	*s = append(*s, signinSecret{sum, valid, cancel, uid})
+	return valid
 }
 
 // trimTo makes all secrets void but the newest.
@@ -143,6 +154,7 @@ func (s *signins) redeem(code string, by proc.Owner) (secret, refusal string) {
 	}
 	s.links.remove(code)
 	secret, _ = s.browsers.issue(signinBits, signinLife, maxSignins, by.UID)
+	s.save()
 	s.used = append(s.used, usedLink{
 		link: sha256.Sum256([]byte(code)), browser: sha256.Sum256([]byte(secret)), at: time.Now(), by: by,
 	})
@@ -186,7 +198,9 @@ func (s *signins) signOut(secrets []*http.Cookie) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range secrets {
-		s.browsers.remove(c.Value)
+		if s.browsers.remove(c.Value) {
+			s.save()
+		}
 	}
 }
 
@@ -196,6 +210,64 @@ func (s *signins) signOutAll() {
 	defer s.mu.Unlock()
 	s.links.trimTo(0)
 	s.browsers.trimTo(0)
+	s.save()
+}
+
+// keptSignin is a browser that is signed in, in the file for the next gateway.
+type keptSignin struct {
+	Sum   []byte    `json:"sum"` // SHA-256 of its secret
+	Until time.Time `json:"until"`
+	UID   int       `json:"uid"` // of the user who followed the link; -1 if unknown
+}
+
+// signinsFile is the file of the browsers that are signed in, in the directory of [Options].SigninDir.
+const signinsFile = "signins.json"
+
+// load reads the file of the gateway of before, which only its user could write.
+func (s *signins) load() {
+	data, err := os.ReadFile(s.path)
+	if s.path == "" || errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	var kept []keptSignin
+	if err == nil {
+		err = json.Unmarshal(data, &kept)
+	}
+	if err != nil {
+		s.log.Warn("browsers have to sign in again", "file", s.path, "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, k := range kept {
+		if len(k.Sum) == sha256.Size && k.Until.After(now) && k.Until.Before(now.Add(signinLife+time.Minute)) {
+			s.browsers.add([sha256.Size]byte(k.Sum), k.Until, k.UID)
+		}
+	}
+	s.browsers.trimTo(maxSignins)
+}
+
+// save writes the file, or removes it if no browser is signed in. Call with mu held.
+func (s *signins) save() {
+	if s.path == "" {
+		return
+	}
+	var kept []keptSignin
+	for _, b := range s.browsers {
+		if until, _ := b.valid.Deadline(); b.valid.Err() == nil {
+			kept = append(kept, keptSignin{b.sum[:], until.UTC(), b.uid})
+		}
+	}
+	var data []byte
+	var err error
+	if len(kept) == 0 {
+		err = os.Remove(s.path)
+	} else if data, err = json.Marshal(kept); err == nil {
+		err = proc.WritePrivate(s.path, append(data, '\n'))
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.log.Warn("browsers that are signed in now may be so no more, or still, after a restart", "error", err)
+	}
 }
 
 // signinCookie returns the name of the gateway's cookie. It has the port, because a browser shares

@@ -350,6 +350,68 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 	}
 }
 
+// Browsers stay signed in when the gateway starts again, until they sign out or their week is over.
+func TestSigninsComeBack(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		start := func() *signins {
+			s := &signins{path: filepath.Join(dir, signinsFile), log: slog.New(slog.DiscardHandler)}
+			s.load()
+			return s
+		}
+		signIn := func(s *signins, uid int) (secret string) {
+			code, _ := s.newLink(proc.Owner{UID: uid})
+			secret, _ = s.redeem(code, proc.Owner{UID: uid})
+			return secret
+		}
+		isSignedIn := func(s *signins, secret string, uid int) bool {
+			valid, user := s.browser(secret)
+			return valid != nil && valid.Err() == nil && user == uid
+		}
+		cookie := func(secret string) []*http.Cookie { return []*http.Cookie{{Value: secret}} }
+
+		first := start()
+		ann := signIn(first, 1000)
+		wait(24 * time.Hour)
+		bob, eve := signIn(first, -1), signIn(first, 1000)
+		first.signOut(cookie(eve))
+		info, err := os.Stat(first.path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file is %v, %v, want one with the mode 0600", info, err)
+		}
+		if text, err := os.ReadFile(first.path); err != nil || strings.Contains(string(text), ann) {
+			t.Errorf("the file has %s, %v, want hashes in it and no secret", text, err)
+		}
+
+		second := start()
+		if !isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, -1) || isSignedIn(second, eve, 1000) {
+			t.Error("after a start, want the two signed in that have not signed out")
+		}
+		wait(6*24*time.Hour + time.Minute)
+		if isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, -1) {
+			t.Error("after a week, want the one signed in that came a day later")
+		}
+		if third := start(); isSignedIn(third, ann, 1000) || !isSignedIn(third, bob, -1) {
+			t.Error("after a start a week later, want the one signed in that came a day later")
+		} else {
+			third.signOutAll()
+		}
+		if _, err := os.Stat(first.path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("nobody is signed in, and the file is there (%v)", err)
+		}
+
+		// What somebody has damaged signs nobody in, and nobody for longer than a week.
+		for _, text := range []string{"", "[", "{}", `[{"sum":"AAAA","until":"2099-01-01T00:00:00Z","uid":-1}]`} {
+			if err := os.WriteFile(first.path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if s := start(); len(s.browsers) != 0 {
+				t.Errorf("%s: %d browsers are signed in, want none", text, len(s.browsers))
+			}
+		}
+	})
+}
+
 // The browser is led to a link by a file that only its user can read, and that does
 // not outlive the link.
 func TestSigninFile(t *testing.T) {

@@ -111,12 +111,14 @@ func TestPageRestart(t *testing.T) {
 	g.stop()
 	v.waitText(".connection", "Connection lost")
 	h.serveAt(strings.TrimPrefix(g.url, "ws://"), "--config", h.path("tapgw.toml"))
-	v.waitText("main", "tapctl open")
-	v.fill("#credential", h.link())
-	v.press("\r")
-	v.waitText(".connection", "Live")
+	v.waitText(".connection", "Live") // it is signed in still
 	v.waitText(".sources tbody th", "build")
 	v.waitText(".detail h2", "build")
 	eval[any](v.tab, `location.hash = "#/records/kind=source", 0`)
 	v.waitText(".record", "build") // of the gateway before
+	h.tapctl("open", "--sign-out")
+	v.waitText("main", "tapctl open")
+	v.fill("#credential", h.link())
+	v.press("\r")
+	v.waitText(".record", "build")
 }

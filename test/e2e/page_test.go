@@ -278,13 +278,13 @@ func TestPageSignIn(t *testing.T) {
 		_ = r.Body.Close()
 	}
 
-	// A gateway that is started anew knows nobody.
+	// A gateway that is started anew knows the browsers of before.
 	v := b.profile(t).openView(h.link())
 	v.waitText(".connection", "Live")
 	g.stop()
 	v.waitText(".connection", "Connection lost")
 	h.serveAt(strings.TrimPrefix(g.url, "ws://"))
-	v.waitText("main", "tapctl open")
+	v.waitText(".connection", "Live")
 }
 
 // TestPageByFile signs in as tapctl open does on a terminal: by a file that
