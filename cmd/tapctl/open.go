@@ -17,8 +17,9 @@ func openCommand() *ucli.Command {
 		Usage: "open the gateway's page in a browser, signed in",
 		Description: `Prints a link that signs a browser in. On a terminal it also opens the link, through a
 file that only you can read: other users can see the arguments of programs. The link works
-once, within two minutes. A browser that followed it stays signed in for a week, also when
-the gateway starts again. If somebody else may have followed a link, sign all browsers out.
+once, within two minutes. A browser that followed it stays signed in for a week, on Linux
+also when the gateway starts again. If somebody else may have followed a link, sign all
+browsers out.
 
 Examples:
   tapctl open

@@ -217,7 +217,7 @@ func (s *signins) signOutAll() {
 type keptSignin struct {
 	Sum   []byte    `json:"sum"` // SHA-256 of its secret
 	Until time.Time `json:"until"`
-	UID   int       `json:"uid"` // of the user who followed the link; -1 if unknown
+	UID   int       `json:"uid"` // of the user who followed the link
 }
 
 // signinsFile is the file of the browsers that are signed in, in the directory of [Options].SigninDir.
@@ -240,21 +240,24 @@ func (s *signins) load() {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, k := range kept {
-		if len(k.Sum) == sha256.Size && k.Until.After(now) && k.Until.Before(now.Add(signinLife+time.Minute)) {
+		left := k.Until.Sub(now)
+		if len(k.Sum) == sha256.Size && k.UID >= 0 && left > 0 && left < signinLife+time.Minute {
 			s.browsers.add([sha256.Size]byte(k.Sum), k.Until, k.UID)
 		}
 	}
 	s.browsers.trimTo(maxSignins)
 }
 
-// save writes the file, or removes it if no browser is signed in. Call with mu held.
+// save writes the file, or removes it if no browser is in it. While no gateway runs, a page that is open sends its
+// cookie to whoever has the port then. So the file has those browsers only whose cookie lets nobody in but their user.
+// Call with mu held.
 func (s *signins) save() {
 	if s.path == "" {
 		return
 	}
 	var kept []keptSignin
 	for _, b := range s.browsers {
-		if until, _ := b.valid.Deadline(); b.valid.Err() == nil {
+		if until, _ := b.valid.Deadline(); b.valid.Err() == nil && b.uid >= 0 {
 			kept = append(kept, keptSignin{b.sum[:], until.UTC(), b.uid})
 		}
 	}

@@ -373,7 +373,7 @@ func TestSigninsComeBack(t *testing.T) {
 		first := start()
 		ann := signIn(first, 1000)
 		wait(24 * time.Hour)
-		bob, eve := signIn(first, -1), signIn(first, 1000)
+		bob, eve, joe := signIn(first, 1001), signIn(first, 1000), signIn(first, -1)
 		first.signOut(cookie(eve))
 		info, err := os.Stat(first.path)
 		if err != nil || info.Mode().Perm() != 0o600 {
@@ -384,14 +384,17 @@ func TestSigninsComeBack(t *testing.T) {
 		}
 
 		second := start()
-		if !isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, -1) || isSignedIn(second, eve, 1000) {
+		if !isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, 1001) || isSignedIn(second, eve, 1000) {
 			t.Error("after a start, want the two signed in that have not signed out")
 		}
+		if isSignedIn(second, joe, -1) {
+			t.Error("a cookie that is good for every user is good after a start, want it void")
+		}
 		wait(6*24*time.Hour + time.Minute)
-		if isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, -1) {
+		if isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, 1001) {
 			t.Error("after a week, want the one signed in that came a day later")
 		}
-		if third := start(); isSignedIn(third, ann, 1000) || !isSignedIn(third, bob, -1) {
+		if third := start(); isSignedIn(third, ann, 1000) || !isSignedIn(third, bob, 1001) {
 			t.Error("after a start a week later, want the one signed in that came a day later")
 		} else {
 			third.signOutAll()
@@ -401,7 +404,7 @@ func TestSigninsComeBack(t *testing.T) {
 		}
 
 		// What somebody has damaged signs nobody in, and nobody for longer than a week.
-		for _, text := range []string{"", "[", "{}", `[{"sum":"AAAA","until":"2099-01-01T00:00:00Z","uid":-1}]`} {
+		for _, text := range []string{"", "[", "{}", `[{"sum":"AAAA","until":"2099-01-01T00:00:00Z","uid":7}]`} {
 			if err := os.WriteFile(first.path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
