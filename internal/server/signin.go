@@ -337,7 +337,7 @@ func (s *Server) serveSignin(w http.ResponseWriter, r *http.Request) {
 			failTooMany(w)
 			return
 		}
-		http.Error(w, refusal, http.StatusForbidden)
+		refuseLink(w, r, refusal)
 		return
 	}
 	s.log.Info("a browser signed in", "by", by.String())
@@ -357,9 +357,38 @@ func (s *Server) answerUsedLink(w http.ResponseWriter, r *http.Request, used use
 	at := used.at.UTC().Format(time.RFC3339)
 	s.log.Warn("a sign-in link was followed a second time; if the first was not you, run: tapctl open --sign-out",
 		"first_at", at, "first_by", used.by.String(), "by", by.String())
-	http.Error(w, fmt.Sprintf("This sign-in link was used before: at %s, by %s.\n\n"+
-		"If that was not you, somebody else is signed in now. Sign all browsers out with: tapctl open --sign-out\n"+
-		"Then make a new link with: tapctl open", at, used.by), http.StatusForbidden)
+	refuseLink(w, r, fmt.Sprintf("This sign-in link was used before: at %s, by %s.\n\n"+
+		"If that was not you, somebody else is signed in now. Sign all browsers out with: tapctl open --sign-out\n\n"+
+		"Then make a new link with: tapctl open", at, used.by))
+}
+
+// refuseLink says why a link signs nobody in: on a page, if a browser opens it as one. text has paragraphs.
+func refuseLink(w http.ResponseWriter, r *http.Request, text string) {
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Error(w, text, http.StatusForbidden)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	w.WriteHeader(http.StatusForbidden)
+	var paragraphs strings.Builder
+	for text := range strings.SplitSeq(text, "\n\n") {
+		paragraphs.WriteString("<p>" + html.EscapeString(text) + "</p>\n")
+	}
+	_, _ = fmt.Fprintf(w, `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>tapgw: not signed in</title>
+<link rel="stylesheet" href="page/style.css">
+<main class="signin">
+<h1>tapgw</h1>
+%s<p><a href="./">To the page</a>, which also takes a new link</p>
+</main>
+</html>
+`, &paragraphs)
 }
 
 // signedIn returns a context that ends when the request's browser is signed out, or nil if it is

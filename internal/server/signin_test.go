@@ -255,19 +255,29 @@ func TestSigninLinkThatAnotherFollowed(t *testing.T) {
 	f.server.ownerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return peer, true }
 
 	link := f.link()
-	peer = proc.Owner{PID: 812, Command: "curl", UID: 1234567}
+	peer = proc.Owner{PID: 812, Command: "curl <b>", UID: 1234567}
 	cookie := f.follow(link)
 	peer = proc.Owner{UID: -1}
 	response, body := f.send("GET", link, nil)
-	for _, want := range []string{"This sign-in link was used before: at ", ", by process 812 (curl) of user 1234567.",
-		"tapctl open --sign-out"} {
+	for _, want := range []string{"This sign-in link was used before: at ",
+		", by process 812 (curl <b>) of user 1234567.", "tapctl open --sign-out"} {
 		if response.StatusCode != http.StatusForbidden || !strings.Contains(body, want) {
 			t.Errorf("the second is answered %s %q, want …%s…", response.Status, body, want)
 		}
 	}
 	if !strings.Contains(log.String(), `level=WARN msg="a sign-in link was followed a second time`) ||
-		!strings.Contains(log.String(), "process 812 (curl)") {
+		!strings.Contains(log.String(), "process 812 (curl <b>)") {
 		t.Errorf("the log is %s, want a warning of the second use by process 812 (curl)", log.String())
+	}
+	// A browser shows it as a page, which leads to where a new link may be put in.
+	response, body = f.send("GET", link, http.Header{"Accept": {"text/html,*/*;q=0.8"}})
+	for _, want := range []string{"<p>This sign-in link was used before: at ", "(curl &lt;b&gt;)", `<a href="./">`,
+		`<link rel="stylesheet" href="page/style.css">`} {
+		if response.StatusCode != http.StatusForbidden || !strings.Contains(body, want) ||
+			response.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+			t.Errorf("a browser is answered %s %v %q, want a page with …%s…", response.Status, response.Header, body,
+				want)
+		}
 	}
 	// Also where the second is signed in by another link.
 	if response, _ := f.send("GET", link,

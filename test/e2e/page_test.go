@@ -278,6 +278,15 @@ func TestPageSignIn(t *testing.T) {
 		_ = r.Body.Close()
 	}
 
+	// A link that was used leads to the page, where another may be put in.
+	used := b.profile(t).openView(link)
+	used.waitText("main.signin", "was used before")
+	used.keepPicture("used-link")
+	used.click("main a")
+	used.waitText("main", "tapctl open")
+	used.checkFaults(g.origin())
+	used.shut()
+
 	// A gateway that is started anew knows the browsers of before.
 	v := b.profile(t).openView(h.link())
 	v.waitText(".connection", "Live")
