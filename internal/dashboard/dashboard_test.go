@@ -3,6 +3,7 @@ package dashboard
 import (
 	"compress/gzip"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -151,6 +152,34 @@ func TestCompressed(t *testing.T) {
 		again := ask("GET", "/page/main.js", "Accept-Encoding", accepted, "If-None-Match", r.Header.Get("ETag"))
 		if again.StatusCode != http.StatusNotModified {
 			t.Errorf("Accept-Encoding %q, again: %d, want %d", accepted, again.StatusCode, http.StatusNotModified)
+		}
+	}
+}
+
+// Scripts are served without the lines that are comments, and with all others.
+func TestComments(t *testing.T) {
+	t.Parallel()
+	served, err := read(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, f := range served {
+		name := strings.TrimPrefix(at, "/")
+		if !strings.HasSuffix(name, ".js") {
+			continue
+		}
+		source, err := fs.ReadFile(files, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var code []string
+		for line := range strings.Lines(string(source)) {
+			if !strings.HasPrefix(strings.TrimSpace(line), "//") {
+				code = append(code, line)
+			}
+		}
+		if want := strings.Join(code, ""); string(f.plain.content) != want {
+			t.Errorf("%s: %d bytes are served, want the %d that are code", at, len(f.plain.content), len(want))
 		}
 	}
 }

@@ -41,3 +41,31 @@ func TestPageTabs(t *testing.T) {
 		}
 	}
 }
+
+// TestPageDrafts has a prompt that is not sent yet. It is there when the page is loaded again, for its session alone,
+// and no more once it was sent.
+func TestPageDrafts(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	desk, lab := h.local("--label", "desk"), h.local("--label", "lab")
+	v := h.browser().profile(t).openView(h.link())
+	show := func(session, label string) {
+		v.visit(fmt.Sprintf("%s/?%s#/sessions/%s", g.origin(), label, session))
+		v.waitText(".session h2", label)
+	}
+	const draft = "say half a prompt"
+	show(desk, "desk")
+	v.fill("#prompt", draft)
+	show(lab, "lab")
+	v.until(`document.querySelector("#prompt").value === ""`)
+	show(desk, "desk")
+	v.until(`document.querySelector("#prompt").value === %s && !document.querySelector(".composer .primary").disabled`,
+		draft)
+	v.button("Send")
+	v.waitText(".entry", draft)
+	v.until(`document.querySelector("#prompt").value === "" && !sessionStorage.length`)
+	if faults := v.faultsSoFar(); len(faults) > 0 {
+		t.Errorf("the page has the faults %q, want none", faults)
+	}
+}

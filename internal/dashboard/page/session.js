@@ -8,11 +8,12 @@ import { WindowedList } from "./list.js";
 // The toggles above a timeline, with the kinds of entries that they hide.
 const groups = [["Reasoning", ["reasoning"]], ["Tools", ["tool"]], ["Events", ["push"]], ["Notes", ["note"]]];
 
+const draft = (id) => `draft ${id}`;
+
 // SessionView shows one session: what it is, what happens in it, and a prompt box.
 export class SessionView {
   constructor(app) {
     this.app = app;
-    this.drafts = new Map();
     this.hiddenKinds = new Set();
 
     this.title = h("h2");
@@ -60,7 +61,7 @@ export class SessionView {
       rows: "2",
       "aria-label": "Prompt",
       "aria-describedby": "prompt-hint",
-      oninput: () => this.buttons(),
+      oninput: () => this.edited(),
       onkeydown: (e) => {
         if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && !e.isComposing) {
           e.preventDefault();
@@ -107,12 +108,11 @@ export class SessionView {
 
   // show follows another session, or none.
   show(feed) {
-    if (this.id) this.drafts.set(this.id, this.prompt.value);
     this.feed = feed;
     this.id = feed?.id;
     this.element.hidden = !feed;
     if (!feed) return;
-    this.prompt.value = this.drafts.get(this.id) ?? "";
+    this.prompt.value = sessionStorage.getItem(draft(this.id)) ?? "";
     this.refill();
     feed.addEventListener("reset", () => feed === this.feed && this.refill());
     feed.addEventListener("news", (e) => feed === this.feed && this.news(e.detail));
@@ -189,6 +189,12 @@ export class SessionView {
     announce(`${this.session.label} is idle. ${last ? oneLine(last.text, 200) : ""}`);
   }
 
+  // edited keeps what is in the prompt box for this tab, so that it is there after a reload.
+  edited() {
+    sessionStorage.setItem(draft(this.id), this.prompt.value);
+    this.buttons();
+  }
+
   buttons() {
     const busy = this.session?.state === "busy";
     this.steer.hidden = !busy;
@@ -197,13 +203,15 @@ export class SessionView {
   }
 
   async send(mode) {
-    const text = this.prompt.value;
+    const { id } = this,
+      text = this.prompt.value;
     if (!text.trim() || this.sending) return;
     this.sending = true;
     this.list.follow(true);
     try {
-      await sessions.query(this.id, text, mode);
-      if (this.prompt.value === text) this.prompt.value = "";
+      await sessions.query(id, text, mode);
+      if (sessionStorage.getItem(draft(id)) === text) sessionStorage.removeItem(draft(id));
+      if (id === this.id && this.prompt.value === text) this.prompt.value = "";
     } catch (e) {
       toast(e.message, "error");
     } finally {
