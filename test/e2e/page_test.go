@@ -197,15 +197,18 @@ func pageOtherViews(v *view) {
 	)
 	v.button("1 tool")
 	v.waitText(".toollist", "greet")
+	v.checkWidths("providers")
 	v.press("4")
 	v.waitText(".waterfall", "greet")
 	v.until(`document.querySelector(".waterfall .ran").getBoundingClientRect().width >= 3`)
+	v.checkWidths("activity")
 	v.press("3")
 	v.fill(".rules input", "^GET /healthz|red$")
 	v.waitText(".tester", "2 of 3 events match: 2 drop")
 	v.until(`document.querySelectorAll(".events .dropped").length === 2`)
 	v.fill(".rules input", "(unclosed")
 	v.waitText(".rules .fault", "Unterminated group")
+	v.checkWidths("streams")
 }
 
 // pageStops stops the session.

@@ -20,7 +20,7 @@ export class ActivityView {
     };
     const table = (label, heads, body) =>
       h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": `Table: ${label}` },
-        h("table", { class: "grid" }, h("thead", null, h("tr", null, heads.map((t) => h("th", { scope: "col" }, t)))),
+        h("table", { class: "grid stack" }, h("thead", null, h("tr", null, heads.map((t) => h("th", { scope: "col" }, t)))),
           body));
     this.gates = h("tbody");
     this.errors = h("tbody");

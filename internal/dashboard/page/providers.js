@@ -10,7 +10,7 @@ export class ProvidersView {
     this.rows = h("tbody");
     this.none = h("p", { class: "empty" }, "No provider is connected.");
     this.table = h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table of providers" },
-      h("table", { class: "grid" },
+      h("table", { class: "grid stack" },
         h("thead", null,
           h("tr", null,
             ["Provider", "Trust", "State", "Session", "Tools", "In flight", "Calls", "p50", "p99", "Errors",
@@ -87,10 +87,11 @@ export class ProvidersView {
         h("div", { class: "toollist" })),
       h("td", { class: "trust" }),
       h("td", { class: "state" }),
-      h("td", { class: "session" }),
+      h("td", { class: "session", "data-label": "Session" }),
       h("td", null, open),
-      ["inflight", "calls", "p50", "p99", "errors"].map((c) => h("td", { class: `${c} number` })),
-      h("td", { class: "since", title: date(p.connectedAt) }),
+      [["inflight", "In flight"], ["calls", "Calls"], ["p50", "p50"], ["p99", "p99"], ["errors", "Errors"]].map(
+        ([c, label]) => h("td", { class: `${c} number`, "data-label": label })),
+      h("td", { class: "since", title: date(p.connectedAt), "data-label": "Connected" }),
       h("td", { class: "buttons" }, restart, stop));
     return tr;
   }

@@ -26,7 +26,7 @@ export class StreamsView {
     this.json = h("code");
     this.head = h("th", { scope: "col" }, "With the filter");
     this.table = h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table of events" },
-      h("table", { class: "grid events" },
+      h("table", { class: "grid stack events" },
         h("thead", null,
           h("tr", null, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Level"), this.head,
             h("th", { scope: "col" }, "Stream"), h("th", { scope: "col" }, "Event"))),
