@@ -4,7 +4,10 @@ package e2e_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
 )
 
 // TestPageTabs has ten tabs of one browser on ten sessions. Each shows what happens in its own, and takes a prompt: the
@@ -68,4 +71,41 @@ func TestPageDrafts(t *testing.T) {
 	if faults := v.faultsSoFar(); len(faults) > 0 {
 		t.Errorf("the page has the faults %q, want none", faults)
 	}
+}
+
+// TestPageSteps goes through more sessions than the list has room for. The chosen one is always in view, and shown as
+// chosen, also where the system's colours replace the page's.
+func TestPageSteps(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	const n = 24
+	for i := range n {
+		h.local("--label", fmt.Sprint("session ", i))
+	}
+	v := h.browser().profile(t).openView(h.link())
+	v.until(`document.querySelectorAll(".items li").length === Number(%s)`, strconv.Itoa(n))
+	v.visit(g.origin() + "/?again#/sessions/" + eval[string](v.tab,
+		`document.querySelector(".items a").getAttribute("href").split("/")[2]`))
+	v.waitText(".connection", "Live")
+	v.do("colours of the system", command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}},
+	}))
+	const chosen = `[...document.querySelectorAll(".items li")].findIndex((li) => li.querySelector("[aria-current]"))`
+	for i := 1; i < n; i++ {
+		v.press("j")
+		v.until(chosen+` === Number(%s)`, strconv.Itoa(i))
+	}
+	const inView = `((a, box) => a.top >= box.top - 1 && a.bottom <= Math.min(box.bottom, innerHeight) + 1)(
+		document.querySelector(".items [aria-current]").getBoundingClientRect(),
+		document.querySelector(".side").getBoundingClientRect())`
+	v.until(inView)
+	if style := eval[string](v.tab, `getComputedStyle(document.querySelector(".items [aria-current]")).outlineStyle`); style != "solid" {
+		t.Errorf("with the system's colours the chosen session has the outline %q, want solid", style)
+	}
+	for i := n - 2; i >= 0; i-- {
+		v.press("k")
+		v.until(chosen+` === Number(%s)`, strconv.Itoa(i))
+	}
+	v.until(inView)
 }

@@ -57,8 +57,10 @@ export class SessionsView {
         setText(sub, [s.model || "no model", s.host, ago(s.createdAt)].join(" · "));
         setText(path, tail(s.cwd));
         a.title = `${s.id}\n${s.cwd}\nsince ${date(s.createdAt)}`;
-        if (s.id === this.app.feed?.id) a.setAttribute("aria-current", "page");
-        else a.removeAttribute("aria-current");
+        const chosen = s.id === this.app.feed?.id;
+        if (chosen === a.hasAttribute("aria-current")) return;
+        chosen ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current");
+        if (chosen) a.scrollIntoView({ block: "nearest" });
       },
     );
     this.session.update();
