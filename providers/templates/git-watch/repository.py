@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -176,7 +177,8 @@ async def _end(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
         return
     process = starting.result()
     if process.returncode is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended, and its return code is on its way here
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 

@@ -201,6 +201,15 @@ class TestHostile(Case):
         self.assertTrue(state.cut)
         self.assertIn("+ conflicts=0]", state.tail())
 
+    async def test_git_that_ends_by_itself_just_now(self):
+        ended = subprocess.Popen(["true"], start_new_session=True)
+        ended.wait()
+        waited = asyncio.Future()
+        waited.set_result(0)
+        starting = asyncio.Future()
+        starting.set_result(SimpleNamespace(pid=ended.pid, returncode=None, wait=lambda: waited))
+        await repository._end(starting)
+
     async def test_git_that_hangs_is_ended(self):
         fake = self.dir / "bin"
         fake.mkdir()
