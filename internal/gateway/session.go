@@ -86,8 +86,8 @@ type Session struct {
 	userSpokeAt   time.Time
 	modelStreak   streak // of all pushers that the model decides about
 	streams       map[streamKey]*stream
-	streamBytes   map[string]int           // size of the rows in streams, by provider
-	keptBytes     int                      // the sum of streamBytes
+	keepers       map[string]*keeper       // by the provider's name
+	keptBytes     int                      // the sum of the keepers' bytes
 	runningTools  map[string]toolExecution // by id
 	askingGates   map[*Pending]int         // how many attempts of the call ask
 	permitted     map[string]bool          // command lines, by a person for the session; nil before the first
@@ -132,7 +132,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		pushers:       map[string]*pusher{},
 		streams:       map[streamKey]*stream{},
 		nameOwners:    map[string]nameOwner{},
-		streamBytes:   map[string]int{},
+		keepers:       map[string]*keeper{},
 		runningTools:  map[string]toolExecution{},
 		askingGates:   map[*Pending]int{},
 	}

@@ -61,13 +61,10 @@ func (s *Session) checkSpelling(field string, key streamKey, spelling string) *p
 
 // countStreams counts a provider's streams. Call with Session.mu held.
 func (s *Session) countStreams(provider string) int {
-	n := 0
-	for key := range s.streams {
-		if key.provider == provider {
-			n++
-		}
+	if k := s.keepers[provider]; k != nil {
+		return len(k.streams)
 	}
-	return n
+	return 0
 }
 
 // ensureStream finds or adds a stream. Call with Session.mu held.
@@ -76,6 +73,12 @@ func (s *Session) ensureStream(key streamKey, spelling string) *stream {
 	if st == nil {
 		st = &stream{}
 		s.streams[key] = st
+		k := s.keepers[key.provider]
+		if k == nil {
+			k = &keeper{}
+			s.keepers[key.provider] = k
+		}
+		k.streams = append(k.streams, st)
 	}
 	if spelling != key.stream {
 		st.spelling = spelling
@@ -97,53 +100,76 @@ func (s *Session) streamNames(provider string) []streamKey {
 	return keys
 }
 
+// keeper is what the streams of one provider's name keep. Guarded by Session.mu.
+type keeper struct {
+	streams []*stream
+	bytes   int // size of their rows
+}
+
 // store appends a row to its stream and returns its number. Call with Session.mu held.
 func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
 	st := s.ensureStream(key, spelling)
+	k := s.keepers[key.provider]
 	return s.pushed.add(func(seq uint64) HistoryRow {
 		row.Seq, row.order = seq, s.arrivals.increment()
 		if len(st.rows) == protocol.StreamRetention {
-			s.countRow(key.provider, -rowSize(&st.rows[0]))
+			s.countRow(k, -rowSize(&st.rows[0]))
 			copy(st.rows, st.rows[1:])
 			st.rows[len(st.rows)-1] = row
 		} else {
 			st.rows = append(st.rows, row)
 		}
-		s.countRow(key.provider, rowSize(&row))
-		for s.streamBytes[key.provider] > protocol.MaxStreamBytes {
-			s.dropOldestRow(key.provider)
+		s.countRow(k, rowSize(&row))
+		for k.bytes > protocol.MaxStreamBytes {
+			s.dropOldestRow(k)
 		}
-		for s.keptBytes > protocol.MaxSessionBytes {
-			s.dropOldestRow(s.largestKeeper())
+		if s.keptBytes > protocol.MaxSessionBytes {
+			s.makeRoom()
 		}
 		return row
 	})
 }
 
-// countRow adds the size of a provider's row, or takes it away. Call with Session.mu held.
-func (s *Session) countRow(provider string, size int) {
-	s.streamBytes[provider] += size
+// countRow adds the size of a row of k, or takes it away. Call with Session.mu held.
+func (s *Session) countRow(k *keeper, size int) {
+	k.bytes += size
 	s.keptBytes += size
 }
 
-// largestKeeper returns the provider whose streams keep most. Call with Session.mu held.
-func (s *Session) largestKeeper() (largest string) {
-	for provider, n := range s.streamBytes {
-		if n > s.streamBytes[largest] {
-			largest = provider
+// largestKeeper returns who keeps most. Call with Session.mu held.
+func (s *Session) largestKeeper() *keeper {
+	largest := &keeper{}
+	for _, k := range s.keepers {
+		if k.bytes > largest.bytes {
+			largest = k
 		}
 	}
 	return largest
 }
 
-// dropOldestRow drops a provider's oldest row, of whichever stream. Call with Session.mu held.
-func (s *Session) dropOldestRow(provider string) {
+// makeRoom drops the oldest rows of those who keep most, a little more than must go, and of one up to the half at once:
+// a look for the largest of thousands at each row would hold the session up. Call with Session.mu held.
+func (s *Session) makeRoom() {
+	const enough = protocol.MaxSessionBytes - 1<<20
+	for s.keptBytes > enough {
+		k := s.largestKeeper()
+		for half := k.bytes / 2; s.keptBytes > enough && k.bytes > half; {
+			s.dropOldestRow(k)
+		}
+	}
+}
+
+// dropOldestRow drops the oldest row of k, of whichever stream. Call with Session.mu held.
+func (s *Session) dropOldestRow(k *keeper) {
 	var oldest *stream
-	for key, st := range s.streams {
-		if key.provider == provider && len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
+	for _, st := range k.streams {
+		if len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
 			oldest = st
 		}
 	}
-	s.countRow(provider, -rowSize(&oldest.rows[0]))
+	s.countRow(k, -rowSize(&oldest.rows[0]))
 	oldest.rows = slices.Delete(oldest.rows, 0, 1)
+	if len(oldest.rows) <= cap(oldest.rows)/2 { // nothing counts the room behind them
+		oldest.rows = slices.Clone(oldest.rows)
+	}
 }

@@ -73,8 +73,8 @@ func TestStreamBytes(t *testing.T) {
 				}
 			}
 		}
-		if s.streamBytes["big"] != there {
-			t.Errorf("%d bytes are counted, want the %d that are there", s.streamBytes["big"], there)
+		if s.keepers["big"].bytes != there {
+			t.Errorf("%d bytes are counted, want the %d that are there", s.keepers["big"].bytes, there)
 		}
 	})
 }
@@ -101,8 +101,8 @@ func TestSessionBytes(t *testing.T) {
 		for i := range st.rows {
 			size += rowSize(&st.rows[i])
 		}
-		if size != s.streamBytes[key.provider] {
-			t.Errorf("%d bytes of %s are counted, want the %d that are there", s.streamBytes[key.provider], key, size)
+		if size != s.keepers[key.provider].bytes {
+			t.Errorf("%d bytes of %s are counted, want the %d that are there", s.keepers[key.provider].bytes, key, size)
 		}
 		total += size
 	}
@@ -115,6 +115,25 @@ func TestSessionBytes(t *testing.T) {
 	for key, st := range s.streams {
 		if n := len(st.rows); key.provider != "small" && (n < 11 || n > 30) {
 			t.Errorf("%s keeps %d events, want about as many as the others", key, n)
+		}
+	}
+}
+
+// What is dropped frees its memory: a stream of many names has no more room behind its rows than rows that grow have.
+func TestSessionBytesOfManyNames(t *testing.T) {
+	_, s, _ := joined(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pad := strings.Repeat("x", 100<<10) // the rows share it
+	for i := range 300 {
+		for range protocol.StreamRetention {
+			key := streamKey{"s", fmt.Sprintf("tap.%d", i)}
+			s.store(key, "s", HistoryRow{StreamRow: adminapi.StreamRow{Event: pad}})
+		}
+	}
+	for key, st := range s.streams {
+		if len(st.rows) == 0 || cap(st.rows) > 3*len(st.rows) {
+			t.Errorf("%s keeps %d events in room for %d", key, len(st.rows), cap(st.rows))
 		}
 	}
 }
