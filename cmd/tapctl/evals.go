@@ -142,11 +142,19 @@ func inWorkdir(flags *ucli.Context, path string) (string, error) {
 	return filepath.Join(dir, path), err
 }
 
-// readCases reads the cases of a directory that --case names, else all.
+// readCases reads the cases of a directory that --case names, else all, with the number of runs that --repeat says.
 func readCases(flags *ucli.Context, dir string) ([]configs.EvalCase, error) {
 	cases, err := configs.EvalCases(dir)
 	if err != nil {
 		return nil, wrongFiles(cli.Out(flags), dir, err)
+	}
+	if repeat := flags.Int("repeat"); flags.IsSet("repeat") {
+		if repeat < 1 || repeat > 1000 {
+			return nil, cli.Usage("flag --repeat: must be from 1 to 1000")
+		}
+		for i := range cases {
+			cases[i].Repeat = repeat
+		}
 	}
 	names := flags.StringSlice("case")
 	if len(names) == 0 {
@@ -211,7 +219,7 @@ func listCases(out *cli.Output, cases []configs.EvalCase) error {
 // evalsOptions reads the flags.
 func (c *command) evalsOptions(cases []configs.EvalCase) (evals.Options, error) {
 	o := evals.Options{Gateway: c.gw, JudgeModel: c.String("judge-model"), NoJudge: c.Bool("no-judge"),
-		Allow: c.Bool("allow"), Repeat: c.Int("repeat"), Concurrency: c.Int("concurrency")}
+		Allow: c.Bool("allow"), Concurrency: c.Int("concurrency")}
 	var err error
 	if o.Host, err = cli.OneOf(c.Context, "host", "local", "copilot"); err != nil {
 		return o, err
@@ -219,11 +227,8 @@ func (c *command) evalsOptions(cases []configs.EvalCase) (evals.Options, error) 
 	if o.Settings, err = c.modelSettings(); err != nil {
 		return o, err
 	}
-	switch {
-	case o.Concurrency < 1 || o.Concurrency > 100:
+	if o.Concurrency < 1 || o.Concurrency > 100 {
 		return o, cli.Usage("flag --concurrency: must be from 1 to 100")
-	case c.IsSet("repeat") && (o.Repeat < 1 || o.Repeat > 1000):
-		return o, cli.Usage("flag --repeat: must be from 1 to 1000")
 	}
 	if needs := slices.IndexFunc(cases, func(c configs.EvalCase) bool { return c.NeedsJudge() }); needs >= 0 &&
 		o.Host == "local" && !o.NoJudge {

@@ -24,7 +24,6 @@ type Options struct {
 	JudgeModel  string                 // "": the model of the sessions
 	NoJudge     bool                   // leave out what a model has to judge
 	Allow       bool                   // answer the sessions' permission questions with yes; else with no
-	Repeat      int                    // in place of the cases' own; 0: those
 	Concurrency int                    // runs at the same time, at least 1
 	Artifacts   string                 // a directory for transcripts; "": none
 	Ended       func(Result)           // hears of each run that ended, one after the other; nil: nobody
@@ -108,11 +107,11 @@ func Run(ctx context.Context, o Options, cases []configs.EvalCase) (*Report, err
 	var jobs []job
 	most := 0
 	for i := range cases {
-		most = max(most, o.repeats(&cases[i]))
+		most = max(most, cases[i].Repeat)
 	}
 	for run := range most {
 		for i := range cases {
-			if run < o.repeats(&cases[i]) {
+			if run < cases[i].Repeat {
 				jobs = append(jobs, job{c: &cases[i], run: run + 1})
 			}
 		}
@@ -139,13 +138,6 @@ func Run(ctx context.Context, o Options, cases []configs.EvalCase) (*Report, err
 		report.State, report.Error = Failed, cli.AsError(err).Message
 	}
 	return report, err
-}
-
-func (o *Options) repeats(c *configs.EvalCase) int {
-	if o.Repeat > 0 {
-		return o.Repeat
-	}
-	return c.Repeat
 }
 
 // state is that of a case by its runs.

@@ -83,12 +83,12 @@ func (o *Options) turns(cases []configs.EvalCase, variants []configs.EvalVariant
 	applied []map[string]*configs.EvalCase, changed map[string]bool) (jobs []job) {
 	most := 0
 	for i := range cases {
-		most = max(most, o.repeats(&cases[i]))
+		most = max(most, cases[i].Repeat)
 	}
 	for run := range most {
 		for i := range cases {
 			c := &cases[i]
-			if run >= o.repeats(c) || !changed[c.ID] {
+			if run >= c.Repeat || !changed[c.ID] {
 				continue
 			}
 			round := []job{{c: c, run: run + 1}}
