@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
@@ -434,6 +435,35 @@ func (t *toolset) tell(p *configs.Provider, text string, wakes bool) {
 	}
 	t.mu.Unlock()
 	if t.ctx.Err() == nil { // else nobody waits for it
-		t.running.Go(func() { _, _ = t.provider.Push(t.ctx, event) })
+		t.running.Go(func() { t.pushLine(event, wakes) })
+	}
+}
+
+// pushLine pushes a line of [toolset.tell]. One that wakes is not lost: a session may wait for the end of its command.
+// Where the tools can have no further stream it goes into the one that they wrote into last, and it waits for its turn
+// if too many come at once.
+func (t *toolset) pushLine(event providers.Event, wakes bool) {
+	for {
+		_, err := t.provider.Push(t.ctx, event)
+		refused, ok := errors.AsType[*providers.Error](err)
+		switch {
+		case !ok:
+			return
+		case refused.Code == providers.CodePayloadTooLarge:
+			rows := t.Session.History(nil, 1, time.Time{}) // newest first
+			own := slices.IndexFunc(rows, func(r gateway.HistoryRow) bool { return r.Provider == Name })
+			if own < 0 || rows[own].Stream == event.Stream {
+				return
+			}
+			event.Stream = rows[own].Stream
+		case refused.Code == providers.CodeRateLimited && wakes:
+			select {
+			case <-time.After(time.Second):
+			case <-t.ctx.Done():
+				return
+			}
+		default:
+			return
+		}
 	}
 }

@@ -195,6 +195,26 @@ func TestEmitterEnds(t *testing.T) {
 	}
 }
 
+// A session that waits for the ends of commands hears of each, also where the tools have all the streams that they may
+// have, and where more commands end at once than they may push.
+func TestEveryEndIsTold(t *testing.T) {
+	w := newWorld(t)
+	for i := range protocol.MaxStreams {
+		w.until("tap_post", object{"channel": fmt.Sprintf("s%d", i), "message": "x"}, "Posted")
+	}
+	w.until("tap_post", object{"channel": "one-more", "message": "x"}, "more than the 20")
+	const commands = 15
+	for i := range commands {
+		// It injects nothing: only ten injects may wait, and nobody prompts here.
+		args := object{"name": fmt.Sprintf("works-%d", i), "command": "true", "subscribe": false}
+		w.want("the start", w.call("tap_start_emitter", args), "Started")
+	}
+	for i := range commands {
+		w.until("tap_stream_history", object{"channel": "s19", "limit": 100},
+			fmt.Sprintf("emitter 'works-%d': the command ended: it worked", i))
+	}
+}
+
 // An injector decides how far the events of a stream go.
 func TestInjectors(t *testing.T) {
 	for delivery, want := range map[string]string{
