@@ -107,19 +107,63 @@ func TestNextIsWhatAClockShows(t *testing.T) {
 			start = end.Add(-time.Duration(rapid.IntRange(0, 3*60).Draw(t, "before")) * time.Minute).In(c.zone)
 		}
 		start = start.Truncate(time.Minute)
-		end := start.Add(2 * 24 * time.Hour)
-		now := start
-		for _, want := range r.due(start, end) {
-			got := c.Next(now)
-			if !got.Equal(want) {
-				t.Fatalf("%q in %s after %s: %s, want %s", expression, zone, now, got, want)
-			}
-			now = got
-		}
-		if got := c.Next(now); !got.IsZero() && !got.After(end) {
-			t.Fatalf("%q in %s after %s: %s, want none before %s", expression, zone, now, got, end)
-		}
+		checkNext(t, c, r, start, start.Add(2*24*time.Hour))
 	})
+}
+
+// checkNext checks that a schedule is due between two times when the reference is.
+func checkNext(t rapid.TB, c *Cron, r reference, start, end time.Time) {
+	t.Helper()
+	var words []string
+	for _, f := range r.fields {
+		words = append(words, f.text)
+	}
+	now := start
+	for _, want := range r.due(start, end) {
+		got := c.Next(now)
+		if !got.Equal(want) {
+			t.Fatalf("%q in %s after %s: %s, want %s", words, c.zone, now, got, want)
+		}
+		now = got
+	}
+	if got := c.Next(now); !got.IsZero() && !got.After(end) {
+		t.Fatalf("%q in %s after %s: %s, want none before %s", words, c.zone, now, got, end)
+	}
+}
+
+// TestNextOverTenYears goes from one due time to the next through ten years, in zones whose clocks change by an hour,
+// by half an hour, and four times in a year.
+func TestNextOverTenYears(t *testing.T) {
+	t.Parallel()
+	of := func(text string, values ...int) field { return field{text, values} }
+	every := func(low, high int) field {
+		f := of("*")
+		for v := low; v <= high; v++ {
+			f.values = append(f.values, v)
+		}
+		return f
+	}
+	days, months, weekdays := every(1, 31), every(1, 12), every(0, 6)
+	for zone, fields := range map[string][]field{
+		"Europe/Berlin":       {of("30", 30), of("2", 2), days, months, weekdays},
+		"Australia/Lord_Howe": {of("*/20", 0, 20, 40), every(0, 23), days, months, weekdays},
+		"Africa/Casablanca":   {of("45", 45), of("1-3", 1, 2, 3), days, months, of("0", 0)},
+	} {
+		t.Run(zone, func(t *testing.T) {
+			t.Parallel()
+			var words []string
+			for _, f := range fields {
+				words = append(words, f.text)
+			}
+			c, err := ParseCron(strings.Join(words, " "), zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isInterval := strings.HasPrefix(words[0], "*") || strings.HasPrefix(words[1], "*")
+			start := time.Date(2016, 1, 1, 0, 0, 0, 0, c.zone)
+			checkNext(t, c, reference{fields, isInterval}, start, start.AddDate(10, 0, 0))
+		})
+	}
 }
 
 func TestNextAtAChangeOfTheClock(t *testing.T) {
