@@ -286,7 +286,7 @@ func TestPageSignIn(t *testing.T) {
 	used.waitText("main.signin", "was used before")
 	used.keepPicture("used-link")
 	used.click("main a")
-	used.waitText("main", "tapctl open")
+	used.until(`document.querySelector("#credential")`)
 	used.checkFaults(g.origin())
 	used.shut()
 
