@@ -1,6 +1,6 @@
 // Package dashboard is the page on which a person watches sessions, providers and events, and answers questions
-// (docs/page.md). Its files in page/ are embedded as they are and served without comments: there is no build step, and
-// they load nothing from elsewhere. The page uses the admin API, with the cookie of a sign-in.
+// (docs/page.md). Its files in page/ are embedded as they are and served minified: there is no build step, and they
+// load nothing from elsewhere. The page uses the admin API, with the cookie of a sign-in.
 package dashboard
 
 import (
@@ -9,14 +9,18 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tdewolff/minify/v2"
+	"github.com/tdewolff/minify/v2/css"
+	"github.com/tdewolff/minify/v2/js"
 )
 
 //go:embed page
@@ -103,11 +107,18 @@ var served = sync.OnceValue(func() map[string]file {
 	return all
 })
 
-// read returns the files by the paths at which they are served, scripts without their comments.
+// read returns the files by the paths at which they are served. Scripts and styles are minified: comments and long
+// names are for those who change them, and would be a quarter of what a browser loads.
 func read(from fs.FS) (map[string]file, error) {
 	served := map[string]file{}
-	comments := regexp.MustCompile(`(?m)^[ \t]*//.*\n`) // a tenth of what a browser would load
-	err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
+	small := minify.New()
+	small.AddFunc(".css", css.Minify)
+	small.AddFunc(".js", js.Minify)
+	packer, err := gzip.NewWriterLevel(nil, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	err = fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -123,10 +134,10 @@ func read(from fs.FS) (map[string]file, error) {
 		if name == document {
 			at = "/"
 		}
-		if path.Ext(name) == ".js" {
-			content = comments.ReplaceAll(content, nil)
+		if content, err = small.Bytes(path.Ext(name), content); err != nil && !errors.Is(err, minify.ErrNotExist) {
+			return fmt.Errorf("dashboard: %s: %w", name, err)
 		}
-		packed, err := pack(content)
+		packed, err := pack(packer, content)
 		if err != nil {
 			return err
 		}
@@ -142,15 +153,12 @@ func newVariant(content []byte) variant {
 }
 
 // pack compresses with gzip.
-func pack(content []byte) ([]byte, error) {
+func pack(w *gzip.Writer, content []byte) ([]byte, error) {
 	var packed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
+	w.Reset(&packed)
 	if _, err := w.Write(content); err != nil {
 		return nil, err
 	}
-	err = w.Close() // it writes the rest
+	err := w.Close() // it writes the rest
 	return packed.Bytes(), err
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"compress/gzip"
 	"io"
 	"io/fs"
@@ -156,31 +157,41 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// Scripts are served without the lines that are comments, and with all others.
-func TestComments(t *testing.T) {
+// Scripts are served without comments, and export the names that their sources export.
+func TestScripts(t *testing.T) {
 	t.Parallel()
 	served, err := read(files)
 	if err != nil {
 		t.Fatal(err)
 	}
+	exported := regexp.MustCompile(`export (?:async )?(?:function\*?|class|const|let) (\w+)`)
+	scripts := 0
 	for at, f := range served {
 		name := strings.TrimPrefix(at, "/")
 		if !strings.HasSuffix(name, ".js") {
 			continue
 		}
+		scripts++
 		source, err := fs.ReadFile(files, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var code []string
-		for line := range strings.Lines(string(source)) {
-			if !strings.HasPrefix(strings.TrimSpace(line), "//") {
-				code = append(code, line)
+		names := func(text []byte) (found []string) {
+			for _, m := range exported.FindAllSubmatch(text, -1) {
+				found = append(found, string(m[1]))
 			}
+			slices.Sort(found)
+			return found
 		}
-		if want := strings.Join(code, ""); string(f.plain.content) != want {
-			t.Errorf("%s: %d bytes are served, want the %d that are code", at, len(f.plain.content), len(want))
+		if got, want := names(f.plain.content), names(source); !slices.Equal(got, want) {
+			t.Errorf("%s exports %q as it is served, want %q", at, got, want)
 		}
+		if bytes.Contains(f.plain.content, []byte("\n// ")) || len(f.plain.content) > len(source) {
+			t.Errorf("%s: %d bytes are served of %d, want fewer and no comment", at, len(f.plain.content), len(source))
+		}
+	}
+	if scripts == 0 {
+		t.Error("no script is served, want some")
 	}
 }
 
