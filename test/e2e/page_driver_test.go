@@ -228,14 +228,20 @@ func (v *view) checkWidths(name string) {
 	for _, width := range []int{360, 1280} {
 		v.do("changing the width", chromedp.EmulateViewport(int64(width), 860))
 		v.until(`innerWidth === Number(%s)`, fmt.Sprint(width))
-		wide := eval[[]string](v.tab, `[document.documentElement, ...document.querySelectorAll("main *")]
-			.filter((e) => e.scrollWidth > e.clientWidth + 1 && e.checkVisibility() && !e.closest("pre, .hidden") &&
-				(e === document.documentElement || ["auto", "scroll"].includes(getComputedStyle(e).overflowX)))
-			.map((e) => e.tagName + "." + e.className + " " + e.scrollWidth + " in " + e.clientWidth)`)
-		if len(wide) > 0 {
-			v.t.Errorf("%s at %d pixels scrolls sideways in %q, want nowhere", name, width, wide)
-		}
+		v.checkSideways(fmt.Sprintf("%s at %d pixels", name, width))
 		v.checkAccessibility(fmt.Sprintf("%s-%d", name, width))
+	}
+}
+
+// checkSideways checks that nobody has to scroll sideways but in blocks of code.
+func (v *view) checkSideways(name string) {
+	v.t.Helper()
+	wide := eval[[]string](v.tab, `[document.documentElement, ...document.querySelectorAll("main *")]
+		.filter((e) => e.scrollWidth > e.clientWidth + 1 && e.checkVisibility() && !e.closest("pre, .hidden") &&
+			(e === document.documentElement || ["auto", "scroll"].includes(getComputedStyle(e).overflowX)))
+		.map((e) => e.tagName + "." + e.className + " " + e.scrollWidth + " in " + e.clientWidth)`)
+	if len(wide) > 0 {
+		v.t.Errorf("%s scrolls sideways in %q, want nowhere", name, wide)
 	}
 }
 
@@ -308,6 +314,19 @@ func bypassPolicy() chromedp.Action[chromedp.Void] {
 // dark, and keeps a picture of each.
 func (v *view) checkAccessibility(name string) {
 	v.t.Helper()
+	v.loadAxe()
+	// Colours are all that differs in the dark.
+	for theme, rules := range map[string][]string{"light": nil, "dark": {"color-contrast"}} {
+		v.setTheme(theme)
+		v.runAxe(name+" in "+theme, rules)
+		v.keepPicture(name + "-" + theme)
+	}
+	v.setTheme("light")
+}
+
+// loadAxe loads axe-core into the page, once.
+func (v *view) loadAxe() {
+	v.t.Helper()
 	if !eval[bool](v.tab, `"axe" in window`) {
 		source, err := os.ReadFile(filepath.Join(repo, ".runtime", "node_modules", "axe-core", "axe.min.js"))
 		if err != nil {
@@ -318,21 +337,20 @@ func (v *view) checkAccessibility(name string) {
 			return err
 		}))
 	}
-	// Colours are all that differs in the dark.
-	for theme, rules := range map[string][]string{"light": nil, "dark": {"color-contrast"}} {
-		v.setTheme(theme)
-		found := eval[[]string](
-			v.tab,
-			`axe.run(document, {runOnly: %s ?? undefined, resultTypes: ["violations"]}).then((r) => r.violations
+}
+
+// runAxe checks what is shown by rules of axe-core, or by all.
+func (v *view) runAxe(name string, rules []string) {
+	v.t.Helper()
+	found := eval[[]string](
+		v.tab,
+		`axe.run(document, {runOnly: %s ?? undefined, resultTypes: ["violations"]}).then((r) => r.violations
 			.flatMap((v) => v.nodes.map((n) => [v.id, n.target, n.failureSummary].join(" "))))`,
-			rules,
-		)
-		for _, violation := range found {
-			v.t.Errorf("%s in %s: %s, want no violation", name, theme, violation)
-		}
-		v.keepPicture(name + "-" + theme)
+		rules,
+	)
+	for _, violation := range found {
+		v.t.Errorf("%s: %s, want no violation", name, violation)
 	}
-	v.setTheme("light")
 }
 
 // origin is where a gateway serves its page.
