@@ -93,6 +93,19 @@ type Usage struct {
 	Turns         []TurnUsage  `json:"turns"`         // the last 500, oldest first
 	ContextTokens int64        `json:"contextTokens"` // how much of the model's context the conversation takes
 	ContextLimit  int64        `json:"contextLimit"`
+	Context       Context      `json:"context"` // the same with its parts
+	// ModelCalls are the last 500, oldest first, where the request asks for them.
+	ModelCalls []ModelCall `json:"modelCalls,omitempty"`
+}
+
+// Context says how much of a model's context a conversation takes, in tokens. The parts are 0 where the host does not
+// tell them, and need not add up to Tokens.
+type Context struct {
+	Tokens   int64 `json:"tokens"`
+	Limit    int64 `json:"limit"`
+	System   int64 `json:"systemTokens"`
+	Tools    int64 `json:"toolTokens"`    // of the definitions of tools
+	Messages int64 `json:"messageTokens"` // prompts, answers, calls and results
 }
 
 // Sums add up calls of models: all of a session, those of one model, or those of one turn.
@@ -131,5 +144,16 @@ type TurnUsage struct {
 	Turn      int       `json:"turn"` // from 1
 	MessageID string    `json:"messageId"`
 	StartedAt time.Time `json:"startedAt"` // when its first call ended
+	Context   Context   `json:"context"`   // the last that the host told in it
 	Sums
+}
+
+// ModelCall is one call of a session's model.
+type ModelCall struct {
+	Model      string    `json:"model"`
+	MessageID  string    `json:"messageId"` // as of [TurnUsage]
+	EndedAt    time.Time `json:"endedAt"`
+	DurationMs float64   `json:"durationMs"`
+	Failed     bool      `json:"failed,omitempty"`
+	Tokens
 }

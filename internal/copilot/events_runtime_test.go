@@ -84,8 +84,12 @@ func TestUsageIsCountedByPrompt(t *testing.T) {
 	if s.used[0].Prompt != s.used[1].Prompt || s.used[1].Prompt == s.used[2].Prompt {
 		t.Errorf("the calls are of %+v, want two of the first prompt and one of the second", s.used)
 	}
-	if s.window[0] == 0 || s.window[1] == 0 {
-		t.Errorf("the context was counted as %v, want both numbers above 0", s.window)
+	w := s.window
+	if w.Limit == 0 || w.System == 0 || w.Tools == 0 || w.Messages == 0 || w.Tokens != w.System+w.Tools+w.Messages {
+		t.Errorf("the context was counted as %+v, want all above 0, and the tokens to be those of the parts", w)
+	}
+	if s.windowPrompt != s.used[2].Prompt {
+		t.Errorf("the context was counted for prompt %q, want the last one, %q", s.windowPrompt, s.used[2].Prompt)
 	}
 }
 

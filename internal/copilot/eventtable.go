@@ -235,9 +235,12 @@ var eventTable = append([]eventRow{
 		withNote("usage: tokens, cost, time of one call"),
 	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.SessionUsageInfoData) {
 		if e.AgentID == nil {
-			t.s.calls.SetContextWindow(d.CurrentTokens, d.TokenLimit)
+			t.s.calls.SetContextWindow(t.prompt, adminapi.Context{
+				Tokens: d.CurrentTokens, Limit: d.TokenLimit, System: int64OrZero(d.SystemTokens),
+				Tools: int64OrZero(d.ToolDefinitionsTokens), Messages: int64OrZero(d.ConversationTokens),
+			})
 		}
-	}).withNote("usage: how full the context is"),
+	}).withNote("usage: how full the context is, by part"),
 	timelineRow(adminapi.LogInfo, "that the conversation is being summed up, and why",
 		func(d *rpc.SessionCompactionStartData) string {
 			text := "compacting the conversation"

@@ -367,7 +367,7 @@ func TestProfileInfinite(t *testing.T) {
 			full := func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				return s.window[0] >= 8*s.window[1]/10
+				return s.window.Tokens >= 8*s.window.Limit/10
 			}
 			for n := 0; n < 3 || !tt.want && n < 10 && !full(); n++ {
 				s.turn("remember " + strings.Repeat("some words and ", tt.words))
@@ -377,10 +377,10 @@ func TestProfileInfinite(t *testing.T) {
 			got := slices.ContainsFunc(
 				s.runtime, func(e adminapi.RuntimeEvent) bool { return e.Type == "session.compaction_start" },
 			)
-			if got != tt.want || !tt.want && s.window[0] < 8*s.window[1]/10 {
+			if got != tt.want || !tt.want && s.window.Tokens < 8*s.window.Limit/10 {
 				t.Errorf(
 					"compacted: %v; of %d tokens %d are used, want %v at 8 tenths",
-					got, s.window[1], s.window[0], tt.want,
+					got, s.window.Limit, s.window.Tokens, tt.want,
 				)
 			}
 		})

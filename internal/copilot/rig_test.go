@@ -116,23 +116,24 @@ type fakeSession struct {
 	varies     bool
 	answer     func(ctx context.Context, q gateway.Question) (gateway.Answer, error)
 
-	mu      sync.Mutex
-	changed chan struct{}
-	events  []gateway.Event
-	notes   []string
-	past    []adminapi.TimelineLine
-	prompts []gateway.Prompt // that providers were asked about
-	runtime []adminapi.RuntimeEvent
-	used    []gateway.ModelCall
-	window  [2]int64
-	over    map[string]string // prompts that ended, with why
-	busy    int
-	idle    int
-	ended   string
-	tools   map[string]toolFunc
-	list    []gateway.Tool
-	rev     uint64
-	gated   []bool // of each call: the gateway is to ask the gates
+	mu           sync.Mutex
+	changed      chan struct{}
+	events       []gateway.Event
+	notes        []string
+	past         []adminapi.TimelineLine
+	prompts      []gateway.Prompt // that providers were asked about
+	runtime      []adminapi.RuntimeEvent
+	used         []gateway.ModelCall
+	window       adminapi.Context
+	windowPrompt string
+	over         map[string]string // prompts that ended, with why
+	busy         int
+	idle         int
+	ended        string
+	tools        map[string]toolFunc
+	list         []gateway.Tool
+	rev          uint64
+	gated        []bool // of each call: the gateway is to ask the gates
 }
 
 func (g *rig) start(change ...func(*gateway.StartRequest)) *fakeSession {
@@ -393,8 +394,8 @@ func (s *fakeSession) CountModelCall(c gateway.ModelCall) {
 	s.record(func() { s.used = append(s.used, c) })
 }
 
-func (s *fakeSession) SetContextWindow(tokens, limit int64) {
-	s.record(func() { s.window = [2]int64{tokens, limit} })
+func (s *fakeSession) SetContextWindow(prompt string, c adminapi.Context) {
+	s.record(func() { s.window, s.windowPrompt = c, prompt })
 }
 
 func (s *fakeSession) Busy() { s.record(func() { s.busy++ }) }

@@ -66,9 +66,9 @@ type HostCalls interface {
 	RuntimeEvent(e adminapi.RuntimeEvent)
 	// CountModelCall counts a call of the session's model.
 	CountModelCall(c ModelCall)
-	// SetContextWindow sets how much of the model's context the conversation takes, and its
-	// limit, in tokens.
-	SetContextWindow(tokens, limit int64)
+	// SetContextWindow sets how much of the model's context the conversation takes. prompt is as
+	// [ModelCall].Prompt.
+	SetContextWindow(prompt string, c adminapi.Context)
 	// Busy says that a turn has begun. A new session is idle.
 	Busy()
 	// Idle says that no turn runs and none is queued.

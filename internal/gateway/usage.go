@@ -20,18 +20,21 @@ type ModelCall struct {
 	Duration time.Duration // from the request to the end of its answer
 }
 
-// maxCountedTurns is how many turns have sums of their own; the totals count all.
-const maxCountedTurns = 500
+// How many turns have sums of their own, and how many calls are kept; the totals count all.
+const (
+	maxCountedTurns = 500
+	maxModelCalls   = 500
+)
 
 // usage sums the calls of a session's models. Its lock is a leaf.
 type usage struct {
-	mu            sync.Mutex
-	total         adminapi.Sums
-	models        []adminapi.ModelUsage
-	turns         []adminapi.TurnUsage
-	turnCount     int // turns so far, including those that have left turns
-	contextTokens int64
-	contextLimit  int64
+	mu        sync.Mutex
+	total     adminapi.Sums
+	models    []adminapi.ModelUsage
+	turns     []adminapi.TurnUsage
+	turnCount int // turns so far, including those that have left turns
+	calls     []adminapi.ModelCall
+	context   adminapi.Context
 }
 
 // addCall adds a call to sums.
@@ -54,6 +57,7 @@ func addCall(u *adminapi.Sums, c *ModelCall) {
 // its model and of its turn: calls in a row with the same Prompt are one turn.
 func (s *Session) CountModelCall(c ModelCall) {
 	u := &s.usage
+	now := time.Now().UTC()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	addCall(&u.total, &c)
@@ -68,29 +72,51 @@ func (s *Session) CountModelCall(c ModelCall) {
 		if n == maxCountedTurns {
 			u.turns = append(u.turns[:0], u.turns[1:]...)
 		}
-		turn := adminapi.TurnUsage{Turn: u.turnCount, MessageID: c.Prompt, StartedAt: time.Now().UTC()}
-		u.turns = append(u.turns, turn)
+		u.turns = append(u.turns, adminapi.TurnUsage{
+			Turn: u.turnCount, MessageID: c.Prompt, StartedAt: now, Context: u.context,
+		})
 	}
 	addCall(&u.turns[len(u.turns)-1].Sums, &c)
+	if len(u.calls) == maxModelCalls {
+		u.calls = append(u.calls[:0], u.calls[1:]...)
+	}
+	u.calls = append(u.calls, adminapi.ModelCall{
+		Model: c.Model, MessageID: c.Prompt, EndedAt: now, DurationMs: milliseconds(c.Duration), Failed: c.Failed,
+		Tokens: c.Tokens,
+	})
 }
 
-// SetContextWindow implements [HostCalls]. The numbers, in tokens, replace the last ones in
-// [Session.Usage].
-func (s *Session) SetContextWindow(tokens, limit int64) {
+// SetContextWindow implements [HostCalls]. The numbers replace the last ones in [Session.Usage], and those of the
+// newest turn if they came while its prompt was worked on: a turn is counted with its first call, and hosts tell the
+// context before that too.
+func (s *Session) SetContextWindow(prompt string, c adminapi.Context) {
 	u := &s.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.contextTokens, u.contextLimit = tokens, limit
+	u.context = c
+	if n := len(u.turns); n > 0 && u.turns[n-1].MessageID == prompt {
+		u.turns[n-1].Context = c
+	}
 }
 
 // Usage is what the session has used so far, since this gateway has it, as GET
-// /sessions/{id}/usage of docs/admin-api.md shows it. The lists are copies and never nil.
+// /sessions/{id}/usage of docs/admin-api.md shows it. The lists are copies and never nil, but
+// ModelCalls, which [Session.ModelCalls] has.
 func (s *Session) Usage() adminapi.Usage {
 	u := &s.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return adminapi.Usage{
-		Session: s.id, Total: u.total, ContextTokens: u.contextTokens, ContextLimit: u.contextLimit,
-		Models: append([]adminapi.ModelUsage{}, u.models...), Turns: append([]adminapi.TurnUsage{}, u.turns...),
+		Session: s.id, Total: u.total, ContextTokens: u.context.Tokens, ContextLimit: u.context.Limit,
+		Context: u.context,
+		Models:  append([]adminapi.ModelUsage{}, u.models...), Turns: append([]adminapi.TurnUsage{}, u.turns...),
 	}
+}
+
+// ModelCalls lists the last calls of the session's models, oldest first.
+func (s *Session) ModelCalls() []adminapi.ModelCall {
+	u := &s.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.calls)
 }

@@ -8,8 +8,17 @@ import (
 
 // usage answers with the usage of the session's models.
 func (a *api) usage(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	if _, err := readParams(r); err != nil {
+	p, err := readParams(r, "calls")
+	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.Usage())
+	withCalls, err := readFlag(p, "calls")
+	if err != nil {
+		return err
+	}
+	u := s.Usage()
+	if withCalls {
+		u.ModelCalls = s.ModelCalls()
+	}
+	return writeJSON(w, http.StatusOK, u)
 }

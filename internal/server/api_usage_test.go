@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,8 @@ func TestAPIRuntimeEventsAreBounded(t *testing.T) {
 func TestAPIUsage(t *testing.T) {
 	f := newAPIFixture(t)
 	s := f.observed()
+	// The context is told before the first call of a prompt, and after it.
+	s.SetContextWindow("m1", adminapi.Context{Tokens: 4, Limit: 100, System: 4})
 	call := gateway.ModelCall{
 		Model:    "a",
 		Prompt:   "m1",
@@ -90,7 +93,7 @@ func TestAPIUsage(t *testing.T) {
 	call.Model, call.Failed = "b", true
 	s.CountModelCall(call)
 	s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: "m2", Tokens: adminapi.Tokens{Input: 5}})
-	s.SetContextWindow(8, 100)
+	s.SetContextWindow("m2", adminapi.Context{Tokens: 8, Limit: 100, System: 5, Tools: 2, Messages: 1})
 	_, body := f.ask("GET", "/sessions/"+s.ID()+"/usage", "")
 	var u adminapi.Usage
 	if err := json.Unmarshal([]byte(body), &u); err != nil {
@@ -120,12 +123,34 @@ func TestAPIUsage(t *testing.T) {
 		second.StartedAt.IsZero() {
 		t.Errorf("turns: got %+v, want 2 calls with one failure for m1, and 5 tokens for m2", u.Turns)
 	}
-	// Totals go on when turns fall out.
+	s.SetContextWindow("m3", adminapi.Context{Tokens: 9, Limit: 100}) // of a turn without a call as yet
+	s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: "m3"})
+	var contexts []int64
+	for _, turn := range s.Usage().Turns {
+		contexts = append(contexts, turn.Context.Tokens)
+	}
+	if want := []int64{4, 8, 9}; !slices.Equal(contexts, want) || u.Context.Tools != 2 {
+		t.Errorf("the context by turn: got %v and now %+v, want %v and 2 of tools", contexts, u.Context, want)
+	}
+	if u.ModelCalls != nil {
+		t.Errorf("got %d calls of models that nobody asked for, want none", len(u.ModelCalls))
+	}
+	// Totals go on when turns and calls fall out.
 	for i := range 600 {
 		s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: fmt.Sprint("n", i), Tokens: adminapi.Tokens{Input: 1}})
 	}
-	if u := s.Usage(); len(u.Turns) != 500 || u.Turns[499].Turn != 602 || u.Total.Input != 625 {
-		t.Errorf("got %d turns up to %d and %d tokens, want 500 up to 602 and 625",
+	_, body = f.ask("GET", "/sessions/"+s.ID()+"/usage?calls=1", "")
+	var all adminapi.Usage
+	if err := json.Unmarshal([]byte(body), &all); err != nil {
+		t.Fatal(err)
+	}
+	calls := all.ModelCalls
+	if n := len(calls); n != 500 || calls[n-1].MessageID != "n599" || calls[n-1].Input != 1 ||
+		calls[n-1].EndedAt.IsZero() {
+		t.Errorf("got %d calls of models, want 500 up to that for n599", n)
+	}
+	if u := s.Usage(); len(u.Turns) != 500 || u.Turns[499].Turn != 603 || u.Total.Input != 625 {
+		t.Errorf("got %d turns up to %d and %d tokens, want 500 up to 603 and 625",
 			len(u.Turns), u.Turns[len(u.Turns)-1].Turn, u.Total.Input)
 	}
 	f.expect("GET", "/sessions/"+s.ID()+"/usage?last=1", "", 400, "last…")

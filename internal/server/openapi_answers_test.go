@@ -94,7 +94,7 @@ func use(_ *openAPIFixture, s *gateway.Session) {
 		Model: "gpt-5-mini", Prompt: "m1", Tokens: adminapi.Tokens{Input: 100, Output: 10},
 		Cost: 0.33, Duration: time.Second,
 	})
-	s.SetContextWindow(8000, 128_000)
+	s.SetContextWindow("m1", adminapi.Context{Tokens: 8000, Limit: 128_000, System: 5000, Tools: 2000, Messages: 1000})
 }
 
 // answerCases are the requests, {id} being a session's with a provider bound to it
@@ -161,6 +161,7 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/sessions/{id}/recording", begun: speak, status: 200},
 	{op: "GET /api/v1/sessions/{id}/recording", values: "?last=1", status: 400},
 	{op: "GET /api/v1/sessions/{id}/usage", before: use, status: 200},
+	{op: "GET /api/v1/sessions/{id}/usage", values: "?calls=1", before: use, status: 200},
 	{op: "GET /api/v1/sessions/{id}/usage", values: "?last=1", status: 400},
 	{op: "GET /api/v1/sessions/{id}/live", begun: speak, status: 200},
 	{op: "GET /api/v1/sessions/{id}/events", values: "?last=1000", begun: speak, status: 200},

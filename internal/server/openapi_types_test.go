@@ -36,7 +36,7 @@ var schemaTypes = []any{
 	adminapi.StartRequest{}, adminapi.Started{}, adminapi.StartedProvider{}, adminapi.Status{}, adminapi.Stopped{},
 	adminapi.StreamRow{}, adminapi.Sums{}, adminapi.TimelineLine{}, adminapi.Tool{}, adminapi.ToolAnnotations{},
 	adminapi.TurnEnd{},
-	adminapi.Usage{},
+	adminapi.Usage{}, adminapi.Context{}, adminapi.ModelCall{},
 }
 
 // TestOpenAPITypes compares the schemas of openapi.json with the types of adminapi: which

@@ -374,7 +374,7 @@ func TestMode(t *testing.T) {
 	w.host.mu.Lock()
 	w.host.effort = "high"
 	w.host.mu.Unlock()
-	w.session.SetContextWindow(1200, 64000)
+	w.session.SetContextWindow("", adminapi.Context{Tokens: 1200, Limit: 64000})
 	w.want("the state", w.call("tap_get_session_state", object{}), "sessionId=s mode=interactive model=gpt-5 "+
 		"reasoning=high context=1200/64000 providers=1 tools=18 tasks=0 schedules=0 pendingPermissions=0 openCanvases=0 ")
 	set := object{"mode": "autopilot", "reason": "to go on\x1b[2J", "confirm": "set-session-mode"}
