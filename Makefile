@@ -38,6 +38,7 @@ bench: build runtime ## measure against a relay without logic, raw clients and r
 	go test -tags runtime -run '^$$' -bench Turn -benchtime 200x ./bench/lsbench
 	go test -tags runtime -run '^$$' -bench Memory -benchtime 3x ./bench/lsbench
 	go test -run '^$$' -bench Search ./tools
+	go test -tags "$$(cat ci/tags)" -run '^$$' -bench Page -benchtime 3x ./test/e2e
 	go test -tags runtime -run '^$$' -bench Node -benchtime 5x ./providers
 	go test -tags runtime -run '^$$' -bench GatewayTurn -benchtime 100x ./internal/copilot
 	go test -tags runtime -run '^$$' -bench Sessions -benchtime 1x ./internal/copilot

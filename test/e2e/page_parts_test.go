@@ -58,7 +58,7 @@ func markdownRenders(t *testing.T, v *view) {
 		"<script>alert(1)</script> &lt;b&gt; &nope;":     `<p>&lt;script&gt;alert(1)&lt;/script&gt; &lt;b&gt; &amp;nope;</p>`,
 		"": ``,
 	} {
-		const render = `import("/page/markdown.js").then(({ render }) => { const el = document.createElement("div"); %s; return el.innerHTML; })`
+		const render = `import("/page/main.js").then(({ markdown: { render } }) => { const el = document.createElement("div"); %s; return el.innerHTML; })`
 		if got := eval[string](v.tab, strings.Replace(render, "%s", `render(el, %s)`, 1), source); got != want {
 			t.Errorf("%q reads\n %s, want\n %s", source, got, want)
 		}
@@ -108,7 +108,7 @@ func linksStayOutside(t *testing.T, v *view) {
 		"https://e.com:" + own + "/":             true,
 		"https://localhost.e.com:" + own + "/":   true,
 	} {
-		const count = `import("/page/markdown.js").then(({ render }) => { const el = document.createElement("div"); render(el, %s); return el.querySelectorAll("a").length; })`
+		const count = `import("/page/main.js").then(({ markdown: { render } }) => { const el = document.createElement("div"); render(el, %s); return el.querySelectorAll("a").length; })`
 		for _, source := range []string{"[a](" + href + ")", "![a](" + href + ")", "<" + href + ">", href} {
 			n := eval[int](v.tab, count, source)
 			if n > 0 && !link || n == 0 && link {
@@ -120,7 +120,7 @@ func linksStayOutside(t *testing.T, v *view) {
 
 func longTextsRender(_ *testing.T, v *view) {
 	// Nothing that a model may write takes forever, or overflows.
-	eval[any](v.tab, `import("/page/markdown.js").then(({ render }) => {
+	eval[any](v.tab, `import("/page/main.js").then(({ markdown: { render } }) => {
 			for (const s of ["*a ", "**", "_", "~~", "[", "[a](", "`+"`"+`", "`+"``a"+`", ">", "- ", "  - ", "|", "|-|\\n", "<https://", "\\\\", "![", "http://", "&amp;", "# ", "1. \\n"]) render(document.createElement("div"), s.repeat(5000));
 		for (const [start, middle, end] of [["# a", " ", "b"], ["# a", " #", "b"], ["http://a", ".", "x"], ["http://a", ")", "x"], ["~~~", "~", "`+"`"+`"], ["`+"```"+`", "a", "`+"`"+`"], ["`+"```"+`", " ", "x`+"`"+`"], ["", "[a](" + " ".repeat(4000), ""]])
 				render(document.createElement("div"), start + middle.repeat(400_000 / middle.length) + end);
@@ -129,7 +129,7 @@ func longTextsRender(_ *testing.T, v *view) {
 
 func listsReconcile(t *testing.T, v *view) {
 	// Things of one key are all there, and nothing stays that is no more.
-	got := eval[[]string](v.tab, `import("/page/dom.js").then(({ h, reconcile }) => {
+	got := eval[[]string](v.tab, `import("/page/main.js").then(({ dom: { h, reconcile } }) => {
 			const list = h("ul"), shown = [];
 			document.body.append(list);
 			for (const items of [["a", "b"], ["b", "", "a", ""], ["", "", "c"], ["", ""], ["c", "b"], []]) {
@@ -181,7 +181,7 @@ func filterPreviews(t *testing.T, v *view) {
 }
 
 func timelineMerges(t *testing.T, v *view) {
-	const texts = `import("/page/timeline.js").then(({ Timeline }) => {
+	const texts = `import("/page/main.js").then(({ timeline: { Timeline } }) => {
 			const t = new Timeline();
 			for (const [name, data] of %s) t.apply(name, data);
 			return t.entries.map((e) => [e.kind, e.done === false ? "open" : "", e.who ?? e.level ?? e.name ?? "", e.text || e.result?.content || e.error?.message || ""].filter(Boolean).join(" "));
