@@ -214,6 +214,17 @@ func (x *terminal) say(prompt, answer string) {
 	x.waitScreen(answer, ready)
 }
 
+// waitHeard waits until a request of the model holds a text. The screen shows a prompt before the model has it.
+func (x *terminal) waitHeard(text string) {
+	x.home.t.Helper()
+	x.wait(func() error {
+		if !heard(x.model, text) {
+			return fmt.Errorf("the model of terminal %s has not read %q", x.name, text)
+		}
+		return nil
+	})
+}
+
 // session returns the id of the session in the foreground of a terminal that has only one. The CLI keeps a file with
 // its process id in the folder of every session that it has open.
 func (x *terminal) session() string {

@@ -98,9 +98,7 @@ func TestTerminals(t *testing.T) {
 			} else {
 				left.say("What is new?", "You said: What is new?")
 			}
-			if !heard(m, "The tests failed.") {
-				t.Error("the model has not read the inject, want it to")
-			}
+			left.waitHeard("The tests failed.")
 			if screen := right.screen(); strings.Contains(screen, "The tests failed.") ||
 				strings.Contains(screen, "The build is red.") {
 				t.Errorf("the other terminal shows a push, want none:\n%s", screen)
@@ -112,12 +110,7 @@ func TestTerminals(t *testing.T) {
 			p.writeLine("push inject The disk is full.")
 			p.expect("pushed The disk is full. <nil>")
 			p.writeLine("finish")
-			left.wait(func() error {
-				if !heard(m, "The disk is full.") {
-					return errors.New("the model has not read what came during its turn")
-				}
-				return nil
-			})
+			left.waitHeard("The disk is full.")
 
 			// A terminal that dies takes its session with it, and only that.
 			left.kill()
