@@ -83,7 +83,7 @@ func logCommand() *ucli.Command {
 		Name:      "log",
 		Usage:     "show a session's timeline",
 		ArgsUsage: "[ID]",
-		Description: `The gateway keeps the last 1,000 lines. With --events it shows the last 2,000 events of
+		Description: `The gateway keeps the last 20,000 lines. With --events it shows the last 2,000 events of
 the session's runtime instead, as they came: one JSON object a line with ts, type and
 data. docs/copilot.md explains each type.
 

@@ -95,13 +95,26 @@ type TurnEnd struct {
 	Error *Failure `json:"error,omitempty"`
 }
 
-// Gap is the data of [EventGap]: how many timeline lines, callbacks and stored events a
-// follower missed, because they left the session's buffers before it read them. A count of
-// 0 is left out.
+// Gap is the data of [EventGap]: how much a reader can't have any more, because it left the
+// session's buffers. A count of 0 is left out.
 type Gap struct {
-	Timeline uint64 `json:"timeline,omitzero"`
-	Live     uint64 `json:"live,omitzero"`
-	Stream   uint64 `json:"stream,omitzero"`
+	Timeline uint64 `json:"timeline,omitzero"` // lines of the timeline
+	Live     uint64 `json:"live,omitzero"`     // things that callbacks told: messages, thoughts, calls, prompts
+	Stream   uint64 `json:"stream,omitzero"`   // stored events
+}
+
+// Earlier is the answer to GET /sessions/{id}/earlier: what happened before an event,
+// oldest first. More is true if there is still more before it.
+type Earlier struct {
+	Events []SessionEvent `json:"events"`
+	More   bool           `json:"more"`
+}
+
+// SessionEvent is an event of GET /sessions/{id}/events: its id, its name and its data.
+type SessionEvent struct {
+	ID    string          `json:"id"`
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
 }
 
 // Push is the body of POST /sessions/{id}/push, which pushes an event or a prompt to a

@@ -36,6 +36,8 @@ const rowCost = 200
 
 func rowSize(r *HistoryRow) int { return rowCost + historyTextSize(*r) }
 
+func historyRowSize(r HistoryRow) int { return rowSize(&r) }
+
 func historyTextSize(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }
 
 // maxHistoryBytes bounds the text of one stream.history message: a hundred events of
@@ -90,7 +92,7 @@ func (s *Session) History(streams []string, last int, since time.Time) []History
 }
 
 // HistoryAfter returns the events that were stored after a number, oldest first, for
-// followers; at most the newest thousand, of 8 MiB of text. Streams are named as in
+// followers; at most the newest 5,000, of 8 MiB. Streams are named as in
 // [Session.History]. Events that left the feed before are missing without a sign.
 func (s *Session) HistoryAfter(after uint64, streams []string) []HistoryRow {
 	rows, _ := s.pushed.after(after)

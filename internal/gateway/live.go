@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,14 +11,84 @@ import (
 )
 
 // LiveLine is one entry of a session's live feed: a callback, or an error of the session.
-// Seq counts the feed's entries from 1; TS is in UTC. The feed has the newest 8192 entries,
-// or 8 MiB.
+// Seq counts the feed's entries from 1; TS is in UTC. The feed has the newest 20,000
+// entries, or 8 MiB. Once it is full, it makes one entry of the deltas of a text that
+// follow each other, so that a long answer takes no more place than a short one. That entry
+// has the number and the time of the last of them.
 type LiveLine struct {
 	Seq   uint64
 	TS    time.Time
 	Event Event
 
-	order uint64 // among all entries of the session's feeds
+	order  uint64   // among all entries of the session's feeds
+	things uint64   // how many things began up to here: see isPart
+	ends   []uint32 // where each delta that was folded into this one ends in its text
+}
+
+// isPart reports whether a callback goes on with a thing that began before, such as a
+// message, or ends it, or is nothing that a person would see as a thing of its own.
+func (e Event) isPart() bool {
+	switch e.Callback {
+	case OnReasoning, OnMessage, OnToolExecution, OnEndReasoning, OnEndMessage, OnEndToolExecution, OnAgentStart,
+		OnAgentEnd, OnIdle:
+		return true
+	}
+	return false
+}
+
+func (e Event) isDelta() bool {
+	return e.Callback == OnReasoning || e.Callback == OnMessage || e.Callback == OnToolExecution
+}
+
+// maxFolded bounds the text of one entry of several deltas: readers take whole entries.
+const maxFolded = 32 << 10
+
+// foldDeltas makes one line of the first one and the deltas of the same text behind it, and
+// returns of how many.
+func foldDeltas(lines []LiveLine) (LiveLine, int) {
+	n, size := 1, len(lines[0].Event.Delta)
+	for first := lines[0].Event; first.isDelta() && n < len(lines); n++ {
+		e := lines[n].Event
+		if size += len(e.Delta); e.Callback != first.Callback || e.ID != first.ID || size > maxFolded {
+			break
+		}
+	}
+	if n == 1 {
+		return lines[0], 1
+	}
+	all := lines[n-1]
+	all.ends = nil
+	var text strings.Builder
+	for _, l := range lines[:n] {
+		begin := uint32(text.Len())
+		for _, end := range l.ends {
+			all.ends = append(all.ends, begin+end)
+		}
+		text.WriteString(l.Event.Delta)
+		if l.ends == nil {
+			all.ends = append(all.ends, uint32(text.Len()))
+		}
+	}
+	all.Event.Delta = text.String()
+	return all, n
+}
+
+// cutDeltas leaves the first n of the deltas that were folded out of a line.
+func cutDeltas(l LiveLine, n uint64) LiveLine {
+	begin := l.ends[n-1]
+	l.Event.Delta = l.Event.Delta[begin:]
+	l.ends = slices.Clone(l.ends[n:])
+	for i := range l.ends {
+		l.ends[i] -= begin
+	}
+	return l
+}
+
+// newLiveFeed makes the feed of a session's callbacks.
+func newLiveFeed() *feed[LiveLine] {
+	f := newFeed(maxLiveLines, maxLiveBytes, liveSize)
+	f.fold, f.cut = foldDeltas, cutDeltas
+	return f
 }
 
 // Live returns the callbacks after a number, oldest first, and the cursor for the next
@@ -36,7 +107,7 @@ func (s *Session) LiveCursor() uint64 { return s.live.last() }
 // liveSize is about how many bytes an entry takes.
 func liveSize(l LiveLine) int {
 	e := l.Event
-	n := 200 + len(e.Delta) + len(e.Content) + len(e.Args) + len(e.SessionError)
+	n := 400 + 4*len(l.ends) + len(e.Delta) + len(e.Content) + len(e.Args) + len(e.SessionError)
 	if e.Result != nil {
 		n += len(e.Result.Content) + len(e.Result.DetailedContent)
 	}
@@ -52,7 +123,10 @@ func (s *Session) publish(e Event) {
 		if s.responses != nil {
 			s.responses.add(e)
 		}
-		return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e, order: s.arrivals.increment()}
+		if !e.isPart() {
+			s.things++
+		}
+		return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e, order: s.arrivals.increment(), things: s.things}
 	})
 }
 

@@ -30,6 +30,7 @@ type Session struct {
 
 	timeline  *feed[TimelineLine]
 	live      *feed[LiveLine]
+	things    uint64 // that began in the live feed; guarded by its lock
 	pushed    *feed[HistoryRow]
 	arrivals  counter // orders the entries of these three feeds
 	runtime   *feed[adminapi.RuntimeEvent]
@@ -108,19 +109,19 @@ var _ HostCalls = (*Session)(nil)
 
 // Sizes of the feeds: entries, and bytes of their texts.
 const (
-	maxTimelineLines = 1000
-	maxLiveLines     = 8192
+	maxTimelineLines = 20_000
+	maxLiveLines     = 20_000
 	maxLiveBytes     = 8 << 20
-	maxPushedRows    = 1000
+	maxPushedRows    = 5000
 	maxTextBytes     = 8 << 20 // of the timeline, and of the pushed rows
 )
 
 func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 	s := &Session{
 		g: g, id: spec.ID, cwd: spec.CWD, host: h, info: info, createdAt: time.Now(),
-		timeline:      newFeed(maxTimelineLines, maxTextBytes, func(l TimelineLine) int { return len(l.Message) }),
-		live:          newFeed(maxLiveLines, maxLiveBytes, liveSize),
-		pushed:        newFeed(maxPushedRows, maxTextBytes, historyTextSize),
+		timeline:      newFeed(maxTimelineLines, maxTextBytes, lineSize),
+		live:          newLiveFeed(),
+		pushed:        newFeed(maxPushedRows, maxTextBytes, historyRowSize),
 		runtime:       newRuntimeLog(),
 		wakeup:        make(chan struct{}, 1),
 		quit:          make(chan struct{}),

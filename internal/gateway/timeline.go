@@ -54,7 +54,10 @@ func (s *Session) Note(level adminapi.LogLevel, message string) {
 	s.note(level, SourceSession, message)
 }
 
-// RestoreTimeline implements [HostCalls]. It uses half of the timeline at most, 500 lines,
+// lineSize is about how many bytes a line takes.
+func lineSize(l TimelineLine) int { return 100 + len(l.Message) }
+
+// RestoreTimeline implements [HostCalls]. It uses half of the timeline at most, 10,000 lines,
 // so that there is room for new lines, and begins with a line that says that the session
 // was resumed. Restored lines get new numbers.
 func (s *Session) RestoreTimeline(lines []adminapi.TimelineLine, isWhole bool) {

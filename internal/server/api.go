@@ -91,6 +91,7 @@ func (a *api) routes() map[string]apiHandler {
 		"POST /sessions/{id}/tools/{name}/call": a.session(a.call),
 		"POST /sessions/{id}/model":             a.session(a.setModel),
 		"GET /sessions/{id}/events":             a.sessionEvents,
+		"GET /sessions/{id}/earlier":            a.session(a.earlierEvents),
 		"GET /questions":                        a.questions,
 		"GET /persisted":                        a.persisted,
 		"POST /persisted/{id}/resume":           a.resumePersisted,

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -152,20 +153,49 @@ func lastEventID(r *http.Request) string { return r.Header.Get("Last-Event-ID") 
 // placeID writes a place as an event's id. It has the birth of the session, since another
 // session may have the same id later.
 func placeID(birth string, at gateway.Cursors) string {
-	return fmt.Sprintf("%s.%d.%d.%d", birth, at.Timeline, at.Live, at.Stream)
+	return fmt.Sprintf("%s.%d.%d.%d.%d.%d", birth, at.Timeline, at.Live, at.Stream, at.Things, at.Order)
 }
 
 // parsePlace reads an id that placeID wrote; ok is false for an event of another session.
 func parsePlace(id, birth string) (at gateway.Cursors, ok bool) {
-	parts := strings.SplitN(id, ".", 5)
-	if len(parts) != 4 || parts[0] != birth {
+	parts := strings.SplitN(id, ".", 7)
+	if len(parts) != 6 || parts[0] != birth {
 		return at, false
 	}
-	for i, n := range []*uint64{&at.Timeline, &at.Live, &at.Stream} {
+	for i, n := range []*uint64{&at.Timeline, &at.Live, &at.Stream, &at.Things, &at.Order} {
 		var err error
 		if *n, err = strconv.ParseUint(parts[i+1], 10, 64); err != nil {
 			return gateway.Cursors{}, false
 		}
 	}
 	return at, true
+}
+
+// earlierEvents answers GET /sessions/{id}/earlier.
+func (a *api) earlierEvents(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+	q, err := readParams(r, "before", "last")
+	if err != nil {
+		return err
+	}
+	last, err := readLast(q, 1)
+	if err != nil {
+		return err
+	}
+	birth := birthOf(s)
+	at, ok := parsePlace(q.Get("before"), birth)
+	if !ok {
+		return fieldError("before", "must be the id of an event of this session, not %q", q.Get("before"))
+	}
+	list, hasMore := s.Earlier(at.Order, min(last, maxEventsLast))
+	answer := adminapi.Earlier{Events: []adminapi.SessionEvent{}, More: hasMore}
+	for _, e := range list {
+		name, what := eventOf(e)
+		data, err := json.Marshal(what)
+		if err != nil {
+			return err
+		}
+		answer.Events = append(answer.Events,
+			adminapi.SessionEvent{ID: placeID(birth, e.Cursors), Event: name, Data: data})
+	}
+	return writeJSON(w, http.StatusOK, answer)
 }

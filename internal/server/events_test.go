@@ -159,7 +159,7 @@ func TestSessionEventsGap(t *testing.T) {
 	addDelta(s, "first")
 	id := l.next().id
 	l.stop()
-	for i := range 1500 {
+	for i := range 20_500 {
 		addNote(s, fmt.Sprint(i))
 	}
 	addDelta(s, "last")
@@ -169,8 +169,8 @@ func TestSessionEventsGap(t *testing.T) {
 		t.Errorf("got %q, want %q", texts, want)
 	}
 	list := l.until(adminapi.EventLive)
-	if got := eventTexts(t, list[len(list)-1:]); len(list) != 1000 || got[0] != "live last" {
-		t.Errorf(`%d events, the last is %q, want 1000 and "live last"`, len(list), got)
+	if got := eventTexts(t, list[len(list)-1:]); len(list) != 20_000 || got[0] != "live last" {
+		t.Errorf(`%d events, the last is %q, want 20000 and "live last"`, len(list), got)
 	}
 	l.stop()
 
@@ -408,11 +408,11 @@ func TestEventsAlive(t *testing.T) {
 // FuzzPlace: an id is read as it was written, and of whatever else comes as one
 // nothing breaks.
 func FuzzPlace(f *testing.F) {
-	f.Add("b.1.2.3", uint64(1), uint64(2), uint64(3))
-	f.Add("b.1.2", uint64(0), uint64(1<<64-1), uint64(7))
-	f.Add("b.+1.0x2.3.", uint64(9), uint64(9), uint64(9))
-	f.Fuzz(func(t *testing.T, id string, lines, live, rows uint64) {
-		at := gateway.Cursors{Timeline: lines, Live: live, Stream: rows}
+	f.Add("b.1.2.3.4.5", uint64(1), uint64(2), uint64(3), uint64(4), uint64(5))
+	f.Add("b.1.2", uint64(0), uint64(1<<64-1), uint64(7), uint64(7), uint64(0))
+	f.Add("b.+1.0x2.3.4.5.", uint64(9), uint64(9), uint64(9), uint64(1), uint64(1<<64-1))
+	f.Fuzz(func(t *testing.T, id string, lines, live, rows, things, order uint64) {
+		at := gateway.Cursors{Timeline: lines, Live: live, Stream: rows, Things: things, Order: order}
 		if got, ok := parsePlace(placeID("b", at), "b"); !ok || got != at {
 			t.Errorf("%v is read as %v %v, want the same and true", at, got, ok)
 		}

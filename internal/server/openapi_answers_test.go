@@ -166,6 +166,9 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/sessions/{id}/live", begun: speak, status: 200},
 	{op: "GET /api/v1/sessions/{id}/events", values: "?last=1000", begun: speak, status: 200},
 	{op: "GET /api/v1/sessions/{id}/events", values: "?last=-1", status: 400},
+	{op: "GET /api/v1/sessions/{id}/earlier", values: "?before=BIRTH.0.0.0.0.9", status: 200},
+	{op: "GET /api/v1/sessions/{id}/earlier", values: "?before=b.0.0.0.0.9", status: 400},
+	{op: "GET /api/v1/sessions/{id}/earlier", values: "?before=BIRTH.0.0.0.0.9&last=0", status: 400},
 	{op: "POST /api/v1/sessions/{id}/push", body: `{"event":"x","metadata":{"a":1}}`, status: 200},
 	{op: "POST /api/v1/sessions/{id}/push", body: `{"event":"x","level":"loud"}`, status: 400},
 	{op: "POST /api/v1/push", body: `{"event":"x","stream":"s","provider":"p","metadata":{"a":1}}`, status: 200},
@@ -304,6 +307,9 @@ func (f *openAPIFixture) answers(o *apiOperation, c answerCase) {
 	}
 	at := f.fill(&path, values)
 	if query != "" {
+		if strings.Contains(query, "BIRTH") {
+			query = strings.ReplaceAll(query, "BIRTH", birthOf(f.made))
+		}
 		at += "?" + query
 	}
 	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)

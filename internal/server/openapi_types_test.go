@@ -20,7 +20,8 @@ import (
 var schemaTypes = []any{
 	adminapi.Answer{}, adminapi.Call{}, adminapi.CallNote{}, adminapi.CallResult{}, adminapi.Callback{},
 	adminapi.ConfiguredProvider{}, adminapi.Diagnostics{}, adminapi.Error{}, adminapi.ErrorNote{}, adminapi.Fault{},
-	adminapi.Faults{}, adminapi.Gap{}, adminapi.GateNote{}, adminapi.Interrupt{}, adminapi.Interrupted{},
+	adminapi.Earlier{}, adminapi.SessionEvent{}, adminapi.Faults{}, adminapi.Gap{},
+	adminapi.GateNote{}, adminapi.Interrupt{}, adminapi.Interrupted{},
 	adminapi.Keep{}, adminapi.LoggedOut{}, adminapi.LoginRequest{}, adminapi.LoginStep{}, adminapi.MCPToken{},
 	adminapi.Record{}, adminapi.Records{}, adminapi.Source{},
 	adminapi.Goal{}, adminapi.GoalContract{}, adminapi.GoalBudget{}, adminapi.GoalIteration{}, adminapi.GoalRequest{},

@@ -243,7 +243,7 @@ func timelineMerges(t *testing.T, v *view) {
 				line("gateway", "warning", "w"), {"gap", o{"live": 3}},
 				live("onStartReasoning", "reasoningId", "9"), {"ended", o{}}},
 			[]string{"prompt user do it", "prompt provider red!", "note warning w",
-				"mark 3 entries are missing here: the gateway had forgotten them before they could be sent.",
+				"mark Missing here, because the gateway keeps no more: 3 messages and calls.",
 				"reasoning", "mark The session has ended."},
 		},
 	} {

@@ -51,6 +51,7 @@ export const sessions = {
   answer: (id, answer) => post(sessionPath(id, "/answer"), answer),
   usage: (id) => get(sessionPath(id, "/usage")),
   history: (id, last) => get(sessionPath(id, `/history?last=${last}`)),
+  earlier: (id, before, last) => get(sessionPath(id, `/earlier?${new URLSearchParams({ before, last })}`)),
   events: (id, last) => sessionPath(id, `/events?last=${last}`),
 };
 

@@ -2,12 +2,12 @@ import { sessions } from "./api.js";
 import { follow } from "./follow.js";
 import { Timeline } from "./timeline.js";
 
-const backlog = 8000; // events that are requested at first
+const backlog = 2000; // things that are requested at first, and each time that the person scrolls up
 const keep = 20_000; // entries that are kept here
 const slice = 10; // ms of work before the browser may draw
 
-// Feed follows one session. It dispatches "reset" when its timeline begins anew, and at most once a frame "news", whose
-// detail has the entries added and changed.
+// Feed follows one session. It dispatches "reset" when its timeline begins anew, at most once a frame "news", whose
+// detail has the entries added and changed, and "older", whose detail is entries from before the first one.
 export class Feed extends EventTarget {
   constructor(id) {
     super();
@@ -16,7 +16,7 @@ export class Feed extends EventTarget {
     this.reset();
     this.source = follow(sessions.events(id, backlog), {
       seen: true,
-      on: (name, data) => this.receive(name, data),
+      on: (name, data, id) => this.receive(name, data, id),
       gone: () => this.receive("ended", {}),
     });
   }
@@ -24,14 +24,15 @@ export class Feed extends EventTarget {
   reset() {
     this.queue = [];
     this.timeline = new Timeline();
+    this.whole = false; // whether nothing older is kept
     this.dispatchEvent(new Event("reset"));
   }
 
-  receive(name, data) {
+  receive(name, data, id) {
     // An empty gap means that the id is another session's now: its whole timeline follows.
     if (name === "gap" && !Object.keys(data).length) this.reset();
     if (name === "ended") this.close();
-    this.queue.push([name, data]);
+    this.queue.push([name, data, id]);
     this.scheduleWork();
   }
 
@@ -57,8 +58,31 @@ export class Feed extends EventTarget {
     this.queue.splice(0, n);
     if (this.queue.length) this.scheduleWork();
     const detail = this.timeline.takeChanges();
-    this.timeline.trim(keep);
+    if (this.timeline.trim(keep)) this.whole = false;
     this.dispatchEvent(new CustomEvent("news", { detail }));
+  }
+
+  // loadOlder loads what happened before the first entry, as long as there is room for it.
+  async loadOlder() {
+    const { timeline } = this;
+    const first = timeline.entries.find((e) => e.place && e.kind !== "mark");
+    if (this.whole || this.loading || !first || timeline.entries.length + backlog > keep) return;
+    this.loading = true;
+    try {
+      const { events, more } = await sessions.earlier(this.id, first.place, backlog);
+      if (timeline !== this.timeline || !timeline.entries.includes(first)) return;
+      const older = new Timeline();
+      for (const { event, data, id } of events) older.apply(event, data, id);
+      this.whole = !more;
+      const detail = timeline.join(older);
+      this.dispatchEvent(new CustomEvent("news", { detail: timeline.takeChanges() }));
+      this.dispatchEvent(new CustomEvent("older", { detail }));
+    } catch {
+      // The session has ended, or the connection is lost: what is here stays.
+      this.whole = true;
+    } finally {
+      this.loading = false;
+    }
   }
 
   // close stops following. The entries stay.

@@ -6,7 +6,7 @@ const waitFirst = 500,
 const unseen = 5000; // ms after which a page that nobody sees lets go
 
 // follow reads an event stream of the admin API until close() is called. After a lost connection it goes on behind the
-// last event. on(name, data) gets events, state(text) gets "live" and "lost", gone() is called if nothing is there.
+// last event. on(name, data, id) gets events, state(text) gets "live" and "lost", gone() is called if nothing is there.
 //
 // With lines, the answer is lines of JSON without names: there is no going on, so begin() is called before each answer.
 // With seen, a hidden page lets go of the stream until it is visible: nobody reads what it would draw.
@@ -32,7 +32,7 @@ export function follow(path, { on, state, gone, seen, lines, begin }) {
         if (event.id) id = event.id;
         if (!event.data) continue;
         try {
-          on(event.event, JSON.parse(event.data));
+          on(event.event, JSON.parse(event.data), event.id);
         } catch (e) {
           reportError(e); // of ours: the connection is not to blame
         }

@@ -8,6 +8,8 @@ import { WindowedList } from "./list.js";
 // The toggles above a timeline, with the kinds of entries that they hide.
 const groups = [["Reasoning", ["reasoning"]], ["Tools", ["tool"]], ["Events", ["push"]], ["Notes", ["note"]]];
 
+const nearTop = 1500; // pixels
+
 const draft = (id) => `draft ${id}`;
 
 // SessionView shows one session: what it is, what happens in it, and a prompt box.
@@ -54,6 +56,7 @@ export class SessionView {
       this.latest.hidden = n < 0;
       setText(this.latest, n > 0 ? `${n} new ↓` : "Latest ↓");
     });
+    this.scroller.addEventListener("scroll", () => this.loadOlder(), { passive: true });
     this.empty = h("p", { class: "empty" });
 
     this.prompt = h("textarea", {
@@ -116,6 +119,7 @@ export class SessionView {
     this.refill();
     feed.addEventListener("reset", () => feed === this.feed && this.refill());
     feed.addEventListener("news", (e) => feed === this.feed && this.news(e.detail));
+    feed.addEventListener("older", (e) => feed === this.feed && this.addOlder(e.detail));
     this.update();
   }
 
@@ -132,6 +136,7 @@ export class SessionView {
     const entries = this.feed?.timeline.entries ?? [];
     this.list.reset(entries.filter((e) => this.shows(e)));
     this.updateEmpty();
+    this.loadOlder();
   }
 
   news({ added, changed }) {
@@ -139,6 +144,22 @@ export class SessionView {
     this.list.append(added.filter((e) => this.shows(e)));
     this.list.trim(this.feed.keep);
     this.updateEmpty();
+    this.loadOlder();
+  }
+
+  // loadOlder asks for what is older when the person has scrolled up to the top, or looks for a text in all of it.
+  loadOlder() {
+    if ((!this.list.following && this.scroller.scrollTop < nearTop) || this.find.value.trim()) this.feed?.loadOlder();
+  }
+
+  // addOlder adds entries above the others. What the person reads stays where it is.
+  addOlder(entries) {
+    const anchor = [...this.list.elements.values()].find((e) => e.getBoundingClientRect().bottom > 200);
+    const was = anchor?.getBoundingClientRect().top;
+    this.list.prepend(entries.filter((e) => this.shows(e)));
+    if (anchor && !this.list.following) this.scroller.scrollTop += anchor.getBoundingClientRect().top - was;
+    this.updateEmpty();
+    this.loadOlder();
   }
 
   updateEmpty() {

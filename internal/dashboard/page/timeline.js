@@ -1,3 +1,5 @@
+import { count } from "./format.js";
+
 // The entries of a session's timeline. The gateway sends three kinds of events that overlap: lines of its timeline,
 // callbacks of the session, and pushed events. Here each thing that happened is one entry.
 
@@ -13,6 +15,8 @@ const recent = 200; // entries among which the first event of the same thing is 
 //	note       level, source, text
 //	error      text
 //	mark       text: a gap, or the end
+//
+// Each has its place, the id of the first event that it is from.
 export class Timeline {
   constructor() {
     this.entries = [];
@@ -31,11 +35,34 @@ export class Timeline {
     return { added, changed };
   }
 
+  // trim removes the oldest entries while there are more than most, and returns whether there were.
   trim(most) {
-    if (this.entries.length > most) this.entries.splice(0, this.entries.length - most);
+    return this.entries.length > most && this.entries.splice(0, this.entries.length - most);
   }
 
-  apply(name, data) {
+  // join puts the entries of a timeline that ends where this one begins before its own, and returns those that are new.
+  join(older) {
+    const near = this.entries.slice(0, recent);
+    let list = older.entries;
+    for (const [key, begun] of older.open) {
+      const { kind, id, ts, name, args, parent, place } = begun;
+      const twin = near.find((e) => e.kind === kind && e.id === id);
+      if (!twin) {
+        this.open.set(key, begun);
+        continue;
+      }
+      const text = twin.done ? twin.text : begun.text + twin.text;
+      this.change(twin, { ts, name, args, parent, place, text });
+      list = list.filter((e) => e !== begun);
+    }
+    const last = list.at(-1);
+    if (last?.kind === "note" && near.find((e) => e.kind === "push" && !e.shown && isShownBy(e, last))) list.pop();
+    this.entries.unshift(...list);
+    return list;
+  }
+
+  apply(name, data, id) {
+    this.place = id;
     switch (name) {
       case "timeline":
         return this.line(data);
@@ -53,6 +80,7 @@ export class Timeline {
   }
 
   add(entry) {
+    entry.place = this.place;
     this.entries.push(entry);
     this.added.push(entry);
     return entry;
@@ -91,7 +119,7 @@ export class Timeline {
       case "gateway":
         break;
       default:
-        twin = this.before((e) => e.kind === "push" && !e.shown && e.label === source && clean(e.text) === text);
+        twin = this.before((e) => e.kind === "push" && !e.shown && isShownBy(e, { source, text }));
         if (twin) return this.change(twin, { shown: true });
     }
     return this.add({ kind: "note", ts, level, source, text });
@@ -104,7 +132,7 @@ export class Timeline {
     };
     this.rows.push(row);
     if (this.rows.length > 1000) this.rows.shift();
-    const twin = this.before((e) => e.kind === "note" && e.source === row.label && e.text === clean(row.text));
+    const twin = this.before((e) => e.kind === "note" && isShownBy(row, e));
     if (twin) return this.change(twin, { ...row, shown: true });
     return this.add(row);
   }
@@ -167,11 +195,16 @@ export class Timeline {
   }
 }
 
-// gapText describes a gap.
-function gapText(lost) {
-  const n = Object.values(lost).reduce((a, b) => a + b, 0);
-  return n
-    ? `${n.toLocaleString()} entries are missing here: the gateway had forgotten them before they could be sent.`
+// isShownBy tells whether a line of the gateway's timeline shows a push.
+const isShownBy = (push, { source, text }) => push.label === source && clean(push.text) === text;
+
+// gapText says how much of what is missing.
+function gapText({ timeline, live, stream }) {
+  const lost = [[timeline, "line"], [live, "message or call", "messages and calls"], [stream, "event"]]
+    .filter(([n]) => n)
+    .map(([n, one, many]) => count(n, one, many));
+  return lost.length
+    ? `Missing here, because the gateway keeps no more: ${lost.join(", ")}.`
     : "This is another session of the same name.";
 }
 
