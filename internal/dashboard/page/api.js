@@ -49,7 +49,7 @@ export const sessions = {
   foreground: (id) => post(sessionPath(id, "/foreground")),
   model: (id, model, effort) => post(sessionPath(id, "/model"), effort ? { model, effort } : { model }),
   answer: (id, answer) => post(sessionPath(id, "/answer"), answer),
-  usage: (id) => get(sessionPath(id, "/usage")),
+  usage: (id, calls) => get(sessionPath(id, `/usage${calls ? "?calls=1" : ""}`)),
   history: (id, last) => get(sessionPath(id, `/history?last=${last}`)),
   earlier: (id, before, last) => get(sessionPath(id, `/earlier?${new URLSearchParams({ before, last })}`)),
   events: (id, last) => sessionPath(id, `/events?last=${last}`),

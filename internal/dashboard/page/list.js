@@ -93,6 +93,24 @@ export class WindowedList {
     if (on) this.pin();
   }
 
+  // reveal scrolls to an entry and gives it the focus.
+  reveal(entry) {
+    const block = this.blocks.find((b) => b.entries.includes(entry));
+    if (!block) return;
+    this.follow(false);
+    if (!block.mounted) this.mount(block);
+    const el = this.elements.get(entry);
+    el.tabIndex = -1;
+    el.focus({ preventScroll: true });
+    el.scrollIntoView({ block: "center" });
+  }
+
+  mount(block) {
+    block.mounted = true;
+    block.element.style.height = "";
+    block.element.replaceChildren(...block.entries.map((e) => this.makeElement(e)));
+  }
+
   addBlock(first) {
     const block = { entries: [], element: h("div", { class: "block" }), mounted: false, height: 0 };
     block.element.block = block;
@@ -130,11 +148,10 @@ export class WindowedList {
     if (!this.scroller.clientHeight) return;
     for (const { target: { block }, isIntersecting, boundingClientRect } of seen) {
       if (isIntersecting === block.mounted) continue;
-      block.mounted = isIntersecting;
       if (isIntersecting) {
-        block.element.style.height = "";
-        block.element.replaceChildren(...block.entries.map((e) => this.makeElement(e)));
+        this.mount(block);
       } else {
+        block.mounted = false;
         block.height = boundingClientRect.height;
         for (const entry of block.entries) this.elements.delete(entry);
         block.element.replaceChildren();

@@ -69,6 +69,7 @@ export class ProvidersView {
         if (on)
           this.showTools(tr, this.app.state.providers.find((it) => it.id === p.id));
         else tr.querySelector(".toollist").replaceChildren();
+        this.showFigures(tr.querySelector(".toolfigures"), on && p.name);
       },
     });
     const restart = h("button",
@@ -84,7 +85,7 @@ export class ProvidersView {
     }, "Stop…");
     const tr = h("tr", null,
       h("th", { scope: "row" }, h("span", null, p.name), p.instance && h("span", { class: "sub" }, p.instance),
-        h("div", { class: "toollist" })),
+        h("div", { class: "toollist" }), h("div", { class: "toolfigures" })),
       h("td", { class: "trust" }),
       h("td", { class: "state" }),
       h("td", { class: "session", "data-label": "Session" }),
@@ -94,6 +95,14 @@ export class ProvidersView {
       h("td", { class: "since", title: date(p.connectedAt), "data-label": "Connected" }),
       h("td", { class: "buttons" }, restart, stop));
     return tr;
+  }
+
+  // showFigures draws how the calls of a provider went, or with no name takes that away.
+  async showFigures(box, name) {
+    box.replaceChildren();
+    if (!name) return;
+    const { providerFigures } = await import("./figures.js");
+    box.replaceChildren(providerFigures(name));
   }
 
   showTools(tr, p) {

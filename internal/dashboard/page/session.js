@@ -34,7 +34,7 @@ export class SessionView {
         this.finding = setTimeout(() => this.refill(), 150);
       },
     });
-    const toggles = groups.map(([label, kinds]) => {
+    const toggles = this.toggles = groups.map(([label, kinds]) => {
       const b = h("button", {
         type: "button",
         class: "toggle",
@@ -92,6 +92,9 @@ export class SessionView {
           `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} Enter sends`),
         this.steer, this.submit));
 
+    this.figures = h("div", { class: "figures", tabindex: "0", role: "group", "aria-label": "Figures" });
+    this.figuresBox = h("details", { class: "figures-box", ontoggle: () => this.drawFigures() },
+      h("summary", null, "Figures"), this.figures);
     this.element = h("section", { class: "session", "aria-label": "Session", hidden: true },
       h("header", null,
         h("a", { class: "back", href: "#/sessions" }, "‹ Sessions"),
@@ -99,7 +102,8 @@ export class SessionView {
         this.meta,
         h("div", { class: "buttons" }, this.interrupt, this.front, this.model, this.stop),
         h("div", { class: "tools" }, h("div", { class: "toggles", role: "group", "aria-label": "Show" }, toggles),
-          h("label", { class: "find" }, "Find", this.find))),
+          h("label", { class: "find" }, "Find", this.find)),
+        this.figuresBox),
       h("div", { class: "stage" }, this.scroller, this.empty, this.latest),
       this.composer);
   }
@@ -121,6 +125,34 @@ export class SessionView {
     feed.addEventListener("news", (e) => feed === this.feed && this.news(e.detail));
     feed.addEventListener("older", (e) => feed === this.feed && this.addOlder(e.detail));
     this.update();
+  }
+
+  // drawFigures draws what the session used and how long its calls took, if somebody looks. It takes nothing away from
+  // under a person's hands.
+  async drawFigures() {
+    const { id, figures } = this;
+    if (!this.figuresBox.open || !this.feed) return;
+    const isRead = figures.matches(":focus-within") || figures.querySelector("details[open]");
+    if (isRead && figures.firstChild) return;
+    try {
+      const { sessionFigures } = await import("./figures.js");
+      const made = await sessionFigures(this.app, id, this.feed.timeline.entries, (entry) => this.reveal(entry));
+      if (id !== this.id) return;
+      figures.replaceChildren(...made);
+    } catch (e) {
+      if (id === this.id) figures.replaceChildren(h("p", { class: "empty" }, e.message));
+    }
+  }
+
+  // reveal shows an entry of the timeline, whatever was hidden.
+  reveal(entry) {
+    if (!this.shows(entry)) {
+      this.find.value = "";
+      this.hiddenKinds.clear();
+      for (const b of this.toggles) b.setAttribute("aria-pressed", "true");
+      this.refill();
+    }
+    this.list.reveal(entry);
   }
 
   shows(entry) {
@@ -191,7 +223,11 @@ export class SessionView {
     this.model.hidden ||= host === "local";
     this.composer.hidden = over;
     if (was?.id !== this.id) setText(this.usage, "");
-    if (was?.id !== this.id || was.state !== state) this.showUsage();
+    if (was?.id !== this.id) this.figures.replaceChildren();
+    if (was?.id !== this.id || was.state !== state) {
+      this.showUsage();
+      this.drawFigures();
+    }
     if (was?.id === this.id && was.state === "busy" && state === "idle") this.turnEnded();
     this.buttons();
   }

@@ -31,6 +31,8 @@ export class StreamsView {
           h("tr", null, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Level"), this.head,
             h("th", { scope: "col" }, "Stream"), h("th", { scope: "col" }, "Event"))),
         this.body));
+    this.rates = h("details", { class: "tester", ontoggle: () => this.drawRates() }, h("summary", null, "Push rates"),
+      h("div"));
     element.classList.add("page");
     element.append(
       h("div", { class: "headline" }, h("h2", null, "Streams"), h("label", { for: "streams-session" }, "Session"),
@@ -48,6 +50,7 @@ export class StreamsView {
             this.summary),
           h("div", { class: "code" }, h("pre", { tabindex: "0", role: "group", "aria-label": "Message" }, this.json),
             copyButton(() => this.json.textContent)))),
+      this.rates,
       this.table,
       this.none);
     this.drawRules();
@@ -60,6 +63,7 @@ export class StreamsView {
   async load(feed) {
     this.loaded = feed;
     this.kept = [];
+    this.drawRates();
     if (!feed) return;
     try {
       const kept = await sessions.history(feed.id, 100);
@@ -68,6 +72,15 @@ export class StreamsView {
       if (feed === this.app.feed && !feed.ended) toast(e.message, "error");
     }
     this.update();
+  }
+
+  // drawRates draws how many events came into each stream over time, if somebody looks.
+  async drawRates() {
+    const box = this.rates.lastChild, feed = this.app.feed;
+    box.replaceChildren();
+    if (!this.rates.open || !feed) return;
+    const { pushFigures } = await import("./figures.js");
+    if (feed === this.app.feed) box.replaceChildren(pushFigures(feed.id));
   }
 
   events() {

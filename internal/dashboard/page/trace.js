@@ -53,10 +53,11 @@ function scaleOf(spans) {
   return timeScale([...leaves, ...edges], Math.max(pauseLeast, busy * pauseShare));
 }
 
-// TraceView shows the records of one trace as a waterfall: a table whose last column is the picture.
+// TraceView shows the records of one trace as a waterfall: a table whose last column is the picture. A bar and its name
+// unfold the record. kindOf names the kind of a record; if leadOf(record) returns a function, they call that instead.
 export class TraceView {
-  constructor(app) {
-    this.app = app;
+  constructor(app, { kindOf = (r) => r.kind, leadOf } = {}) {
+    Object.assign(this, { app, kindOf, leadOf });
     this.open = new Set();
     this.limit = rowsAtOnce;
     this.caption = h("caption");
@@ -81,9 +82,9 @@ export class TraceView {
     this.element = h("section", { class: "page", "aria-label": "Trace", hidden: true }, this.table, this.rest);
   }
 
-  // show shows records of one trace, newest first. cut says that there are older ones.
-  show(records, cut) {
-    const id = records[0]?.trace;
+  // show shows records of one trace, newest first. cut says that there are older ones, name what they are.
+  show(records, cut, name) {
+    const id = name ?? `Trace ${plain(records[0]?.trace ?? "")}`;
     if (id !== this.id) {
       this.open.clear();
       this.limit = rowsAtOnce;
@@ -101,7 +102,7 @@ export class TraceView {
     const { pauses, place } = scaleOf(spans);
     const folded = pauses.reduce((sum, p) => sum + p.to - p.from, 0);
     setText(this.caption, [
-      `Trace ${plain(this.id)}: ${count(spans.length, "record")} in ${duration(end - this.start)}`,
+      `${this.id}: ${count(spans.length, "record")} in ${duration(end - this.start)}`,
       `from ${date(this.start)}`,
       pauses.length > 0 && `folded: ${count(pauses.length, "pause")} of together ${duration(folded)}`,
       this.cut && "the trace has older records, which are not here",
@@ -133,7 +134,7 @@ export class TraceView {
     const { text, bad } = outcome(r);
     const parts = h("div", { class: "parts" });
     const show = (open) => {
-      what.setAttribute("aria-expanded", String(open));
+      if (!lead) what.setAttribute("aria-expanded", String(open));
       parts.replaceChildren(...(open ? recordParts(this.app, r) : []));
     };
     const toggle = () => {
@@ -141,11 +142,13 @@ export class TraceView {
       if (open) this.open.add(key);
       show(open);
     };
-    const what = h("button", { type: "button", class: "what link", onclick: toggle },
-      h("span", { class: "hidden" }, `Level ${s.depth + 1}: `), h("span", { class: "chip" }, plain(r.kind)), " ",
-      subject(r));
+    const lead = this.leadOf?.(r);
+    const kind = plain(this.kindOf(r));
+    const what = h("button", { type: "button", class: "what link", onclick: lead ?? toggle },
+      h("span", { class: "hidden" }, `Level ${s.depth + 1}: `), h("span", { class: "chip" }, kind), " ", subject(r));
     const cell = (kind, ...content) => h("td", { role: "cell", class: kind }, content);
-    const bar = h("span", { class: `ran ${bad ? "failed" : ""} ${s.inner.length ? "outer" : ""}`, title: subject(r) });
+    const bar = h("span",
+      { class: `ran ${bad ? "failed" : kind} ${s.inner.length ? "outer" : ""}`, title: subject(r) });
     setBar(bar, s, place);
     const name = h("th", { scope: "row", role: "rowheader" }, what,
       r.provider !== subject(r) && h("span", { class: "sub" }, plain(r.provider ?? "")), parts);
@@ -156,6 +159,7 @@ export class TraceView {
       cell("number", `+${duration(s.from - this.start)}`),
       cell("number", s.to > s.from ? duration(s.to - s.from) : ""),
       cell(bad ? "outcome bad" : "outcome", text),
-      h("td", { class: "picture", "aria-hidden": "true", onclick: toggle }, h("div", { class: "lane" }, bar)));
+      h("td", { class: "picture", "aria-hidden": "true", onclick: () => what.click() },
+        h("div", { class: "lane" }, bar)));
   }
 }
