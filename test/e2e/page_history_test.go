@@ -82,6 +82,16 @@ func TestPageHistory(t *testing.T) {
 		t.Errorf("the page has %d entries, the log %d lines, want the same", len(seen[0]), len(log))
 	}
 	v.checkFaults(g.origin())
+
+	// Where a session has ended before its beginning was loaded, the page says so.
+	v.visit(g.origin() + "/?ended#/sessions/day")
+	v.waitText(".entry", last)
+	s.Close(t.Context(), "told all")
+	v.waitText(".entry", "The session has ended.")
+	v.until(`(() => {
+		document.querySelector(".timeline").scrollTop = 0;
+		return document.querySelector(".entry").textContent.includes("What came before is gone");
+	})()`)
 }
 
 // push pushes an event at level surface.

@@ -3,7 +3,9 @@ import { follow } from "./follow.js";
 import { Timeline } from "./timeline.js";
 
 const backlog = 2000; // things that are requested at first, and each time that the person scrolls up
-const keep = 20_000; // entries that are kept here
+const keep = 20_000; // entries that are kept while the person follows the end
+const keepRead = 50_000; // entries that are kept while the person reads older ones: more than the gateway has
+const retry = 5000; // ms after which older entries are asked for again when that failed
 const slice = 10; // ms of work before the browser may draw
 
 // Feed follows one session. It dispatches "reset" when its timeline begins anew, at most once a frame "news", whose
@@ -12,13 +14,18 @@ export class Feed extends EventTarget {
   constructor(id) {
     super();
     this.id = id;
-    this.keep = keep;
+    this.readsEnd(true);
     this.reset();
     this.source = follow(sessions.events(id, backlog), {
       seen: true,
       on: (name, data, id) => this.receive(name, data, id),
       gone: () => this.receive("ended", {}),
     });
+  }
+
+  // readsEnd says whether the person follows the end.
+  readsEnd(yes) {
+    this.keep = yes ? keep : keepRead;
   }
 
   reset() {
@@ -58,7 +65,7 @@ export class Feed extends EventTarget {
     this.queue.splice(0, n);
     if (this.queue.length) this.scheduleWork();
     const detail = this.timeline.takeChanges();
-    if (this.timeline.trim(keep)) this.whole = false;
+    if (this.timeline.trim(this.keep)) this.whole = false;
     this.dispatchEvent(new CustomEvent("news", { detail }));
   }
 
@@ -66,10 +73,11 @@ export class Feed extends EventTarget {
   async loadOlder() {
     const { timeline } = this;
     const first = timeline.entries.find((e) => e.place && e.kind !== "mark");
-    if (this.whole || this.loading || !first || timeline.entries.length + backlog > keep) return;
+    if (this.whole || this.loading || !first || timeline.entries.length + backlog > keepRead) return;
     this.loading = true;
     try {
       const { events, more } = await sessions.earlier(this.id, first.place, backlog);
+      this.loading = false;
       if (timeline !== this.timeline || !timeline.entries.includes(first)) return;
       const older = new Timeline();
       for (const { event, data, id } of events) older.apply(event, data, id);
@@ -77,11 +85,14 @@ export class Feed extends EventTarget {
       const detail = timeline.join(older);
       this.dispatchEvent(new CustomEvent("news", { detail: timeline.takeChanges() }));
       this.dispatchEvent(new CustomEvent("older", { detail }));
-    } catch {
-      // The session has ended, or the connection is lost: what is here stays.
+    } catch (e) {
+      // What is here stays. A session that has ended took the rest with it.
+      setTimeout(() => (this.loading = false), retry);
+      if (e.status !== 404 || timeline !== this.timeline) return;
       this.whole = true;
-    } finally {
-      this.loading = false;
+      const mark = { kind: "mark", text: "What came before is gone: the session has ended." };
+      timeline.entries.unshift(mark);
+      this.dispatchEvent(new CustomEvent("older", { detail: [mark] }));
     }
   }
 

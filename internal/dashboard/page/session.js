@@ -54,6 +54,7 @@ export class SessionView {
     this.latest = h("button", { type: "button", class: "latest", hidden: true, onclick: () => this.list.follow(true) });
     this.list = new WindowedList(this.scroller, element, (n) => {
       this.latest.hidden = n < 0;
+      this.feed?.readsEnd(n < 0);
       setText(this.latest, n > 0 ? `${n} new ↓` : "Latest ↓");
     });
     this.scroller.addEventListener("scroll", () => this.loadOlder(), { passive: true });
