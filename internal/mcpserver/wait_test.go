@@ -216,7 +216,7 @@ func TestCursors(t *testing.T) {
 func TestEventsThatAreGoneAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := localSession(t)
-		for range 1100 {
+		for range 5100 {
 			push(t, s, "builds", "x")
 			<-time.After(time.Second) // the budget of pushes
 		}
