@@ -40,7 +40,7 @@ func TestPageParts(t *testing.T) {
 
 func markdownRenders(t *testing.T, v *view) {
 	for source, want := range map[string]string{
-		"a **b** _c_ *d* ***e*** ~~f~~ `g`":              `<p>a <strong>b</strong> <em>c</em> <em>d</em> <strong><em>e</em></strong> <del>f</del> <code>g</code></p>`,
+		"a **b** _c_ *d* ***e*** ~~f~~ `g`":              `<p>a <strong>b</strong> <em>c</em> <em>d</em> <em><strong>e</strong></em> <del>f</del> <code>g</code></p>`,
 		"snake_case_name, 2 * 3 * 4, **open":             `<p>snake_case_name, 2 * 3 * 4, **open</p>`,
 		"# One\n\n### Three ##\n## C#\n# #\ntext":        `<h3>One</h3><h5>Three</h5><h4>C#</h4><h3></h3><p>text</p>`,
 		"- a\n- b\n  - c\n- d\n\nafter":                  `<ul><li>a</li><li>b<ul><li>c</li></ul></li><li>d</li></ul><p>after</p>`,

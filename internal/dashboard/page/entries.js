@@ -1,9 +1,11 @@
+import { codeBlock } from "./code.js";
 import { copyButton, h, setText } from "./dom.js";
 import { date, duration, oneLine, pretty, time } from "./format.js";
-import { codeBlock, render as markdown } from "./markdown.js";
+import { render as markdown } from "./markdown.js";
 
-// How many characters of a result are shown until the person asks for all.
+// How many characters of a result, and of a message, are shown until the person asks for all.
 const maxText = 20_000;
+const maxMessage = 64_000;
 
 // element makes the element of a timeline's entry. Its refresh(), if it has one, shows a change of the entry.
 export function element(entry) {
@@ -39,12 +41,18 @@ const kinds = {
 
   message: (e) => {
     const text = h("div", { class: "markdown" });
+    const more = h("button", { type: "button", hidden: true, onclick: () => {
+      e.whole = true;
+      more.closest("article").refresh();
+    } });
     return {
-      body: [text, copyButton(() => e.text)],
+      body: [text, more, copyButton(() => e.text)],
       refresh: (el) => {
         el.hidden = e.done && !e.text.trim();
         el.classList.toggle("streaming", !e.done);
-        markdown(text, e.text);
+        more.hidden = e.whole || e.text.length <= maxMessage;
+        setText(more, `Show all (${Math.round(e.text.length / 1000).toLocaleString()} kB)`);
+        markdown(text, more.hidden ? e.text : beginning(e.text, maxMessage));
       },
     };
   },
@@ -124,6 +132,12 @@ function details(entry, summary, content, open) {
     box.closest("article").refresh();
   });
   return box;
+}
+
+// beginning returns whole lines of a text, if they are not too long.
+function beginning(text, most) {
+  const end = text.lastIndexOf("\n", most);
+  return text.slice(0, end > most / 2 ? end + 1 : most);
 }
 
 const part = (title, content) => h("div", { class: "part" }, h("h3", null, title), content);
