@@ -49,6 +49,7 @@ func TestAnswers(t *testing.T) {
 		{"HEAD", "/page/main.js", 200, "text/javascript; charset=utf-8"},
 		{"GET", "/page/style.css", 200, "text/css; charset=utf-8"},
 		{"GET", "/page/icon.svg", 200, "image/svg+xml"},
+		{"GET", "/page/icon-waiting.svg", 200, "image/svg+xml"},
 		{"POST", "/", 405, "text/plain; charset=utf-8"},
 		{"DELETE", "/page/main.js", 405, "text/plain; charset=utf-8"},
 		{"GET", "/page/", 404, "text/plain; charset=utf-8"},

@@ -23,10 +23,12 @@ export function setText(el, text) {
 }
 
 // reconcile makes one child of parent for each item, in order. Elements are found again by key and kept, with the
-// focus if they have it.
+// focus if they have it: those that are of no item go first, so that no other one has to move.
 export function reconcile(parent, items, key, make, update) {
   const old = new Map();
   for (const child of parent.children) old.set(child.dataset.key, child);
+  const keys = new Set(items.map((item) => String(key(item))));
+  for (const [k, el] of old) if (!keys.has(k)) el.remove();
   let at = parent.firstElementChild;
   for (const item of items) {
     const k = String(key(item));

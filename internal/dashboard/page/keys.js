@@ -5,26 +5,23 @@ import { dialog } from "./dialogs.js";
 const table = [];
 const storage = "tapgw.keys";
 
-export const key = (name, does, run) => table.push({ name, does, run });
+// key adds one, which works in the drawer too if inDrawer says so.
+export const key = (name, does, run, inDrawer) => table.push({ name, does, run, inDrawer });
 
 const typing = (el) => el.closest("input, textarea, select, [contenteditable]");
 
 export function listen() {
   document.addEventListener("keydown", (e) => {
-    if (e.key === "Escape" && typing(e.target)) return e.target.blur();
-    if (
-      e.ctrlKey ||
-      e.metaKey ||
-      e.altKey ||
-      e.isComposing ||
-      typing(e.target) ||
-      document.querySelector("dialog[open]")
-    )
-      return;
-    const it = table.find((k) => k.name === e.key);
+    if (e.key === "Escape" && typing(e.target)) {
+      const card = e.target.closest(".card");
+      return card ? card.focus() : e.target.blur();
+    }
+    const box = document.querySelector("dialog[open]");
+    if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing || typing(e.target)) return;
+    const it = table.find((k) => k.name === e.key && (!box || (k.inDrawer && box.matches(".drawer"))));
     if (!it || (localStorage.getItem(storage) === "off" && it.name !== "?")) return;
     e.preventDefault();
-    it.run();
+    it.run(e);
   });
 }
 

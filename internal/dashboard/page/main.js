@@ -1,6 +1,7 @@
 import { get, post, signOutEvents } from "./api.js";
 import { announce, attempt, toast } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
+import { Drawer } from "./drawer.js";
 import { Feed } from "./feed.js";
 import { follow } from "./follow.js";
 import { count, decoded } from "./format.js";
@@ -8,7 +9,6 @@ import { help, key, listen } from "./keys.js";
 import { ProvidersView } from "./providers.js";
 import { SessionsView, startDialog } from "./sessions.js";
 import { signIn } from "./signin.js";
-import { Waiting } from "./waiting.js";
 
 const narrow = 800; // pixels, as in the stylesheet
 const refresh = 2000; // ms between two readings of the diagnostics, while a view shows them
@@ -99,6 +99,7 @@ function run() {
     Object.entries(titles).map(([name, title]) => [name, h("a", { href: `#/${name}` }, title)]),
   );
   const connection = h("span", { class: "connection", role: "status" });
+  const drawer = new Drawer(app, () => views.sessions.session.asks);
   const version = h("span", { class: "version" });
   const banners = h("section", { class: "banners", "aria-label": "Warnings" });
   const main = h("main", null, Object.values(views).map((v) => v.element));
@@ -108,6 +109,7 @@ function run() {
       h("nav", { "aria-label": "Views" }, Object.values(links)),
       connection,
       version,
+      drawer.button,
       h("button", { type: "button", class: "ghost", "aria-label": "Keys", title: "Keys (?)", onclick: help }, "?"),
       h("button", {
         type: "button",
@@ -115,7 +117,6 @@ function run() {
         onclick: (e) => attempt(e.target, () => post("/signout").then(() => location.reload())),
       }, "Sign out")),
     banners,
-    new Waiting(app).element,
     main,
   );
 
@@ -240,6 +241,10 @@ function run() {
   key("i", "interrupt the turn", () => views.sessions.session.interrupt.click());
   key("e", "follow the end of the timeline", () => views.sessions.session.list.follow(true));
   key("n", "start a session", () => startDialog(app));
+  key("w", "all that waits for you", () => drawer.toggle(), true);
+  key("q", "the next question", () => drawer.next(), true);
+  key("a", "allow what the chosen question asks", (e) => drawer.decide(e, ".permission .primary"), true);
+  key("d", "deny it", (e) => drawer.decide(e, ".danger"), true);
   key("?", "this list", help);
   listen();
   acceptFiles(views.recordings);

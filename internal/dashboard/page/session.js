@@ -4,6 +4,7 @@ import { h, setText } from "./dom.js";
 import { element } from "./entries.js";
 import { oneLine, share, short } from "./format.js";
 import { WindowedList } from "./list.js";
+import { Asks } from "./waiting.js";
 
 // The toggles above a timeline, with the kinds of entries that they hide.
 const groups = [["Reasoning", ["reasoning"]], ["Tools", ["tool"]], ["Events", ["push"]], ["Notes", ["note"]]];
@@ -22,7 +23,7 @@ export class SessionView {
     this.chip = h("span", { class: "chip" });
     this.meta = h("p", { class: "meta" });
     this.usage = h("span");
-    this.interrupt = this.action("Interrupt", () => sessions.interrupt(this.id));
+    this.interrupt = this.action("Interrupt", () => sessions.interrupt(this.id), "now");
     this.front = this.action("Make foreground", () => sessions.foreground(this.id));
     this.model = this.action("Model…", () => this.changeModel());
     this.stop = this.action("Stop…", () => this.askStop(), "danger");
@@ -96,16 +97,25 @@ export class SessionView {
     this.figures = h("div", { class: "figures", tabindex: "0", role: "group", "aria-label": "Figures" });
     this.figuresBox = h("details", { class: "figures-box", ontoggle: () => this.drawFigures() },
       h("summary", null, "Figures"), this.figures);
+
+    this.asks = new Asks(app, "Questions of this session", () => this.id ?? "none", () => this.scroller);
+    const more = h("button", {
+      type: "button", class: "more", "aria-expanded": "false",
+      onclick: () => more.setAttribute("aria-expanded", this.element.classList.toggle("unfolded")),
+    }, "More");
+
     this.element = h("section", { class: "session", "aria-label": "Session", hidden: true },
       h("header", null,
         h("a", { class: "back", href: "#/sessions" }, "‹ Sessions"),
         h("div", { class: "heading" }, this.title, this.chip),
+        more,
         this.meta,
         h("div", { class: "buttons" }, this.interrupt, this.front, this.model, this.stop),
         h("div", { class: "tools" }, h("div", { class: "toggles", role: "group", "aria-label": "Show" }, toggles),
           h("label", { class: "find" }, "Find", this.find)),
         this.figuresBox),
       h("div", { class: "stage" }, this.scroller, this.empty, this.latest),
+      this.asks.element,
       this.composer);
   }
 
@@ -119,6 +129,7 @@ export class SessionView {
     this.feed = feed;
     this.id = feed?.id;
     this.element.hidden = !feed;
+    this.asks.update();
     if (!feed) return;
     this.prompt.value = sessionStorage.getItem(draft(this.id)) ?? "";
     this.refill();

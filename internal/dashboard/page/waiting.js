@@ -1,33 +1,52 @@
 import { sessions } from "./api.js";
-import { announce, attempt } from "./dialogs.js";
+import { attempt } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { plain } from "./format.js";
 
 // A detail of more characters than this gets a line with its length.
 const longDetail = 2000;
 
-// Waiting shows pairing codes and the questions of sessions above every view.
-export class Waiting {
-  constructor(app) {
+// waitingFor returns what waits for a person: questions, then pairing codes.
+export function waitingFor({ pairings, questions }) {
+  return [...questions.map((q) => ({ ...q, key: `q ${q.id}` })),
+    ...pairings.map((p) => ({ ...p, key: `p ${p.provider} ${p.code}` }))];
+}
+
+// Asks shows as cards what waits for a person and is of a session, or of any if sessionOf() returns nothing. back() has
+// the focus when the last card has gone that had it.
+export class Asks {
+  constructor(app, label, sessionOf, back) {
     this.app = app;
-    this.cards = h("div", { class: "cards" });
-    this.element = h("section", { class: "waiting", "aria-label": "Waiting for you", hidden: true }, this.cards);
-    app.on("pairings", () => this.update());
-    app.on("questions", () => this.update());
-    app.on("sessions", () => this.update());
+    this.sessionOf = sessionOf;
+    this.back = back;
+    this.element = h("section", {
+      class: "asking", tabindex: "-1", "aria-label": label, hidden: true,
+      onfocusout: () => setTimeout(() => this.update()),
+    });
+    for (const name of ["pairings", "questions", "sessions"]) app.on(name, () => this.update());
     setInterval(() => this.tick(), 1000);
   }
 
   update() {
-    const { pairings, questions } = this.app.state;
-    const all = [...questions.map((q) => ({ ...q, key: `q ${q.id}` })),
-      ...pairings.map((p) => ({ ...p, key: `p ${p.provider} ${p.code}` }))];
-    if (all.length > (this.count ?? 0)) announce(`${all.length} waiting for you`);
-    this.count = all.length;
-    this.element.hidden = !all.length;
-    document.title = all.length ? `(${all.length}) tapgw` : "tapgw";
-    reconcile(this.cards, all, (it) => it.key, (it) => this.card(it),
-      (card, it) => setText(card.querySelector(".of"), this.label(it.session)));
+    const of = this.sessionOf(),
+      items = waitingFor(this.app.state).filter((it) => !of || it.session === of),
+      cards = [...this.element.children],
+      waits = new Set(items.map((it) => it.key)),
+      active = document.activeElement,
+      isOver = (card) => card && !waits.has(card.dataset.key),
+      here = active.closest(".card"),
+      answered = cards.find((card) => card.answered && isOver(card));
+    // A question that is over stays while the person is in it, with what is written there.
+    if (cards.includes(here) && isOver(here) && !here.answered && here.of === of) {
+      if (!here.querySelector(".over")) here.append(h("p", { class: "over", role: "status" }, "This is over."));
+      const before = cards.slice(0, cards.indexOf(here)).filter((card) => !isOver(card)).length;
+      items.splice(before, 0, { key: here.dataset.key });
+    }
+    reconcile(this.element, items, (it) => it.key, (it) => this.card(it, of),
+      (card, it) => it.session && setText(card.querySelector(".of"), this.label(it.session)));
+    this.element.hidden = !items.length;
+    if (answered && (active === document.body || answered.contains(active)))
+      (items.length ? this.element : this.back()).focus({ preventScroll: true });
     this.tick();
   }
 
@@ -37,13 +56,20 @@ export class Waiting {
   }
 
   tick() {
-    for (const left of this.cards.querySelectorAll("[data-expires]")) {
+    for (const left of this.element.querySelectorAll("[data-expires]")) {
       const s = Math.max(0, Math.ceil((new Date(left.dataset.expires) - Date.now()) / 1000));
       setText(left, `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")}`);
     }
   }
 
-  card(it) {
+  card(it, session) {
+    const card = this.makeCard(it);
+    card.tabIndex = -1;
+    card.of = session;
+    return card;
+  }
+
+  makeCard(it) {
     const of = h("a", { class: "of", href: `#/sessions/${encodeURIComponent(it.session)}` });
     const left = it.expiresAt && h("span", { class: "left", data: { expires: it.expiresAt } });
     if (it.code) {
@@ -62,17 +88,34 @@ export class Waiting {
   }
 }
 
-const answer = (q, button, members) =>
-  attempt(button, () => sessions.answer(q.session, { question: q.id, ...members }));
+async function answer(q, button, members) {
+  const card = button.closest(".card");
+  card.answered = true;
+  await attempt(button, () => sessions.answer(q.session, { question: q.id, ...members }).catch((e) => {
+    card.answered = false;
+    throw e;
+  }));
+  if (!card.answered && document.activeElement === document.body) button.focus();
+}
 
 const asking = {
-  permission: (q) =>
-    h("div", { class: "row" },
-      [["once", "Allow once", "primary"], ["session", "Allow for this session", ""],
-        ["deny", "Deny", "danger"]].map(([decision, label, kind]) => {
+  permission: (q) => {
+    const allow = [["once", "Allow once", "primary"], ["session", "Allow for this session", ""]].map(
+      ([decision, label, kind]) => {
         const b = h("button", { type: "button", class: kind, onclick: () => answer(q, b, { decision }) }, label);
         return b;
-      })),
+      });
+    const why = "Why not? (the model reads it)";
+    const reason = h("input", { "aria-label": why, placeholder: why, autocomplete: "off" });
+    const deny = h("button", { type: "submit", class: "danger" }, "Deny");
+    return h("form", {
+      onsubmit: (e) => {
+        e.preventDefault();
+        answer(q, deny, { decision: "deny", text: reason.value.trim() || undefined });
+      },
+    },
+      h("div", { class: "row" }, allow), h("div", { class: "row" }, reason, deny));
+  },
 
   input: (q) => {
     const choices = (q.choices ?? []).map((choice) => {
@@ -126,9 +169,11 @@ function choices({ enum: values, enumNames, oneOf, anyOf }) {
 // Types of inputs by the format of a schema.
 const formats = new Map([["email", "email"], ["uri", "url"], ["date", "date"]]);
 
+let fields = 0;
+
 // field makes the input for one property of a form, and value() to read it.
 function field(q, name, schema) {
-  const id = `form-${q.id}-${name}`;
+  const id = `form-${++fields}-${name}`;
   const required = (q.schema.required ?? []).includes(name);
   const hint = schema.description && h("span", { class: "hint" }, shown(schema.description));
   const one = choices(schema),
