@@ -40,10 +40,12 @@ type EvalBudget struct {
 	Calls int // of tools
 }
 
-// EvalProvider is a provider that a case gives its sessions: what it offers, and what it answers.
+// EvalProvider is a provider that a case gives its sessions: what it offers and what it answers, or a program that
+// says so itself.
 type EvalProvider struct {
 	Name    string
-	Context string // added to each prompt
+	Command []string // a program that binds the session under Name; all below is empty then
+	Context string   // added to each prompt
 	Tools   []EvalTool
 	Gates   []EvalGate
 	Pushes  []EvalPush
@@ -165,7 +167,7 @@ func (v *EvalVariant) Apply(c EvalCase) (EvalCase, bool) {
 	c.Providers = slices.Clone(c.Providers)
 	for i := range c.Providers {
 		p := &c.Providers[i]
-		if text, ok := v.Contexts[p.Name]; ok && text != p.Context {
+		if text, ok := v.Contexts[p.Name]; ok && text != p.Context && len(p.Command) == 0 {
 			p.Context, changed = text, true
 		}
 		p.Tools = slices.Clone(p.Tools)

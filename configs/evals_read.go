@@ -183,6 +183,15 @@ func readEvalProvider(t *table, prompts int) (p EvalProvider) {
 		return nil
 	})
 	t.need("name", "what the session knows it by")
+	t.list("command", &p.Command, isArgument)
+	if t.isGood("command") && t.has("command") && len(p.Command) == 0 {
+		t.fault("command", "is empty: name a program and its arguments")
+	}
+	for _, key := range []string{"context", "tool", "gate", "push"} {
+		if t.has("command") && t.has(key) {
+			t.fault(key, "excludes command: the program says itself what it offers")
+		}
+	}
 	t.str("context", &p.Context, isText)
 	t.tables("tool", nil, func(sub *table) { p.Tools = append(p.Tools, readEvalTool(sub)) })
 	t.tables("gate", nil, func(sub *table) {

@@ -133,6 +133,9 @@ func TestEvalCaseFaults(t *testing.T) {
 		},
 		"no such turn": {"prompt = 'x'\n[[provider]]\nname = 'p'\n[[provider.push]]\ntext = 'a'\nafter_turn = 2",
 			"6:1: provider[0].push[0].after_turn: 2 never comes: the case has 1 prompt"},
+		"program and tool": {"prompt = 'x'\n[[provider]]\nname = 'p'\ncommand = ['a']\n[[provider.tool]]\nname = 'b'\n" +
+			"description = 'c'", "5:12: provider[0].tool: excludes command"},
+		"no program":  {"prompt = 'x'\n[[provider]]\nname = 'p'\ncommand = ['']", "must be the name of a program"},
 		"judge alone": {"prompt = 'x'\n[judge]\npass = ['a']", "2:2: judge: has nothing to judge"},
 		"rate":        {"prompt = 'x'\nmin_rate = 2", "2:1: min_rate: 2 is not above 0"},
 		"no TOML":     {"prompt =", "is not TOML"},

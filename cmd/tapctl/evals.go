@@ -34,9 +34,9 @@ func evalsRunCommand() *ucli.Command {
 		Name: "run", Usage: "run the cases of a directory, and judge what the sessions did",
 		ArgsUsage: "DIR",
 		Description: `Each run has a session and a workspace of its own, which end with it, also at Ctrl-C. A case
-is a file NAME.toml: docs/evals.md describes it. A case may have a session run what its
-prompt says, so look at cases of others first. Permissions that a session asks for are
-denied without --allow.
+is a file NAME.toml: docs/evals.md describes it. A case may name programs to run, or have a
+session run what its prompt says, so look at cases of others first. Permissions that a
+session asks for are denied without --allow.
 
 A local session has no model: only prompts "call:NAME {json}" do something there, and what
 a model has to judge needs --no-judge.

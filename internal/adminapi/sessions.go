@@ -50,6 +50,12 @@ type MCPToken struct {
 	Token string `json:"token"`
 }
 
+// ProviderToken answers POST /sessions/{id}/provider-token: a token with which one provider binds the session, and no
+// other one. It is void when the session ends.
+type ProviderToken struct {
+	Token string `json:"token"`
+}
+
 // Started answers a request that started or resumed a session. ID is the session's id,
 // which stands in the paths of later requests.
 type Started struct {

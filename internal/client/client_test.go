@@ -189,6 +189,8 @@ func TestRequests(t *testing.T) {
 			nil},
 		{`{"token":"mcp-1"}`, `POST /api/v1/sessions/a/mcp-token {}`,
 			func() (any, error) { return c.MCPToken(ctx, "a") }, "mcp-1"},
+		{`{"token":"ptk-1"}`, `POST /api/v1/sessions/a/provider-token {}`,
+			func() (any, error) { return c.ProviderToken(ctx, "a") }, "ptk-1"},
 		{`{"seq":1,"fate":"stored"}`, `POST /api/v1/sessions/a/push {"level":"keep","event":"x"}`,
 			func() (any, error) { return c.Push(ctx, "a", adminapi.Push{Event: "x", Level: "keep"}) },
 			adminapi.Receipt{Seq: 1, Fate: adminapi.FateStored}},

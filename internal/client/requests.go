@@ -166,6 +166,13 @@ func (c *Client) MCPToken(ctx context.Context, id string) (string, error) {
 	return answer.Token, err
 }
 
+// ProviderToken makes a token with which a provider binds a session, and no other one. It ends with the session
+// (docs/admin-api.md, POST /api/v1/sessions/{id}/provider-token).
+func (c *Client) ProviderToken(ctx context.Context, id string) (string, error) {
+	answer, err := post[adminapi.ProviderToken](ctx, c, sessionPath(id, "provider-token"), adminapi.Nothing{})
+	return answer.Token, err
+}
+
 // Rename gives a session another label, one line of at most 200 characters. Provider files that name labels follow the
 // change (docs/admin-api.md, POST /api/v1/sessions/{id}/rename).
 func (c *Client) Rename(ctx context.Context, id, label string) error {

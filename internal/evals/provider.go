@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,33 +23,53 @@ const bindTimeout = 30 * time.Second
 
 // startProviders connects the case's providers, and returns when the session has what they offer.
 func (s *session) startProviders(ctx context.Context) error {
-	bound := make(chan error, len(s.c.Providers)) // nil, or why a provider can't join
+	type joined struct {
+		name string
+		err  error // nil, or why the provider can't join
+	}
+	bound, missing := make(chan joined, len(s.c.Providers)), map[string]bool{}
 	for i := range s.c.Providers {
-		p, err := s.newProvider(ctx, &s.c.Providers[i], func(err error) { bound <- err })
-		if err != nil {
-			return cli.Failed("making the provider %s: %v", s.c.Providers[i].Name, err)
+		of := &s.c.Providers[i]
+		missing[of.Name] = true
+		start := s.startProvider
+		if len(of.Command) > 0 {
+			start = s.startProgram
 		}
-		s.pushes.of(p, s.c.Providers[i].Pushes)
-		s.work.Go(func() {
-			if err := p.Run(ctx); err != nil {
-				s.stop(err)
-			}
-		})
+		if err := start(ctx, of, func(err error) { bound <- joined{of.Name, err} }); err != nil {
+			return err
+		}
 	}
 	timeout := time.NewTimer(bindTimeout)
 	defer timeout.Stop()
-	for range s.c.Providers {
+	for len(missing) > 0 {
 		select {
-		case err := <-bound:
-			if err != nil {
-				return err
+		case j := <-bound:
+			if j.err != nil {
+				return j.err
 			}
+			delete(missing, j.name)
 		case <-timeout.C:
-			return cli.Failed("a provider of the case did not join the session within %s", bindTimeout)
+			names := strings.Join(slices.Sorted(maps.Keys(missing)), ", ")
+			return cli.Failed("no provider of this name has joined the session within %s: %s", bindTimeout, names)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	return nil
+}
+
+// startProvider connects a provider of the case that has no program.
+func (s *session) startProvider(ctx context.Context, of *configs.EvalProvider, bound func(error)) error {
+	p, err := s.newProvider(ctx, of, bound)
+	if err != nil {
+		return cli.Failed("making the provider %s: %v", of.Name, err)
+	}
+	s.pushes.of(p, of.Pushes)
+	s.work.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			s.stop(err)
+		}
+	})
 	return nil
 }
 

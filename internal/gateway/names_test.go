@@ -182,3 +182,31 @@ func TestConcurrencyIsTheOwners(t *testing.T) {
 		}
 	})
 }
+
+// A token of a session binds that one, and is void after its end.
+func TestProviderToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		s := live(t, g, "s1")
+		live(t, g, "s2")
+		defer g.Drain(context.Background())
+		token, err := s.ProviderToken()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := connectWith(g, token).helloAs("vault", "s2"); code != protocol.CodeInvalidSession {
+			t.Errorf("hello to another session: %q, want %v", code, protocol.CodeInvalidSession)
+		}
+		if code := connectWith(g, token).helloAs("vault", "s1"); code != "" {
+			t.Errorf("hello to its session: %v, want no error", code)
+		}
+		_ = s.Stop(t.Context(), "over")
+		synctest.Wait()
+		if g.identify(token) != nil {
+			t.Error("the token outlives its session")
+		}
+		if token, err := s.ProviderToken(); err == nil {
+			t.Errorf("a session that has ended gave the token %q", token)
+		}
+	})
+}

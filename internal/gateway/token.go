@@ -124,6 +124,20 @@ func (s *Session) MCPToken() (string, error) {
 	return s.mcpToken, nil
 }
 
+// ProviderToken makes a token of trust project with which a provider binds the session, and no other one. It is void
+// when the session ends. The error is INVALID_SESSION if it is ending.
+func (s *Session) ProviderToken() (string, error) {
+	g := s.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sessions[s.id] != s || s.isEnding() {
+		return "", noSession(s.id)
+	}
+	token := newSecret(prefixProvider)
+	g.addToken(token, &identity{trust: TrustProject, session: s.id})
+	return token, nil
+}
+
 // MCPSession returns the session that a token of [Session.MCPToken] is for. It compares hashes, so
 // its time tells nothing about the token.
 func (g *Gateway) MCPSession(token string) (*Session, bool) {

@@ -80,6 +80,7 @@ func (a *api) routes() map[string]apiHandler {
 		"POST /sessions/{id}/interrupt":         a.session(a.interrupt),
 		"POST /sessions/{id}/foreground":        a.session(a.foreground),
 		"POST /sessions/{id}/mcp-token":         a.session(a.mcpToken),
+		"POST /sessions/{id}/provider-token":    a.session(a.providerToken),
 		"POST /sessions/{id}/rename":            a.session(a.rename),
 		"GET /sessions/{id}/log":                a.session(a.timeline),
 		"GET /sessions/{id}/live":               a.session(a.live),

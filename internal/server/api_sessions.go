@@ -120,6 +120,18 @@ func (a *api) mcpToken(w http.ResponseWriter, r *http.Request, s *gateway.Sessio
 	return writeJSON(w, http.StatusOK, adminapi.MCPToken{Token: token})
 }
 
+// providerToken answers with a new token for a provider of the session.
+func (a *api) providerToken(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+	if err := readBody(w, r, &adminapi.Nothing{}); err != nil {
+		return err
+	}
+	token, err := s.ProviderToken()
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, adminapi.ProviderToken{Token: token})
+}
+
 func (a *api) rename(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
 	var body adminapi.RenameRequest
 	if err := readBody(w, r, &body); err != nil {

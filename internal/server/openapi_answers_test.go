@@ -130,6 +130,7 @@ var answerCases = []answerCase{
 	{op: "POST /api/v1/sessions/{id}/interrupt", body: `[]`, status: 400},
 	{op: "POST /api/v1/sessions/{id}/foreground", status: 200},
 	{op: "POST /api/v1/sessions/{id}/mcp-token", status: 200},
+	{op: "POST /api/v1/sessions/{id}/provider-token", status: 200},
 	{op: "POST /api/v1/sessions/{id}/rename", body: `{"label":"review"}`, status: 200},
 	{op: "POST /api/v1/sessions/{id}/rename", body: `{"label":" "}`, status: 400},
 	{op: "POST /api/v1/sessions/{id}/rename", body: `{"label":"a\nb"}`, status: 400},
