@@ -83,7 +83,27 @@ func sourceLogCommand() *ucli.Command {
 	log.Usage = "show the last lines of a source: what its command printed, and what became of its runs"
 	log.Description = "Examples:\n  tapctl sources log build\n  tapctl sources log build -f --last 10"
 	log.BashComplete = sourceNames()
+	log.Action = func(flags *ucli.Context) error {
+		if flags.Bool("follow") {
+			return longAction(1, ofSource(followProviderLog))(flags)
+		}
+		return shortAction(1, ofSource(providerLog))(flags)
+	}
 	return log
+}
+
+// ofSource does what it is given if there is a source of the name.
+func ofSource(do func(*command) error) func(*command) error {
+	return func(c *command) error {
+		name, err := sourceName(c)
+		if err == nil {
+			_, err = c.source(name)
+		}
+		if err != nil {
+			return err
+		}
+		return do(c)
+	}
 }
 
 // sourceName is the argument of a subcommand.

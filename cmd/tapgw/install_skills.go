@@ -110,6 +110,9 @@ func changeSkills(
 			list[i].Written = true
 		}
 	}
+	if changing > 0 && c.Bool("dry-run") {
+		out.Notef("tapgw: nothing was changed, because of --dry-run")
+	}
 	if kept > 0 {
 		out.Notef("tapgw: what a person has changed or written is kept; %s", advice)
 	}
