@@ -121,12 +121,13 @@ type Model struct {
 // again after it has changed, every 100 ms at most. The data is what the GET request of the
 // same name answers.
 const (
-	StateStatus    = "status"
-	StateSessions  = "sessions"
-	StateProviders = "providers"
-	StatePairings  = "pairings"
-	StateQuestions = "questions"
-	StateTools     = "tools"
-	StateSources   = "sources"
-	StateGoals     = "goals"
+	StateStatus     = "status"
+	StateSessions   = "sessions"
+	StateProviders  = "providers"
+	StateConfigured = "configured"
+	StatePairings   = "pairings"
+	StateQuestions  = "questions"
+	StateTools      = "tools"
+	StateSources    = "sources"
+	StateGoals      = "goals"
 )

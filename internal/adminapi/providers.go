@@ -19,16 +19,27 @@ type Provider struct {
 	Own bool `json:"own,omitempty"`
 }
 
-// ConfiguredProvider is a provider that a file names, as GET /providers/configured lists
-// them, whether it is connected or not. Reason is left out while it runs; otherwise it says
-// in one line why not.
+// ConfiguredProvider is a provider that a file names, as GET /providers/configured lists them and as the data of
+// [StateConfigured], whether it is connected or not. Reason is left out while it runs; otherwise it says in one line
+// why not.
 type ConfiguredProvider struct {
 	Name   string `json:"name"` // the file's, without its ending
 	Kind   string `json:"kind"` // as in the file; "" if the file has never been valid
 	File   string `json:"file"`
 	State  string `json:"state"`            // [ConfiguredRunning] and so on
 	Reason string `json:"reason,omitempty"` // why it is not running
+	// StartsAt is when it is started again; left out unless it ended by itself and waits for that.
+	StartsAt  time.Time `json:"startsAt,omitzero"`
+	Connected []string  `json:"connected"` // the ids of its connections, as of [Provider]
+	Actions   []string  `json:"actions"`   // [ActionStart] and so on: those that would change something now
 }
+
+// What POST /providers/{name}/ can do with a [ConfiguredProvider].
+const (
+	ActionStart   = "start"
+	ActionStop    = "stop"
+	ActionRestart = "restart"
+)
 
 // States of a [ConfiguredProvider]. POST /providers/{name}/start starts a stopped or failed
 // one again.

@@ -150,6 +150,18 @@ func (p *Pass) Name() string {
 	return ""
 }
 
+// Providers are the ids, as of [Gateway.Providers], of those that are connected with the pass and have said hello.
+func (p *Pass) Providers() (ids []string) {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	for c := range p.g.conns {
+		if c.identity == p.identity && c.provider != nil {
+			ids = append(ids, c.provider.id)
+		}
+	}
+	return ids
+}
+
 // IsReplaced reports whether another pass, whose [PassSpec].Replaces names this one, has
 // replaced it in one session at least. It stays true.
 func (p *Pass) IsReplaced() bool {

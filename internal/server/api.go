@@ -43,14 +43,15 @@ func newAPI(s *Server, o Options) http.Handler {
 		terminals: o.Terminals,
 	}
 	a.states = newStates(map[string]func() any{
-		adminapi.StateStatus:    func() any { return a.currentStatus() },
-		adminapi.StateSessions:  func() any { return orEmpty(a.gateway.Sessions()) },
-		adminapi.StateProviders: func() any { return orEmpty(a.gateway.Providers()) },
-		adminapi.StatePairings:  func() any { return orEmpty(a.gateway.Pairings()) },
-		adminapi.StateQuestions: func() any { return orEmpty(a.gateway.Questions()) },
-		adminapi.StateTools:     func() any { return a.allTools() },
-		adminapi.StateSources:   func() any { return a.allSources() },
-		adminapi.StateGoals:     func() any { return a.goalsOf("") },
+		adminapi.StateStatus:     func() any { return a.currentStatus() },
+		adminapi.StateSessions:   func() any { return orEmpty(a.gateway.Sessions()) },
+		adminapi.StateProviders:  func() any { return orEmpty(a.gateway.Providers()) },
+		adminapi.StateConfigured: func() any { return a.allConfigured() },
+		adminapi.StatePairings:   func() any { return orEmpty(a.gateway.Pairings()) },
+		adminapi.StateQuestions:  func() any { return orEmpty(a.gateway.Questions()) },
+		adminapi.StateTools:      func() any { return a.allTools() },
+		adminapi.StateSources:    func() any { return a.allSources() },
+		adminapi.StateGoals:      func() any { return a.goalsOf("") },
 	})
 	for pattern, h := range a.routes() {
 		method, path, _ := strings.Cut(pattern, " ")

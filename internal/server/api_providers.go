@@ -141,10 +141,14 @@ func (a *api) logoutProvider(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *api) configured(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, a.allConfigured())
+}
+
+func (a *api) allConfigured() []adminapi.ConfiguredProvider {
 	if a.supervisor == nil {
-		return writeJSON(w, http.StatusOK, []adminapi.ConfiguredProvider{})
+		return []adminapi.ConfiguredProvider{}
 	}
-	return writeJSON(w, http.StatusOK, orEmpty(a.supervisor.Configured()))
+	return orEmpty(a.supervisor.Configured())
 }
 
 func (a *api) sources(w http.ResponseWriter, _ *http.Request) error {

@@ -32,6 +32,7 @@ func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
 	return []adminapi.ConfiguredProvider{{
 		Name: "filed", Kind: "command", File: "/p/filed.toml",
 		State: adminapi.ConfiguredWaiting, Reason: "there is no session that it is for",
+		Connected: []string{}, Actions: []string{adminapi.ActionStop},
 	}}
 }
 

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"slices"
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
@@ -12,19 +13,60 @@ import (
 func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 	s.do(func() {
 		for _, f := range s.files {
-			if f.Name == "" || f.File == "" { // a directory that can't be read, or one of the gateway's own
+			// Without a name it is a directory that can't be read. One of the gateway's own has no file: it is listed
+			// while it is stopped, so that it can be started.
+			if f.Name == "" || f.File == "" && !s.stoppedByUser[f.Name] {
 				continue
 			}
 			p, good := s.usable[fileKeyOf(f)]
 			if !good {
 				p = f.Provider
 			}
-			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: p.Kind, File: f.File}
+			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: p.Kind, File: f.File, Connected: []string{}}
 			v.State, v.Reason = s.stateOf(f, p, good)
+			s.describeUnits(&v, p)
+			v.Actions = s.actions(p, v.State, good && !f.LeftOut)
 			views = append(views, v)
 		}
 	})
 	return views
+}
+
+// describeUnits sets what v says of the units that run.
+func (s *Supervisor) describeUnits(v *adminapi.ConfiguredProvider, p *configs.Provider) {
+	for key, pl := range s.placements {
+		if !key.isFor(p) {
+			continue
+		}
+		if at := pl.now.startsAt.Load(); at != nil && (v.StartsAt.IsZero() || at.Before(v.StartsAt)) {
+			v.StartsAt = *at
+		}
+		for _, u := range []*unit{pl.now, pl.next} {
+			if u != nil {
+				v.Connected = append(v.Connected, u.pass.Providers()...)
+			}
+		}
+	}
+	slices.Sort(v.Connected)
+}
+
+// actions returns what would change something about a provider in a state. One that can't be used, or that its file
+// turns off, is changed in its file alone.
+func (s *Supervisor) actions(p *configs.Provider, state string, isUsable bool) []string {
+	switch {
+	case !isUsable || !p.Enabled || s.launch[p.Kind] == nil:
+		return []string{}
+	case state == adminapi.ConfiguredStopped:
+		return []string{adminapi.ActionStart}
+	case state == adminapi.ConfiguredFailed:
+		return []string{adminapi.ActionStart, adminapi.ActionStop}
+	}
+	for key := range s.placements {
+		if key.isFor(p) {
+			return []string{adminapi.ActionRestart, adminapi.ActionStop}
+		}
+	}
+	return []string{adminapi.ActionStop}
 }
 
 // Usable returns what the files of a name say that have a kind: of each, its last version without a fault.

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,82 @@ func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("mine", adminapi.ConfiguredStopped, "tapctl providers start mine")
+}
+
+// TestActionsOfConfiguredProviders: whoever looks at the list knows what can be done about a provider, what its program
+// is called, and when one that ended is started again.
+func TestActionsOfConfiguredProviders(t *testing.T) {
+	r := newRig(t)
+	r.session("desk")
+	r.put("runs", r.file("tool", `sessions = "all"`))
+	r.put("ends", "kind = \"command\"\ncommand = [\"false\"]\nsessions = \"all\"\n")
+	r.put("waits", r.file("tool2", `sessions = { label = "nobody" }`))
+	r.put("off", r.file("tool3", `enabled = false`))
+	r.put("wrong", "kind = \"command\"\ncomand = [\"false\"]\n")
+	r.s.Reload()
+	find := func(name string) (found adminapi.ConfiguredProvider) {
+		for _, v := range r.s.Configured() {
+			if v.Name == name {
+				found = v
+			}
+		}
+		return found
+	}
+	is := func(name string, actions ...string) {
+		t.Helper()
+		deadline := time.Now().Add(patience)
+		for !slices.Equal(find(name).Actions, actions) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: got %+v, want the actions %q", name, find(name), actions)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	is("runs", adminapi.ActionRestart, adminapi.ActionStop)
+	is("waits", adminapi.ActionStop)
+	is("off")
+	is("wrong")
+	// It is started again a few times. Its waits are told; then it has failed.
+	sawWait := false
+	deadline := time.Now().Add(patience)
+	for find("ends").State != adminapi.ConfiguredFailed {
+		time.Sleep(time.Millisecond)
+		v := find("ends")
+		if at := v.StartsAt; !at.IsZero() {
+			sawWait = true
+			if until := time.Until(at); until > longestWait {
+				t.Errorf("it is started again in %s, want at most %s", until, longestWait)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got %+v, want it to have failed", v)
+		}
+	}
+	if !sawWait {
+		t.Error("nothing said when it would be started again")
+	}
+	if at := find("ends").StartsAt; !at.IsZero() {
+		t.Errorf("it has failed, and is said to start at %s, want no time", at)
+	}
+	is("ends", adminapi.ActionStart, adminapi.ActionStop)
+	for deadline := time.Now().Add(patience); len(find("runs").Connected) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("its program is not connected")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if p := r.g.Providers(); len(p) != 1 || !slices.Equal(find("runs").Connected, []string{p[0].ID}) {
+		t.Errorf("it has the connections %q, want the id of %+v", find("runs").Connected, p)
+	}
+	for name := range map[string]bool{"runs": true, "ends": true} {
+		if _, err := r.s.Stop(name); err != nil {
+			t.Fatal(err)
+		}
+		is(name, adminapi.ActionStart)
+		if ids := find(name).Connected; len(ids) > 0 {
+			t.Errorf("it was stopped, and has the connections %q, want none", ids)
+		}
+	}
 }
 
 // The user's file takes the place of one of the gateway's own providers, and no project's file does.

@@ -46,7 +46,8 @@ type unit struct {
 	attempt  int
 
 	retired      atomic.Bool
-	restReason   atomic.Pointer[error] // why it waits to be started again; nil while it runs
+	restReason   atomic.Pointer[error]     // why it waits to be started again; nil while it runs
+	startsAt     atomic.Pointer[time.Time] // until when it waits; nil while it runs
 	gaveUpReason atomic.Pointer[error]
 	fileFaults   atomic.Pointer[[]configs.Fault] // of the files that it consists of
 	bindError    atomic.Pointer[error]           // why it is not bound
@@ -166,6 +167,8 @@ func (u *unit) rest(err error) bool {
 	wait := backoff(u.attempt)
 	u.attempt++
 	err = fmt.Errorf("%w; started again in %s", err, wait.Round(time.Millisecond))
+	startsAt := time.Now().Add(wait).UTC()
+	u.startsAt.Store(&startsAt)
 	u.restReason.Store(&err)
 	u.out.warn(err.Error())
 	u.touch()
@@ -176,6 +179,8 @@ func (u *unit) rest(err error) bool {
 		return false
 	}
 	u.restReason.Store(nil)
+	u.startsAt.Store(nil)
+	u.touch()
 	return true
 }
 

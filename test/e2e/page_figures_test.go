@@ -124,8 +124,9 @@ func barLeadsToEntry(t *testing.T, v *view) {
 // figuresOfProvider compares a tool's histogram with the percentiles that the gateway tells.
 func figuresOfProvider(t *testing.T, v *view) {
 	t.Helper()
-	eval[any](v.tab, `location.hash = "#/providers", 0`)
-	v.button("1 tool")
+	eval[any](v.tab, `location.hash = "#/providers/greeter", 0`)
+	v.waitText(".provider .toollist", "greet")
+	v.click(".provider > details > summary")
 	v.waitText("figcaption", "2 calls since ")
 	v.waitText("figcaption", "0 failed (0 %)")
 	loads := eval[adminapi.Diagnostics](v.tab, `fetch("/api/v1/diagnostics").then((r) => r.json())`).Providers

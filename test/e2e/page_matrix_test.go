@@ -68,7 +68,7 @@ func TestPageViews(t *testing.T) {
 	v.waitText(".connection", "Live")
 	for _, it := range []struct{ name, hash, selector, text string }{
 		{"session", "#/sessions/" + session, ".entry.message td", "failed"},
-		{"providers", "#/providers", "tbody th", "ci"},
+		{"providers", "#/providers/ci", ".toollist", "greet"},
 		{"streams", "#/streams", "main", "run 811 ok"},
 		{"activity", "#/activity", ".waterfall", "greet"},
 		{"sources", "#/sources/nightly", "main", "nightly build 812"},

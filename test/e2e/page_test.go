@@ -195,7 +195,7 @@ func pageOtherViews(v *view) {
 	v.until(
 		`Number(document.querySelector("tr .calls")?.textContent) >= 1 && /ms|s/.test(document.querySelector("tr .p50").textContent)`,
 	)
-	v.button("1 tool")
+	v.click("tbody th a")
 	v.waitText(".toollist", "greet")
 	v.checkWidths("providers")
 	v.press("4")

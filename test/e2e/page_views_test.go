@@ -41,7 +41,7 @@ func TestPageBarriers(t *testing.T) {
 	v.visit(h.link())
 	v.waitText(".side", "No session runs")
 	v.waitText(".banner.warning", "without a token")
-	v.waitText(".banner.error", "ci.toml:2:1: ")
+	v.waitText(".banner.error", "1 provider with a fault: ci")
 	session := h.local("--label", "review")
 	h.bindProvider(session, "greeter", "greet")
 	v.waitText(".session h2", "review")

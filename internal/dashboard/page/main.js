@@ -4,9 +4,8 @@ import { h, reconcile, setText } from "./dom.js";
 import { Drawer } from "./drawer.js";
 import { Feed } from "./feed.js";
 import { follow } from "./follow.js";
-import { count, decoded } from "./format.js";
+import { count, decoded, plain } from "./format.js";
 import { help, key, listen } from "./keys.js";
-import { ProvidersView } from "./providers.js";
 import { SessionsView, startDialog } from "./sessions.js";
 import { signIn } from "./signin.js";
 
@@ -14,7 +13,7 @@ const narrow = 800; // pixels, as in the stylesheet
 const refresh = 2000; // ms between two readings of the diagnostics, while a view shows them
 
 // The states of /api/v1/events that the page always follows. A view that shows another one names it as its state.
-const followed = ["status", "sessions", "providers", "pairings", "questions", "tools"];
+const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools"];
 
 // App holds the gateway's state and dispatches an event when a part of it changes: the events of
 // /api/v1/events by their names, "diagnostics", "feed" when another session is followed, and "news" when
@@ -22,7 +21,7 @@ const followed = ["status", "sessions", "providers", "pairings", "questions", "t
 class App {
   constructor() {
     this.state = {
-      status: null, sessions: [], providers: [], pairings: [], questions: [], tools: [], sources: null,
+      status: null, sessions: [], providers: [], configured: null, pairings: [], questions: [], tools: [], sources: null,
       goals: null, diagnostics: null,
     };
     this.events = new EventTarget();
@@ -87,7 +86,8 @@ function acceptFiles(recordings) {
 function run() {
   const app = new App();
   const views = {
-    sessions: new SessionsView(app), providers: new ProvidersView(app),
+    sessions: new SessionsView(app),
+    providers: late("providers", (el) => import("./providers.js").then((m) => new m.ProvidersView(el, app))),
     streams: late("streams", (el) => import("./streams.js").then((m) => new m.StreamsView(el, app))),
     activity: late("activity", (el) => import("./activity.js").then((m) => new m.ActivityView(el, app))),
     sources: late("sources", (el) => import("./sources.js").then((m) => new m.SourcesView(el, app)), "sources"),
@@ -160,10 +160,19 @@ function run() {
   };
   document.addEventListener("visibilitychange", refreshDiagnostics);
 
-  app.on("status", () => {
-    const { status } = app.state;
+  const warn = () => {
+    const { status, configured } = app.state;
+    if (!status || !configured) return;
     setText(version, status.version);
-    const faults = status.faults.map((f) => `${f.file}:${f.line}:${f.column}: ${f.message}`);
+    // What is wrong with a provider stands at the provider.
+    const wrong = new Map();
+    const faults = [];
+    for (const f of status.faults) {
+      const of = configured.filter((c) => c.file === f.file);
+      const broken = of.filter((c) => c.state !== "running");
+      for (const c of broken.length ? broken : of) wrong.set(`${c.file} ${c.name}`, c);
+      if (!of.length) faults.push(`${f.file}:${f.line}:${f.column}: ${f.message}`);
+    }
     const list = [
       ...(status.restOpen
         ? [
@@ -172,6 +181,16 @@ function run() {
               level: "warning",
               text: 'The session API is open ([api] auth = "none"): every program on this machine can start, ' +
                 "prompt and stop sessions without a token.",
+            },
+          ]
+        : []),
+      ...(wrong.size
+        ? [
+            {
+              key: [...wrong.keys()].join("\n"), level: "error", text: `${count(wrong.size, "provider")} with a fault: `,
+              links: [...wrong.values()].map(({ kind, name }) => h("a", {
+                href: `#/${kind === "source" ? "sources" : "providers"}/${encodeURIComponent(name)}`,
+              }, plain(name))),
             },
           ]
         : []),
@@ -188,9 +207,9 @@ function run() {
       banners,
       list,
       (b) => b.key,
-      ({ level, text, lines }) =>
+      ({ level, text, links, lines }) =>
         h("div", { class: `banner ${level}` },
-          lines
+          links ? [text, links.flatMap((a, i) => (i ? [", ", a] : [a]))].flat() : lines
             ? h(
                 "details",
                 { open: innerWidth > narrow },
@@ -199,7 +218,8 @@ function run() {
               )
             : text),
     );
-  });
+  };
+  for (const name of ["status", "configured"]) app.on(name, warn);
   app.on("sessions", () => {
     // A session that ended may run again with the same id.
     const { feed } = app,

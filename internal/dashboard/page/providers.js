@@ -1,122 +1,152 @@
 import { providers } from "./api.js";
 import { attempt, confirm } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
-import { ago, count, date, duration, share } from "./format.js";
+import { ago, count, date, decoded, distance, duration, plain, share, tail } from "./format.js";
+import { ProviderDetail } from "./provider.js";
 
-// ProvidersView lists the connected providers with their tools and response times.
+// How a provider of no file is, in the place of a reason.
+const whyNoFile = "No file names it: only who started it can start it again.";
+const whyOwn = "A part of the gateway.";
+
+// itemsOf lists what the view shows: each connection with the file that names it, if one does, and what files name that
+// is not connected.
+function itemsOf({ configured, providers: connected }) {
+  const files = configured ?? [];
+  const of = (p) => files.find((c) => c.connected.includes(p.id));
+  const items = files.flatMap((c) => {
+    const own = connected.filter((p) => of(p) === c);
+    return own.length ? own.map((p) => ({ c, p })) : [{ c }];
+  });
+  for (const p of connected) if (!of(p)) items.push({ p });
+  return items.map(({ c, p }) => ({ c, p, name: c?.name ?? p.name, key: `${c?.file} ${c?.name} ${p?.id}` }));
+}
+
+// actionButtons makes the buttons of a provider, and returns a function that shows those that would do something now.
+export function actionButtons(name, box) {
+  const button = (label, run, kind) => {
+    const b = h("button", { type: "button", class: kind, "aria-label": `${label} ${plain(name)}`,
+      onclick: () => attempt(b, run) }, label);
+    return b;
+  };
+  let isFiled = true;
+  const all = {
+    start: button("Start", () => providers.steer(name, "start")),
+    restart: button("Restart", () => providers.steer(name, "restart")),
+    stop: button("Stop…", () =>
+      confirm("Stop the provider?",
+        `${plain(name)} is told to leave; its tools leave every session. ${
+          isFiled ? "It stays stopped until somebody starts it, or the gateway starts again." : whyNoFile}`,
+        "Stop provider", () => providers.steer(name, "stop")), "danger"),
+  };
+  box.append(...Object.values(all));
+  return ({ c, p }) => {
+    isFiled = Boolean(c || p?.own);
+    const now = c ? c.actions : p ? ["stop"] : [];
+    for (const [action, b] of Object.entries(all)) b.hidden = !now.includes(action);
+  };
+}
+
+// stateOf is how a provider is, and why.
+export function stateOf({ c, p }) {
+  if (c) return { state: c.state, why: c.reason ?? "" };
+  return { state: p?.state ?? "", why: p ? (p.own ? whyOwn : whyNoFile) : "" };
+}
+
+// nextStart is an element that says when a provider is started again.
+export const nextStart = (ts) =>
+  h("span", { class: "next", hidden: !ts }, "Next start ", ts && h("time", { datetime: ts, title: date(ts) }));
+
+// ProvidersView lists all providers: those that files name, in whatever state they are, and those that are connected.
 export class ProvidersView {
-  constructor(app) {
+  constructor(element, app) {
     this.app = app;
+    this.element = element;
     this.rows = h("tbody");
-    this.none = h("p", { class: "empty" }, "No provider is connected.");
+    this.none = h("p", { class: "empty" }, "No file names a provider, and none is connected.");
     this.table = h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table of providers" },
       h("table", { class: "grid stack" },
         h("thead", null,
           h("tr", null,
-            ["Provider", "Trust", "State", "Session", "Tools", "In flight", "Calls", "p50", "p99", "Errors",
-              "Connected", ""].map((t, i) =>
-              h("th", { scope: "col", class: i >= 5 && i <= 9 ? "number" : null },
-                t || h("span", { class: "hidden" }, "Actions")),
-            ))),
+            ["Provider", "State", "Session", "Tools", "In flight", "Calls", "p50", "p99", "Errors", "Connected",
+              "Actions"].map((t, i) => h("th", { scope: "col", class: i >= 4 && i <= 8 ? "number" : null }, t)))),
         this.rows));
-    this.element = h("div", { class: "view page" }, h("h2", null, "Providers"), this.table, this.none);
-    for (const name of ["providers", "sessions", "tools", "diagnostics"]) app.on(name, () => this.update());
+    this.detail = new ProviderDetail(app);
+    element.classList.add("page");
+    element.append(h("h2", null, "Providers"), this.none, this.table, this.detail.element);
+    for (const name of ["providers", "configured", "sessions", "tools", "diagnostics", "status"])
+      app.on(name, () => this.draw());
+    setInterval(() => this.tick(), 1000);
   }
 
-  update() {
-    const { providers: list, sessions, diagnostics } = this.app.state;
-    this.none.hidden = list.length > 0;
-    this.table.hidden = !list.length;
+  update(rest) {
+    this.detail.show(decoded(rest));
+    this.draw();
+  }
+
+  hide() {
+    this.detail.show("");
+  }
+
+  tick() {
+    if (this.element.hidden || document.hidden) return;
+    for (const el of this.element.querySelectorAll(".next time")) setText(el, distance(el.dateTime));
+  }
+
+  draw() {
+    const { configured, providers: connected, sessions, diagnostics } = this.app.state;
+    if (this.element.hidden || !configured) return;
+    const items = itemsOf({ configured, providers: connected });
+    this.none.hidden = items.length > 0;
+    this.table.hidden = !items.length;
     const labels = new Map(sessions.map((s) => [s.id, s.label || s.id]));
     const figures = new Map((diagnostics?.providers ?? []).map((p) => [p.id, p]));
-    reconcile(
-      this.rows,
-      list,
-      (p) => p.id,
-      (p) => this.row(p),
-      (tr, p) => {
-        const f = figures.get(p.id);
-        const text = {
-          trust: p.trust,
-          state: p.state,
-          session: p.session === "all" ? "all" : (labels.get(p.session) ?? p.session),
-          tools: count(p.tools, "tool"),
-          inflight: p.inFlight,
-          calls: f?.calls ?? "–",
-          p50: duration(f?.p50Ms),
-          p99: duration(f?.p99Ms),
-          errors: f ? share(f.errors, f.calls) : "–",
-          since: ago(p.connectedAt),
-        };
-        for (const [name, value] of Object.entries(text)) setText(tr.querySelector(`.${name}`), String(value));
-        tr.querySelector(".errors").classList.toggle("bad", Boolean(f?.errors));
-        tr.querySelector(".inflight").classList.toggle("some", p.inFlight > 0);
-        const open = tr.querySelector(".tools");
-        open.disabled = !p.tools;
-        if (open.getAttribute("aria-expanded") === "true") this.showTools(tr, p);
-      },
-    );
-  }
-
-  row(p) {
-    const open = h("button", {
-      type: "button",
-      class: "tools link",
-      "aria-expanded": "false",
-      onclick: () => {
-        const on = open.getAttribute("aria-expanded") === "false";
-        open.setAttribute("aria-expanded", String(on));
-        if (on)
-          this.showTools(tr, this.app.state.providers.find((it) => it.id === p.id));
-        else tr.querySelector(".toollist").replaceChildren();
-        this.showFigures(tr.querySelector(".toolfigures"), on && p.name);
-      },
+    reconcile(this.rows, items, (it) => it.key, (it) => this.row(it), (tr, it) => {
+      const { c, p } = it, f = figures.get(p?.id), { state, why } = stateOf(it);
+      const texts = {
+        about: [c?.kind, p?.trust, c?.file && tail(c.file)].filter(Boolean).join(" · "),
+        chip: state,
+        whyText: why,
+        session: !p ? "" : p.session === "all" ? "all" : (labels.get(p.session) ?? p.session),
+        tools: p ? count(p.tools, "tool") : "",
+        inflight: p?.inFlight ?? "",
+        calls: f?.calls ?? "",
+        p50: f ? duration(f.p50Ms) : "",
+        p99: f ? duration(f.p99Ms) : "",
+        errors: f ? share(f.errors, f.calls) : "",
+        since: p ? ago(p.connectedAt) : "",
+      };
+      for (const [name, value] of Object.entries(texts)) {
+        const el = tr.querySelector(`.${name}`);
+        setText(el, plain(String(value)));
+        if (el.localName === "td") el.classList.toggle("none", value === "");
+      }
+      tr.querySelector(".chip").className = `chip ${state}`;
+      tr.querySelector(".errors").classList.toggle("bad", Boolean(f?.errors));
+      tr.querySelector(".inflight").classList.toggle("some", p?.inFlight > 0);
+      const next = tr.querySelector(".next");
+      if (next.querySelector("time")?.dateTime !== c?.startsAt) next.replaceWith(nextStart(c?.startsAt));
+      tr.showActions(it);
+      tr.classList.toggle("chosen", it.name === this.detail.name);
     });
-    const restart = h("button",
-      { type: "button", onclick: () => attempt(restart, () => providers.steer(p.name, "restart")) }, "Restart");
-    const stop = h("button", {
-      type: "button",
-      class: "danger",
-      onclick: () =>
-        attempt(stop, () =>
-          confirm("Stop the provider?", `${p.name} is told to leave; its tools leave every session.`, "Stop provider",
-            () => providers.steer(p.name, "stop")),
-        ),
-    }, "Stop…");
+    this.detail.update(items.filter((it) => it.name === this.detail.name));
+    this.tick();
+  }
+
+  row({ c, p, name }) {
+    const cell = (className, label) => h("td", { class: className, data: label && { label } });
+    const buttons = h("td", { class: "buttons" });
+    const isSource = c?.kind === "source";
     const tr = h("tr", null,
-      h("th", { scope: "row" }, h("span", null, p.name), p.instance && h("span", { class: "sub" }, p.instance),
-        h("div", { class: "toollist" }), h("div", { class: "toolfigures" })),
-      h("td", { class: "trust" }),
-      h("td", { class: "state" }),
-      h("td", { class: "session", "data-label": "Session" }),
-      h("td", null, open),
+      h("th", { scope: "row" },
+        h("a", { href: `#/${isSource ? "sources" : "providers"}/${encodeURIComponent(name)}` }, plain(name)),
+        p?.instance && h("span", { class: "sub" }, plain(p.instance)),
+        h("span", { class: "sub about", title: c && plain(c.file) })),
+      h("td", { class: "state" }, h("span", { class: "chip" }), h("span", { class: "sub whyText" }), nextStart()),
+      cell("session", "Session"), cell("tools"),
       [["inflight", "In flight"], ["calls", "Calls"], ["p50", "p50"], ["p99", "p99"], ["errors", "Errors"]].map(
-        ([c, label]) => h("td", { class: `${c} number`, "data-label": label })),
-      h("td", { class: "since", title: date(p.connectedAt), "data-label": "Connected" }),
-      h("td", { class: "buttons" }, restart, stop));
+        ([name, label]) => cell(`${name} number`, label)),
+      h("td", { class: "since", title: p && date(p.connectedAt), data: { label: "Connected" } }), buttons);
+    tr.showActions = actionButtons(name, buttons);
     return tr;
-  }
-
-  // showFigures draws how the calls of a provider went, or with no name takes that away.
-  async showFigures(box, name) {
-    box.replaceChildren();
-    if (!name) return;
-    const { providerFigures } = await import("./figures.js");
-    box.replaceChildren(providerFigures(name));
-  }
-
-  showTools(tr, p) {
-    const tools = new Map(
-      this.app.state.tools
-        .filter((t) => t.provider === p?.name && (p.session === "all" || t.session === p.session))
-        .map((t) => [t.name, t]),
-    );
-    reconcile(
-      tr.querySelector(".toollist"),
-      [...tools.values()],
-      (t) => t.name,
-      (t) =>
-        h("div", { title: t.description }, h("code", null, t.name), " ", h("span", { class: "hint" }, t.description)),
-    );
   }
 }

@@ -1,14 +1,10 @@
 import { providers, records, sources } from "./api.js";
 import { attempt, confirm, toast } from "./dialogs.js";
 import { copyButton, h, reconcile, setText } from "./dom.js";
-import { element as entryElement } from "./entries.js";
-import { follow } from "./follow.js";
 import { date, decoded, distance, moment, oneLine, plain, tail } from "./format.js";
-import { WindowedList } from "./list.js";
+import { ProviderLog } from "./log.js";
 import { addressOf, keyOf } from "./record.js";
 
-const logLines = 500; // at first
-const logMost = 5000;
 const eventsMost = 50;
 const settle = 300; // ms after something happened before the events are read again
 
@@ -127,11 +123,7 @@ class SourceDetail {
     this.app = app;
     this.name = "";
     this.title = h("h2");
-    this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Log" });
-    this.latest = h("button", { type: "button", class: "latest", hidden: true, onclick: () => this.log.follow(true) },
-      "Latest ↓");
-    this.log = new WindowedList(this.scroller, entryElement, (n) => (this.latest.hidden = n < 0));
-    this.quiet = h("p", { class: "empty" }, "It has said nothing yet.");
+    this.log = new ProviderLog(() => this.readSoon());
     this.events = h("ol", { class: "said-list" });
     this.none = h("p", { class: "empty" });
     this.links = h("p", { class: "row" });
@@ -139,43 +131,22 @@ class SourceDetail {
       h("div", { class: "headline" }, this.title, this.links, h("a", { class: "close", href: "#/sources" }, "Close")),
       h("div", { class: "halves" },
         h("section", { "aria-label": "Log of the source" }, h("h3", null, "Log"),
-          h("div", { class: "stage" }, this.scroller, this.quiet, this.latest)),
+          this.log.element),
         h("section", { "aria-label": "Events of the source" }, h("h3", null, "Events"), this.events, this.none)));
   }
 
   show(name) {
     if (name === this.name) return;
     this.name = name;
-    this.source?.close();
-    this.source = null;
     this.element.hidden = !name;
-    this.fill([]);
+    this.log.show(name, "No file names this source now.");
     this.events.replaceChildren();
     setText(this.none, "");
     if (!name) return;
     setText(this.title, plain(name));
     this.links.replaceChildren(
       h("a", { href: addressOf({ provider: name }) }, "Its records"));
-    this.source = follow(providers.log(name, logLines), {
-      seen: true,
-      lines: true,
-      begin: () => this.fill([]),
-      on: (_, line) => this.line(line),
-      gone: () => this.fill([{ kind: "note", level: "error", source: "page", text: "No file names this source now." }]),
-    });
     this.read();
-  }
-
-  fill(entries) {
-    this.log.reset(entries);
-    this.quiet.hidden = entries.length > 0;
-  }
-
-  line({ ts, level, source, message }) {
-    this.quiet.hidden = true;
-    this.log.append([{ kind: "note", ts, level, source, text: plain(message) }]);
-    this.log.trim(logMost);
-    this.readSoon();
   }
 
   // update is told when any source changed: this one may have made events.

@@ -1,0 +1,107 @@
+import { h, reconcile, setText } from "./dom.js";
+import { date, duration, moment, plain } from "./format.js";
+import { ProviderLog } from "./log.js";
+import { addressOf } from "./record.js";
+
+// entry is an element of a list of what happened.
+const entry = (ts, ...content) =>
+  h("li", null, h("time", { datetime: ts, title: date(ts) }, moment(ts)), " ", content);
+
+// ProviderDetail shows one provider: why it is as it is, its log, what went wrong and what its gates decided lately, its
+// tools and how their calls went.
+export class ProviderDetail {
+  constructor(app) {
+    this.app = app;
+    this.name = "";
+    this.title = h("h2");
+    this.links = h("p", { class: "row" });
+    this.why = h("p", { class: "why-now" });
+    this.faults = h("ul", { class: "faults" });
+    this.log = new ProviderLog();
+    this.noLog = h("p", { class: "empty" }, "The gateway has not started it: its log is where it was started.");
+    this.errors = h("ol", { class: "said-list" });
+    this.noErrors = h("p", { class: "empty" }, "Nothing went wrong lately.");
+    this.gates = h("ol", { class: "said-list" });
+    this.noGates = h("p", { class: "empty" }, "No gate or rule of it has decided lately.");
+    this.tools = h("div", { class: "toollist" });
+    this.noTools = h("p", { class: "empty" }, "It gives no tool to a session now.");
+    this.figures = h("details", { class: "tester", ontoggle: () => this.drawFigures() },
+      h("summary", null, "Figures"), h("div", { class: "toolfigures" }));
+    const part = (label, ...content) => h("section", { "aria-label": `${label} of the provider` }, h("h3", null, label), content);
+    this.element = h("section", { class: "detail provider", hidden: true, "aria-label": "Provider" },
+      h("div", { class: "headline" }, this.title, this.links,
+        h("a", { class: "close", href: "#/providers" }, "Close")),
+      this.why, this.faults,
+      part("Tools", this.tools, this.noTools),
+      h("div", { class: "halves" },
+        part("Log", this.log.element, this.noLog),
+        h("div", null, part("Last errors", this.errors, this.noErrors),
+          part("Last decisions", this.gates, this.noGates))),
+      this.figures);
+  }
+
+  show(name) {
+    if (name === this.name) return;
+    this.name = name;
+    this.element.hidden = !name;
+    this.isFiled = false;
+    this.names = [];
+    this.log.show("");
+    this.tools.replaceChildren();
+    this.figures.open = false;
+    if (!name) return;
+    setText(this.title, plain(name));
+  }
+
+  // update is told all that the list shows of the provider.
+  update(items) {
+    if (!this.name) return;
+    const { status, diagnostics, tools } = this.app.state;
+    const c = items.find((it) => it.c)?.c;
+    const now = items.flatMap((it) => it.p?.name ?? []);
+    if (now.length || !this.names.length) this.names = [...new Set([this.name, ...now])]; // else as it was before
+    const isOurs = (it) => this.names.includes(it.provider);
+    if (Boolean(c) !== this.isFiled) {
+      this.isFiled = Boolean(c);
+      this.log.show(c ? this.name : "", "No file names this provider now.");
+    }
+    this.log.element.hidden = !c;
+    this.noLog.hidden = Boolean(c);
+    const records = addressOf({ provider: this.names.at(-1) });
+    if (this.links.firstChild?.hash !== records)
+      this.links.replaceChildren(h("a", { href: records }, "Its records"));
+    setText(this.why, items.length ? plain(c?.reason ?? "") : "No file names it, and it is not connected.");
+    const faults = (status?.faults ?? []).filter((f) => f.file === c?.file);
+    reconcile(this.faults, faults, (f) => `${f.line} ${f.column} ${f.message}`,
+      (f) => h("li", { class: "fault" }, h("code", null, `${plain(f.file)}:${f.line}:${f.column}`), " ",
+        plain(f.message)));
+
+    const errors = (diagnostics?.errors ?? []).filter(isOurs);
+    this.noErrors.hidden = errors.length > 0;
+    reconcile(this.errors, errors, (e) => `${e.at} ${e.code} ${e.message}`,
+      (e) => entry(e.at, h("span", { class: "code-word" }, e.code), h("div", { class: "said" }, plain(e.message))));
+    const gates = (diagnostics?.gates ?? []).filter(isOurs);
+    this.noGates.hidden = gates.length > 0;
+    reconcile(this.gates, gates, (g) => `${g.at} ${g.tool} ${g.decision} ${g.durationMs}`,
+      (g) => entry(g.at, h("span", { class: `decision ${g.decision}` }, g.decision), " ", h("code", null, g.tool), " ",
+        h("span", { class: "sub" }, duration(g.durationMs)), g.reason && h("div", { class: "said" }, plain(g.reason))));
+
+    const byName = new Map();
+    for (const t of tools.filter(isOurs)) byName.set(t.name, [...(byName.get(t.name) ?? []), t]);
+    this.noTools.hidden = byName.size > 0;
+    reconcile(this.tools, [...byName.values()], ([t]) => t.name, ([t]) => this.tool(t));
+  }
+
+  tool(t) {
+    return h("div", null, h("code", null, plain(t.name)), " ", h("span", { class: "hint" }, plain(t.description)));
+  }
+
+  // drawFigures draws how the calls went, if somebody looks.
+  async drawFigures() {
+    const box = this.figures.lastChild, name = this.names.at(-1);
+    box.replaceChildren();
+    if (!this.figures.open) return;
+    const { providerFigures } = await import("./figures.js");
+    if (this.figures.open) box.replaceChildren(providerFigures(name));
+  }
+}
