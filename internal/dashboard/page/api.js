@@ -12,13 +12,14 @@ export class ApiError extends Error {
 // signOutEvents dispatches "signedout" when an answer asks for a sign-in.
 export const signOutEvents = new EventTarget();
 
-export async function call(method, path, body, headers = {}) {
+export async function call(method, path, body, headers = {}, signal) {
   let response;
   try {
     response = await fetch(`/api/v1${path}`, {
       method,
       headers: body === undefined ? headers : { "Content-Type": "application/json", ...headers },
       body: body === undefined ? undefined : JSON.stringify(body),
+      signal,
     });
   } catch {
     throw new ApiError(0, "UNREACHABLE", "the gateway does not answer");
@@ -64,6 +65,11 @@ export const persisted = {
 export const providers = {
   steer: (name, action) => post(`/providers/${encodeURIComponent(name)}/${action}`, undefined),
   log: (name, last) => `/providers/${encodeURIComponent(name)}/log?follow=1&last=${last}`,
+};
+
+export const tools = {
+  call: (session, name, request, signal) =>
+    call("POST", sessionPath(session, `/tools/${encodeURIComponent(name)}/call`), request, {}, signal),
 };
 
 export const sources = {

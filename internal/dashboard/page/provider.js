@@ -1,5 +1,5 @@
 import { h, reconcile, setText } from "./dom.js";
-import { date, duration, moment, plain } from "./format.js";
+import { date, duration, moment, oneLine, plain } from "./format.js";
 import { ProviderLog } from "./log.js";
 import { addressOf } from "./record.js";
 
@@ -89,11 +89,30 @@ export class ProviderDetail {
     const byName = new Map();
     for (const t of tools.filter(isOurs)) byName.set(t.name, [...(byName.get(t.name) ?? []), t]);
     this.noTools.hidden = byName.size > 0;
-    reconcile(this.tools, [...byName.values()], ([t]) => t.name, ([t]) => this.tool(t));
+    reconcile(this.tools, [...byName.values()], ([t]) => t.name, () => this.tool(), (el, list) => el.update(list));
   }
 
-  tool(t) {
-    return h("div", null, h("code", null, plain(t.name)), " ", h("span", { class: "hint" }, plain(t.description)));
+  // tool makes the element of a tool, whose form is made when somebody opens it.
+  tool() {
+    const name = h("code"), about = h("span", { class: "hint" });
+    let list, call;
+    const el = h("details", {
+      class: "tester",
+      ontoggle: async () => {
+        if (!el.open || call) return;
+        const { ToolCall } = await import("./toolcall.js");
+        call ??= new ToolCall(this.app);
+        call.update(list);
+        el.append(call.element);
+      },
+    }, h("summary", null, name, " ", about));
+    el.update = (now) => {
+      list = now;
+      setText(name, plain(list[0].title ?? list[0].name));
+      setText(about, plain(oneLine(list[0].description, 160)));
+      call?.update(list);
+    };
+    return el;
   }
 
   // drawFigures draws how the calls went, if somebody looks.

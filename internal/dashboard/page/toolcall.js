@@ -1,0 +1,117 @@
+import { tools } from "./api.js";
+import { codeBlock } from "./code.js";
+import { h, reconcile, setText } from "./dom.js";
+import { date, duration, oneLine, plain, time } from "./format.js";
+import { SchemaForm } from "./schemaform.js";
+
+const resultsMost = 20;
+const textMost = 20_000; // characters of a result that are shown
+
+const hints = [["readOnlyHint", "only reads"], ["destructiveHint", "may destroy"], ["idempotentHint", "twice is as once"],
+  ["openWorldHint", "reaches out"]];
+
+// block shows a text as code, and how much of it is left out.
+function block(text, label) {
+  const rest = text.length - textMost;
+  return [codeBlock(plain(text.slice(0, textMost)), label),
+    rest > 0 && h("p", { class: "hint" }, `and ${rest.toLocaleString()} characters more`)];
+}
+
+const json = (value) => JSON.stringify(value, null, 2);
+
+// partsOf shows the parts of a result: texts as texts, and of the others what they are.
+const partsOf = (content) => content.flatMap((part) =>
+  part.type === "text" ? block(part.text, "text") : block(json(part), part.type));
+
+// ToolCall shows a tool with its schema, and calls it in a session as the session's model would.
+export class ToolCall {
+  constructor(app) {
+    this.app = app;
+    this.session = h("select", { "aria-label": "Session" });
+    this.where = h("label", { class: "row" }, "Session", this.session);
+    this.about = h("div", { class: "about-tool" });
+    this.run = h("button", { type: "submit", class: "primary" }, "Call");
+    this.cancel = h("button", { type: "button", hidden: true, onclick: () => this.abort?.abort() }, "Cancel");
+    this.state = h("span", { class: "hint", role: "status" });
+    this.results = h("ol", { class: "call-results", "aria-label": "Results" });
+    this.formBox = h("div");
+    this.form = h("form", {
+      novalidate: true,
+      onsubmit: (e) => {
+        e.preventDefault();
+        if (!this.abort) this.call();
+      },
+      onkeydown: (e) => {
+        if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) this.form.requestSubmit(this.run);
+      },
+    }, this.where, this.formBox, h("div", { class: "row" }, this.run, this.cancel, this.state));
+    this.element = h("div", { class: "tool-call" }, this.about, this.form, this.results);
+  }
+
+  // update is told the tool as each session has it.
+  update(list) {
+    const labels = new Map(this.app.state.sessions.map((s) => [s.id, s.label || s.id]));
+    const chosen = this.session.value || this.app.state.sessions.find((s) => s.foreground)?.id;
+    reconcile(this.session, list, (t) => t.session, (t) => h("option", { value: t.session }),
+      (o, t) => setText(o, plain(labels.get(t.session) ?? t.session)));
+    this.session.value = list.some((t) => t.session === chosen) ? chosen : list[0].session;
+    this.where.hidden = list.length < 2;
+    this.tools = list;
+    const [t] = list, is = JSON.stringify([t.name, t.description, t.parameters, t.outputSchema, t.annotations, t.title]);
+    if (is === this.shown) return;
+    this.shown = is;
+    this.fields = new SchemaForm(t.parameters);
+    this.formBox.replaceChildren(this.fields.element);
+    const said = hints.flatMap(([name, label]) => (t.annotations?.[name] ? [label] : []));
+    this.about.replaceChildren(
+      h("p", { class: "described" }, plain(t.description)),
+      said.length ? h("p", { class: "hint" }, `It ${said.join(", ")}: so says its provider.`) : "",
+      h("details", null, h("summary", null, "Schema"), block(json(t.parameters), "Schema of the arguments"),
+        t.outputSchema ? [h("p", { class: "hint" }, "Of its results:"), block(json(t.outputSchema), "Schema of the results")]
+          : []));
+  }
+
+  async call() {
+    const args = this.fields.value();
+    if (args === undefined) return;
+    const [{ name }] = this.tools, session = this.session.value, label = this.session.selectedOptions[0].textContent;
+    const abort = (this.abort = new AbortController()), ts = new Date().toISOString(), begun = performance.now();
+    this.run.disabled = true;
+    this.cancel.hidden = false;
+    setText(this.state, "It runs…");
+    let r;
+    try {
+      r = await tools.call(session, name, { args }, abort.signal);
+    } catch (e) {
+      r = { error: e.message, errorCode: e.code };
+      if (abort.signal.aborted) r = { error: "You cancelled it.", errorCode: "CANCELLED" };
+    }
+    r.durationMs ??= performance.now() - begun;
+    this.abort = null;
+    this.run.disabled = false;
+    if (document.activeElement === this.cancel || document.activeElement === document.body) this.run.focus();
+    this.cancel.hidden = true;
+    const outcome = r.errorCode ?? (r.error ? "failed" : "ok");
+    setText(this.state, `${outcome} in ${duration(r.durationMs)}`);
+    const failed = outcome !== "ok";
+    if (r.errorCode === "INVALID_ARGUMENTS") this.fields.refuse(r.error);
+    this.results.prepend(h("li", { class: failed ? "failed" : "ok" },
+      h("p", { class: "head" }, h("time", { datetime: ts, title: date(ts) }, time(ts)), " ",
+        h("strong", { class: "outcome" }, outcome), " ", h("span", { class: "sub" }, duration(r.durationMs)), " ",
+        h("span", { class: "sub" }, plain(label)), " ",
+        h("button", { type: "button", class: "link", onclick: () => this.refill(args) }, "Use these arguments")),
+      h("details", null, h("summary", null, h("code", null, plain(oneLine(JSON.stringify(args), 100)))),
+        block(json(args), "Arguments")),
+      r.error && h("p", { class: "fault" }, plain(r.error)),
+      r.content?.length ? partsOf(r.content) : [],
+      !failed && (!r.content?.length || typeof r.data !== "string")
+        ? block(typeof r.data === "string" ? r.data : (json(r.data) ?? "null"), "Result") : []));
+    while (this.results.children.length > resultsMost) this.results.lastChild.remove();
+  }
+
+  refill(args) {
+    this.fields.json.value = json(args);
+    this.fields.readJSON();
+    this.run.focus();
+  }
+}
