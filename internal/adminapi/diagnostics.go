@@ -52,10 +52,38 @@ type GateNote struct {
 	At         time.Time `json:"at"`
 	Session    string    `json:"session"`
 	Provider   string    `json:"provider"` // whose gate or rule it is
+	Rule       Rule      `json:"rule"`
 	Tool       string    `json:"tool"`
+	Args       string    `json:"args"`     // the beginning of the call's arguments, as JSON
 	Decision   string    `json:"decision"` // allow, deny or context
 	Reason     string    `json:"reason,omitempty"`
 	DurationMs float64   `json:"durationMs"`
+}
+
+// Rule says which calls a provider, or a user hook, decides about, and how. The members of Match that are left out
+// match any call.
+type Rule struct {
+	Index    int       `json:"index"`  // among the provider's rules, from 0; of user hooks always 0
+	Action   string    `json:"action"` // gate, deny or context
+	Match    RuleMatch `json:"match"`
+	GateID   string    `json:"gateId,omitempty"`
+	FailOpen bool      `json:"failOpen,omitempty"` // of a gate: a call goes on when it does not answer
+}
+
+// RuleMatch is what a call must have for a [Rule].
+type RuleMatch struct {
+	Tool     string `json:"tool,omitempty"`     // a name with *
+	Args     string `json:"args,omitempty"`     // a pattern
+	File     string `json:"file,omitempty"`     // a glob
+	Provider string `json:"provider,omitempty"` // of the tool
+}
+
+// SessionRule is a rule that is in force in a session, as GET /rules lists them in the order in which they decide.
+type SessionRule struct {
+	Session  string `json:"session"`
+	Provider string `json:"provider"`       // whose it is: a provider's name, or a user hook's
+	Hook     bool   `json:"hook,omitempty"` // it is a user hook's
+	Rule     Rule   `json:"rule"`
 }
 
 // ProviderLoad says how the calls of a connected provider went, also before its last

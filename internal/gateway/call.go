@@ -147,7 +147,7 @@ func (c *call) advance() (askFirst []*rule) {
 		}
 		if c.checksRules && !r.hasRulesOf(c.decidedBy) {
 			matched := c.session.matchingRules(r, c.name, c.args)
-			if d, denied := c.session.staticDenial(matched, c.name, spans.Below(c.span.Traceparent)); denied {
+			if d, denied := c.session.staticDenial(matched, c.name, c.args, spans.Below(c.span.Traceparent)); denied {
 				c.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
 				return nil
 			}

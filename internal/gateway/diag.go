@@ -76,9 +76,10 @@ type errorNote struct {
 }
 
 type gateNote struct {
-	at                                        time.Time
-	session, provider, tool, decision, reason string
-	duration                                  time.Duration
+	at                                              time.Time
+	session, provider, tool, args, decision, reason string
+	rule                                            adminapi.Rule
+	duration                                        time.Duration
 }
 
 // latencies are the durations of a provider's last calls, and counts of all. Guarded by
@@ -125,8 +126,8 @@ func (s *Session) noteGate(r *rule, c gateCall, decision, reason string) {
 	d := &s.g.diag
 	d.mu.Lock()
 	*d.gates.next() = gateNote{
-		at: now, session: s.id, provider: r.provider.name, tool: c.tool,
-		decision: decision, reason: shorten(reason), duration: now.Sub(c.begun),
+		at: now, session: s.id, provider: r.provider.name, tool: c.tool, args: shorten(string(c.args)),
+		rule: r.view(), decision: decision, reason: shorten(reason), duration: now.Sub(c.begun),
 	}
 	d.mu.Unlock()
 	if s.g.recorder != nil {
@@ -180,8 +181,8 @@ func (g *Gateway) Diagnostics() adminapi.Diagnostics {
 	}
 	for _, n := range gates {
 		view.Gates = append(view.Gates, adminapi.GateNote{
-			At: n.at.UTC(), Session: n.session, Provider: n.provider, Tool: n.tool,
-			Decision: n.decision, Reason: n.reason, DurationMs: milliseconds(n.duration),
+			At: n.at.UTC(), Session: n.session, Provider: n.provider, Tool: n.tool, Args: n.args,
+			Rule: n.rule, Decision: n.decision, Reason: n.reason, DurationMs: milliseconds(n.duration),
 		})
 	}
 	return view

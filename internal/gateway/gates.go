@@ -53,7 +53,7 @@ func (s *Session) decide(
 ) (d Decision) {
 	span := s.startGates(tool, parent, rules)
 	defer func() { endGates(span, d) }()
-	if d, denied := s.staticDenial(rules, tool, span); denied {
+	if d, denied := s.staticDenial(rules, tool, args, span); denied {
 		return d
 	}
 	begun := time.Now()
@@ -80,7 +80,7 @@ func (s *Session) decide(
 		select {
 		case a := <-answers:
 			delete(checks, a.index)
-			d := s.gateDecision(rules[a.index], a, gateCall{tool, begun, span})
+			d := s.gateDecision(rules[a.index], a, gateCall{tool, args, begun, span})
 			if d.Deny {
 				return d
 			}
@@ -90,7 +90,7 @@ func (s *Session) decide(
 				if checks[i] == nil {
 					continue
 				}
-				if d := s.gateTimeout(ctx, r, gateCall{tool, begun, span}); d.Deny {
+				if d := s.gateTimeout(ctx, r, gateCall{tool, args, begun, span}); d.Deny {
 					return d
 				}
 			}
@@ -103,6 +103,7 @@ func (s *Session) decide(
 // gateCall is a call that rules decide about.
 type gateCall struct {
 	tool  string
+	args  protocol.Raw
 	begun time.Time // to ask
 	span  spans.Span
 }

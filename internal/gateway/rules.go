@@ -23,6 +23,23 @@ type rule struct {
 	args     *match.Pattern  // nil: any
 	file     *match.FileGlob // nil: any
 	hook     *Hook           // a user hook to ask instead of the provider, or nil
+	index    int             // among the rules of its message
+}
+
+// view describes the rule for the admin API.
+func (r *rule) view() adminapi.Rule {
+	return adminapi.Rule{Index: r.index, Action: r.Action, Match: adminapi.RuleMatch(r.Match), GateID: r.GateID,
+		FailOpen: r.FailOpen}
+}
+
+// Rules lists the rules that are in force, in the order in which they decide.
+func (s *Session) Rules() []adminapi.SessionRule {
+	rules := s.routes.Load().rules
+	views := make([]adminapi.SessionRule, len(rules))
+	for i, r := range rules {
+		views[i] = adminapi.SessionRule{Session: s.id, Provider: r.provider.name, Hook: r.hook != nil, Rule: r.view()}
+	}
+	return views
 }
 
 // compileRules compiles the rules of a message. at is their path in the message, for
@@ -30,7 +47,7 @@ type rule struct {
 func (p *Provider) compileRules(at string, defs []protocol.Rule) ([]*rule, *protocol.Error) {
 	rules := make([]*rule, len(defs))
 	for i, d := range defs {
-		r := &rule{Rule: d, provider: p}
+		r := &rule{Rule: d, provider: p, index: i}
 		if normal := protocol.NormalName(d.Match.Provider); normal != "" {
 			r.Match.Provider = normal
 		}
@@ -162,11 +179,11 @@ func (s *Session) matchingRules(r *routes, tool string, args protocol.Raw) []*ru
 
 // staticDenial is the denial by the first of rules with action deny; false when there
 // is none.
-func (s *Session) staticDenial(rules []*rule, tool string, span spans.Span) (Decision, bool) {
+func (s *Session) staticDenial(rules []*rule, tool string, args protocol.Raw, span spans.Span) (Decision, bool) {
 	for _, r := range rules {
 		if r.Action == protocol.ActionDeny {
 			reason := cmp.Or(r.Reason, fmt.Sprintf("Denied by a rule of provider '%s'.", r.provider.name))
-			s.noteGate(r, gateCall{tool, time.Now(), span}, protocol.DecisionDeny, reason)
+			s.noteGate(r, gateCall{tool, args, time.Now(), span}, protocol.DecisionDeny, reason)
 			return Decision{Deny: true, Reason: reason, By: r.owner()}, true
 		}
 	}

@@ -99,6 +99,7 @@ func (a *api) routes() map[string]apiHandler {
 		"POST /persisted/{id}/resume":           a.resumePersisted,
 		"DELETE /persisted/{id}":                a.deletePersisted,
 		"GET /tools":                            a.tools,
+		"GET /rules":                            a.rules,
 		"GET /providers":                        a.providers,
 		"GET /providers/configured":             a.configured,
 		"POST /providers/{name}/stop":           a.stopProvider,

@@ -86,3 +86,14 @@ func (a *api) allTools() []adminapi.Tool {
 	}
 	return tools
 }
+
+// rules answers with the rules of all sessions.
+func (a *api) rules(w http.ResponseWriter, _ *http.Request) error {
+	rules := []adminapi.SessionRule{}
+	for _, view := range a.gateway.Sessions() {
+		if s, ok := a.gateway.Session(view.ID); ok {
+			rules = append(rules, s.Rules()...)
+		}
+	}
+	return writeJSON(w, http.StatusOK, rules)
+}

@@ -176,6 +176,18 @@ func TestDiagnosticsGates(t *testing.T) {
 		if got := gates(); !slices.Contains(got[:3], "no deny not now 0") {
 			t.Errorf(`got %q, want "no deny not now 0" among them`, got)
 		}
+		// A decision has its call and its rule, which is one of those in force.
+		notes := g.Diagnostics().Gates
+		last := notes[slices.IndexFunc(notes, func(n adminapi.GateNote) bool { return n.Decision == "deny" })]
+		rules := s.Rules()
+		isOf := func(r adminapi.SessionRule) bool {
+			return r.Session == last.Session && r.Provider == last.Provider && r.Rule == last.Rule
+		}
+		if len(rules) != 5 || !slices.ContainsFunc(rules, isOf) || last.Rule.Action != "gate" ||
+			last.Args != `{"text":"x"}` || last.Tool != "echo" {
+			t.Errorf("the rules are %+v, and the last decision is %+v; want five, one of them its rule",
+				rules, last)
+		}
 		g.Drain(t.Context())
 	})
 }

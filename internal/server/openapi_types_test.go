@@ -38,6 +38,7 @@ var schemaTypes = []any{
 	adminapi.StartRequest{}, adminapi.Started{}, adminapi.StartedProvider{}, adminapi.Status{}, adminapi.Stopped{},
 	adminapi.StreamRow{}, adminapi.Sums{}, adminapi.TimelineLine{}, adminapi.Tool{}, adminapi.ToolAnnotations{},
 	adminapi.TurnEnd{},
+	adminapi.Rule{}, adminapi.RuleMatch{}, adminapi.SessionRule{},
 	adminapi.Usage{}, adminapi.Context{}, adminapi.ModelCall{},
 }
 

@@ -220,7 +220,17 @@ func TestPageCallsTool(t *testing.T) {
 	v.button("Call")
 	v.waitText(".call-results li:first-child", "not on a Friday")
 	v.waitText(".call-results li:first-child .outcome", "DENIED")
-	v.waitText(".provider .decision", "deny")
 	v.until(`document.querySelectorAll(".call-results > li").length === 6`)
+
+	// The rule stands at its provider and in Activity, with what it decided last: about which call, why, and how long.
+	for _, at := range []string{"#/providers/ops", "#/activity"} {
+		eval[any](v.tab, `location.hash = %s, 0`, at)
+		v.until(`[...document.querySelectorAll("main tr")].some((tr) => tr.checkVisibility() &&
+			["args forbidden", "(rule 1)", "deny", "lab", "not on a Friday", '"name":"forbidden"', " ms"].every((text) =>
+				tr.textContent.includes(text)))`)
+		v.until(`[...document.querySelectorAll("main tr")].some((tr) => tr.checkVisibility() &&
+			["args forbidden", "desk", "none lately"].every((text) => tr.textContent.includes(text)))`)
+	}
+	v.checkEverywhere("rules")
 	v.checkFaults(g.origin())
 }

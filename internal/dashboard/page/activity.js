@@ -1,5 +1,6 @@
 import { h, reconcile, setText } from "./dom.js";
-import { date, duration, time } from "./format.js";
+import { date, duration, oneLine, plain, time } from "./format.js";
+import { drawRules, ruleText, rulesTable } from "./rules.js";
 import { setBar, timeScale } from "./waterfall.js";
 
 // ActivityView shows the last calls, gates, errors and push budgets.
@@ -23,11 +24,13 @@ export class ActivityView {
         h("table", { class: "grid stack" }, h("thead", null, h("tr", null, heads.map((t) => h("th", { scope: "col" }, t)))),
           body));
     this.gates = h("tbody");
+    this.rules = h("tbody");
     this.errors = h("tbody");
     this.pushes = h("tbody");
     this.sections = {
       calls: section("Calls", "No tool of a provider was called yet.", h("div", null, this.axis, this.calls),
         h("label", { class: "hidden", for: "calls-most" }, "How many calls"), this.most),
+      rules: section("Rules", "No rule is in force in a session.", rulesTable(this.rules)),
       gates: section("Gates", "No gate was asked yet.",
         table("gates", ["Time", "Decision", "Tool", "Provider", "Session", "Took", "Reason"], this.gates)),
       errors: section("Errors", "Nothing went wrong lately.",
@@ -52,6 +55,8 @@ export class ActivityView {
       element.classList.toggle("none", !list.length);
     };
     for (const name of ["calls", "gates", "errors", "pushes"]) show(name, d[name] ?? []);
+    show("rules", this.app.state.rules);
+    drawRules(this.rules, this.app.state.rules, d.gates ?? [], labelOf);
     this.waterfall((d.calls ?? []).slice(0, Number(this.most.value)), labelOf);
 
     const cells = (tr, texts) => texts.forEach((t, i) => setText(tr.children[i], String(t ?? "")));
@@ -59,10 +64,11 @@ export class ActivityView {
     reconcile(
       this.gates,
       d.gates ?? [],
-      (g) => `${g.at} ${g.provider} ${g.tool} ${g.session}`,
+      (g) => `${g.at} ${g.provider} ${g.rule.index} ${g.tool} ${g.session}`,
       (g) =>
         h("tr", null, when(g.at), h("td", null, h("span", { class: `decision ${g.decision}` }, g.decision)),
-          h("td", null, h("code", null, g.tool)), h("td", null, g.provider), h("td", null, labelOf(g.session)),
+          h("td", null, h("code", null, g.tool), h("span", { class: "sub" }, plain(oneLine(g.args, 40)))),
+          h("td", null, g.provider, h("span", { class: "sub" }, ruleText(g.rule))), h("td", null, labelOf(g.session)),
           h("td", { class: "number" }, duration(g.durationMs)), h("td", null, g.reason ?? "")),
     );
     reconcile(

@@ -22,7 +22,7 @@ class App {
   constructor() {
     this.state = {
       status: null, sessions: [], providers: [], configured: null, pairings: [], questions: [], tools: [], sources: null,
-      goals: null, diagnostics: null,
+      goals: null, diagnostics: null, rules: [],
     };
     this.events = new EventTarget();
     this.feed = null;
@@ -153,7 +153,10 @@ function run() {
   const refreshDiagnostics = async () => {
     clearTimeout(timer);
     if (!document.hidden && (shown === "activity" || shown === "providers")) {
-      await get("/diagnostics").then((d) => app.set("diagnostics", d), () => {});
+      await Promise.all([get("/rules"), get("/diagnostics")]).then(([rules, diagnostics]) => {
+        app.state.rules = rules;
+        app.set("diagnostics", diagnostics);
+      }, () => {});
       clearTimeout(timer);
       timer = setTimeout(refreshDiagnostics, refresh);
     }

@@ -1,7 +1,8 @@
 import { h, reconcile, setText } from "./dom.js";
-import { date, duration, moment, oneLine, plain } from "./format.js";
+import { date, moment, oneLine, plain } from "./format.js";
 import { ProviderLog } from "./log.js";
 import { addressOf } from "./record.js";
+import { decision, drawRules, ruleText, rulesTable } from "./rules.js";
 
 // entry is an element of a list of what happened.
 const entry = (ts, ...content) =>
@@ -23,6 +24,9 @@ export class ProviderDetail {
     this.noErrors = h("p", { class: "empty" }, "Nothing went wrong lately.");
     this.gates = h("ol", { class: "said-list" });
     this.noGates = h("p", { class: "empty" }, "No gate or rule of it has decided lately.");
+    this.rules = h("tbody");
+    this.rulesPart = h("section", { "aria-label": "Rules of the provider" }, h("h3", null, "Rules"),
+      rulesTable(this.rules));
     this.tools = h("div", { class: "toollist" });
     this.noTools = h("p", { class: "empty" }, "It gives no tool to a session now.");
     this.figures = h("details", { class: "tester", ontoggle: () => this.drawFigures() },
@@ -33,6 +37,7 @@ export class ProviderDetail {
         h("a", { class: "close", href: "#/providers" }, "Close")),
       this.why, this.faults,
       part("Tools", this.tools, this.noTools),
+      this.rulesPart,
       h("div", { class: "halves" },
         part("Log", this.log.element, this.noLog),
         h("div", null, part("Last errors", this.errors, this.noErrors),
@@ -82,9 +87,12 @@ export class ProviderDetail {
       (e) => entry(e.at, h("span", { class: "code-word" }, e.code), h("div", { class: "said" }, plain(e.message))));
     const gates = (diagnostics?.gates ?? []).filter(isOurs);
     this.noGates.hidden = gates.length > 0;
-    reconcile(this.gates, gates, (g) => `${g.at} ${g.tool} ${g.decision} ${g.durationMs}`,
-      (g) => entry(g.at, h("span", { class: `decision ${g.decision}` }, g.decision), " ", h("code", null, g.tool), " ",
-        h("span", { class: "sub" }, duration(g.durationMs)), g.reason && h("div", { class: "said" }, plain(g.reason))));
+    reconcile(this.gates, gates, (g) => `${g.at} ${g.rule.index} ${g.tool} ${g.session}`,
+      (g) => h("li", null, decision(g), h("div", { class: "sub" }, ruleText(g.rule))));
+    const rules = this.app.state.rules.filter((r) => !r.hook && isOurs(r));
+    this.rulesPart.hidden = !rules.length;
+    const labels = new Map(this.app.state.sessions.map((s) => [s.id, s.label]));
+    drawRules(this.rules, rules, gates, (id) => labels.get(id) || id);
 
     const byName = new Map();
     for (const t of tools.filter(isOurs)) byName.set(t.name, [...(byName.get(t.name) ?? []), t]);
