@@ -190,12 +190,13 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	p.records = records.New(p.recordOptions(o.config))
 	p.webhooks.record = p.records.Record
 	p.gateway = gateway.New(gateway.Options{
-		PersistDir: persist.Make,
-		ReadFile:   persist.Read,
-		Log:        p.log,
-		Tracer:     p.traces.tracer,
-		Recorder:   p.records,
-		Starters:   map[string]gateway.Starter{copilot.Kind: p.runtime, gateway.HostLocal: gateway.LocalStarter{}},
+		PersistDir:   persist.Make,
+		ReadFile:     persist.Read,
+		Log:          p.log,
+		Tracer:       p.traces.tracer,
+		TraceContent: p.traces.content,
+		Recorder:     p.records,
+		Starters:     map[string]gateway.Starter{copilot.Kind: p.runtime, gateway.HostLocal: gateway.LocalStarter{}},
 	})
 	p.gateway.SetHooks(hooks.New(o.config.Hooks))
 	p.gateway.SetInjectQuiet(o.config.InjectQuiet)

@@ -18,6 +18,7 @@ import (
 // traces exports this gateway's spans.
 type traces struct {
 	tracer  trace.Tracer // nil when traces are off
+	content bool         // spans may say what was said
 	environ []string     // for the Copilot runtime, whose spans are children and parents of ours
 	stop    func(context.Context) error
 }
@@ -31,11 +32,11 @@ func startTraces(log *slog.Logger) traces {
 	if err != nil {
 		log.Warn("traces are off because of a wrong variable", "error", err)
 	}
-	t := traces{environ: s.Environ()}
+	t := traces{content: s.Content, environ: s.Environ()}
 	if t.tracer, t.stop = otlp.Start(s, cli.Version()); t.tracer == nil {
 		return t
 	}
-	log.Info("traces are sent", "url", s.URL)
+	log.Info("traces are sent", "url", s.URL, "content", s.Content)
 	// The Copilot SDK passes the span of a context on with the global propagator.
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	logLimit := rate.NewLimiter(rate.Every(time.Minute), 1)

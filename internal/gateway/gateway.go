@@ -39,7 +39,9 @@ type Options struct {
 	ReadFile func(provider string, ref protocol.FileRef) (*File, error)
 	Log      *slog.Logger // nil: no log
 	Tracer   trace.Tracer // nil: no spans
-	Recorder Recorder     // nil: no records
+	// TraceContent puts arguments and results of calls into the spans, for those who ask for them.
+	TraceContent bool
+	Recorder     Recorder // nil: no records
 	// Starters make sessions, by kind of host.
 	Starters map[string]Starter
 }
@@ -58,6 +60,7 @@ type Gateway struct {
 	stats         Stats
 	hooks         atomic.Pointer[userHooks] // nil: none
 	spans         *spans.Maker              // nil: no spans
+	tracesContent bool
 	metrics       spans.Metrics
 	recorder      Recorder // nil: no records
 	pairings      windows  // by the page's origin; "" for programs
@@ -95,6 +98,7 @@ func New(o Options) *Gateway {
 		log:             o.Log,
 		starters:        o.Starters,
 		spans:           spans.NewMaker(o.Tracer, o.Recorder != nil),
+		tracesContent:   o.TraceContent,
 		recorder:        o.Recorder,
 		instanceToken:   newSecret(prefixProvider),
 		adminToken:      newSecret(prefixAdmin),

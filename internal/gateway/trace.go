@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
+	"tapgw/internal/recording"
 	"tapgw/internal/spans"
 )
 
@@ -33,6 +35,7 @@ type runningTurn struct {
 	span           spans.Span
 	begun          time.Time
 	failure        string // an error of the session in this turn
+	input, output  int64  // tokens of the model's calls in this turn
 }
 
 func (s *Session) spanInfo() spans.Session {
@@ -65,7 +68,7 @@ func (s *Session) beginTurn(p *Prompt) {
 	t := &s.running
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.list = append(t.list, runningTurn{p.ID, p.Source, span, time.Now(), ""})
+	t.list = append(t.list, runningTurn{prompt: p.ID, source: p.Source, span: span, begun: time.Now()})
 }
 
 // endTurns ends the turns of prompts, by id; nil means all. cutReason says why they were cut short, "" if they were
@@ -92,6 +95,9 @@ func (s *Session) endTurns(prompts []string, cutReason string) {
 		case turn.failure != "":
 			labels.Error = adminapi.CodeSession
 		}
+		if turn.input > 0 || turn.output > 0 {
+			turn.span.SetTokens(turn.input, turn.output)
+		}
 		turn.span.Fail(labels.Error)
 		turn.span.End()
 		s.g.metrics.CountTurn(labels, time.Since(turn.begun))
@@ -106,6 +112,17 @@ func (s *Session) failTurn(message string) {
 	defer t.mu.Unlock()
 	if len(t.list) > 0 {
 		t.list[0].failure = shorten(message)
+	}
+}
+
+// countTokens adds what a call of the model used to the turn that runs: hosts have ids of their own for prompts.
+func (s *Session) countTokens(input, output int64) {
+	t := &s.running
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.list) > 0 {
+		t.list[0].input += input
+		t.list[0].output += output
 	}
 }
 
@@ -136,10 +153,25 @@ func (c *call) endSpan(o *Outcome) {
 	if c.id != uuid.Nil {
 		c.span.SetCallID(c.id.String())
 	}
+	if c.session.g.tracesContent {
+		c.span.SetContent(content(string(c.callerArgs)), content(o.Text()))
+	}
 	if o.Failed() {
 		c.span.Fail(string(o.ErrorCode))
 	}
 	c.span.End()
+}
+
+// maxContent bounds a text of content in a span, in bytes, as that of a record.
+const maxContent = 64 << 10
+
+// content is a text for a span, without tokens of gateways.
+func content(text string) string {
+	text = recording.Tokens(text)
+	if len(text) > maxContent {
+		text = strings.ToValidUTF8(text[:maxContent], "") + "…"
+	}
+	return text
 }
 
 // countCall counts a call by its tool, if there is one of that name.

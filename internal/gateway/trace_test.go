@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -61,6 +62,8 @@ func TestTraces(t *testing.T) {
 	}
 	s.CallTool(t.Context(), Call{Name: "greet", Args: args})
 	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{}`)})
+	s.CountModelCall(ModelCall{Tokens: adminapi.Tokens{Input: 100, Output: 7}, Prompt: "the host's own id"})
+	s.CountModelCall(ModelCall{Tokens: adminapi.Tokens{Input: 20, Output: 3}})
 	s.Event(Event{SessionError: "no model"})
 	s.Idle()
 	// By itself.
@@ -89,10 +92,58 @@ func TestTraces(t *testing.T) {
 		!strings.Contains(p.calls[1], spans[1].SpanContext.SpanID().String()) {
 		t.Errorf("the provider was told %v, want the traces of both spans", p.calls)
 	}
+	if got := attribute(turn, "gen_ai.usage.input_tokens") + " " + attribute(turn, "gen_ai.usage.output_tokens"); got !=
+		"120 10" {
+		t.Errorf("the turn has the tokens %q, want those of both calls", got)
+	}
+	for i := range spans {
+		if got := attribute(spans[i], "gen_ai.tool.call.arguments"); got != "" {
+			t.Errorf("span %d (%s) has the arguments %q, and nobody asked for them", i, spans[i].Name, got)
+		}
+	}
 	for i, want := range []codes.Code{codes.Unset, codes.Unset, codes.Error, codes.Error, codes.Error} {
 		if spans[i].Status.Code != want {
 			t.Errorf("span %d (%s) ended with %v, want %v", i, spans[i].Name, spans[i].Status, want)
 		}
+	}
+}
+
+// attribute is the value of a span's attribute, as text; "" if it has none.
+func attribute(span tracetest.SpanStub, name string) string {
+	for _, kv := range span.Attributes {
+		if string(kv.Key) == name {
+			return kv.Value.Emit()
+		}
+	}
+	return ""
+}
+
+// Those who ask get what calls were given and gave, without the gateway's tokens, and no more than a span can take.
+func TestTraceContent(t *testing.T) {
+	out := tracetest.NewInMemoryExporter()
+	s, _ := traced(t, Options{
+		Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(out)).Tracer("test"), TraceContent: true,
+	})
+	long := strings.Repeat("é", maxContent)
+	for _, name := range []string{"x", s.g.AdminToken(), long} {
+		s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"` + name + `"}`), Traceparent: given})
+	}
+	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{}`)})
+	spans := out.GetSpans()
+	if len(spans) != 4 {
+		t.Fatalf("got %d spans, want 4", len(spans))
+	}
+	for i, want := range []string{`{"name":"x"}`, `{"name":"<token>"}`, `{"name":"éé`, "{}"} {
+		args := attribute(spans[i], "gen_ai.tool.call.arguments")
+		result := attribute(spans[i], "gen_ai.tool.call.result")
+		if !strings.HasPrefix(args, want) || result == "" || len(args) > maxContent+len("…") ||
+			!utf8.ValidString(args) {
+			t.Errorf("call %d: the arguments are %.40q of %d bytes and the result %.40q, want %s and a result", i, args,
+				len(args), result, want)
+		}
+	}
+	if got := attribute(spans[3], "gen_ai.tool.call.result"); !strings.HasPrefix(got, "INVALID") {
+		t.Errorf("the failed call has the result %q, want its error", got)
 	}
 }
 

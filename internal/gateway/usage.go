@@ -56,6 +56,7 @@ func addCall(u *adminapi.Sums, c *ModelCall) {
 // CountModelCall implements [HostCalls]. It adds the call to the sums of the session, of
 // its model and of its turn: calls in a row with the same Prompt are one turn.
 func (s *Session) CountModelCall(c ModelCall) {
+	s.countTokens(c.Input, c.Output)
 	u := &s.usage
 	now := time.Now().UTC()
 	u.mu.Lock()

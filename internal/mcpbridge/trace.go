@@ -57,6 +57,15 @@ func (u *upstream) traced(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
+// countSession counts a session with the server that has ended, of a revision that has sessions.
+func (u *upstream) countSession(took time.Duration) {
+	if u.b.o.Metrics == nil || u.session.InitializeResult().ProtocolVersion > handshakeVersion {
+		return
+	}
+	m := spans.MCP{IsRemote: u.b.o.Provider.MCP.URL != ""}
+	u.b.o.Metrics.CountMCPClientSession(spans.Labels{Transport: m.Transport()}, took)
+}
+
 // request describes a request of a call; nil for other requests.
 func (u *upstream) request(method string, params mcp.Params) *spans.MCP {
 	m := &spans.MCP{Method: method}

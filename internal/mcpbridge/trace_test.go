@@ -66,7 +66,7 @@ func TestSpansOfRequests(t *testing.T) {
 			var told []string
 			p := serveHTTP(t, tracedServer(&told), era)
 			p.MCP.Prompts = true
-			r.bridge(p)
+			b := r.bridge(p)
 			h.until(t, "code", func(names []string, _ []gateway.Tool) bool { return slices.Contains(names, "code") })
 			for _, tt := range []struct{ tool, args, name, class string }{
 				{"echo", `{"a":"canary"}`, "tools/call echo", ""},
@@ -111,6 +111,14 @@ func TestSpansOfRequests(t *testing.T) {
 				`network_transport="tcp",error_type="tool_error"} 1`
 			if !strings.Contains(metrics.String(), want) {
 				t.Errorf("the metrics are\n%s\nwant %s", metrics.String(), want)
+			}
+			b.stop()
+			b.done <- <-b.done
+			metrics.Reset()
+			r.g.Metrics().Write(&metrics)
+			want = `mcp_client_session_duration_seconds_count{network_transport="tcp"} 1`
+			if strings.Contains(metrics.String(), want) != (era == handshakeVersion) {
+				t.Errorf("after the end of a bridge of %s the metrics are\n%s", era, metrics.String())
 			}
 		})
 	}

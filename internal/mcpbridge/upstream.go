@@ -108,8 +108,10 @@ func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, err
 		u.wg.Wait()
 		return nil, err
 	}
+	begun := time.Now()
 	u.wg.Go(func() {
 		err := u.session.Wait()
+		u.countSession(time.Since(begun))
 		if why := u.reason(); why != nil {
 			err = why
 		} else if err != nil {

@@ -83,6 +83,7 @@ func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
 
 				Extensions: map[string]any{tasksExtension: struct{}{}},
 			},
+			InitializedHandler: e.countVisit,
 			SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 			UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 			CompletionHandler:  e.complete,

@@ -54,6 +54,21 @@ func (e *endpoint) traced(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
+// countVisit counts how long a client of a handshake revision stays.
+func (e *endpoint) countVisit(_ context.Context, r *mcp.InitializedRequest) {
+	begun, client := time.Now(), r.Session
+	e.h.mu.Lock()
+	defer e.h.mu.Unlock()
+	if e.h.isClosed {
+		return
+	}
+	e.h.running.Go(func() {
+		defer context.AfterFunc(e.ctx, func() { _ = client.Close() })()
+		_ = client.Wait()
+		e.h.gateway.Metrics().CountMCPServerSession(spans.Labels{Transport: transport.Transport()}, time.Since(begun))
+	})
+}
+
 // transport says that all requests come over the network: streamable HTTP, or the WebSocket of tapgw mcp.
 var transport = spans.MCP{IsRemote: true}
 

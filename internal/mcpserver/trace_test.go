@@ -70,5 +70,16 @@ func TestSpansOfCalls(t *testing.T) {
 		if text := metrics.String(); !strings.Contains(text, want) || strings.Contains(text, "canary") {
 			t.Errorf("the metrics are\n%s\nwant %s", text, want)
 		}
+		// A client of a revision that has sessions is counted when it has gone.
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.mcp.Close()
+		metrics.Reset()
+		w.gateway.Metrics().Write(&metrics)
+		want = `mcp_server_session_duration_seconds_count{network_transport="tcp"} 1`
+		if text := metrics.String(); strings.Contains(text, want) != (version == eras["handshake"]) {
+			t.Errorf("after the end of a client of %s the metrics are\n%s", version, text)
+		}
 	})
 }

@@ -37,6 +37,7 @@ type Settings struct {
 	URL     string // of the collector's traces endpoint; "" for no traces
 	Headers map[string]string
 	Timeout time.Duration // of one request
+	Content bool          // spans may say what was said: arguments and results of calls
 }
 
 // FromEnv reads the variables with getenv, usually os.Getenv. The error names the variable that has
@@ -58,7 +59,8 @@ func FromEnv(getenv func(string) string) (Settings, error) {
 		return Settings{}, fmt.Errorf("the OTLP protocol %q is not supported: "+
 			"set OTEL_EXPORTER_OTLP_PROTOCOL=http/json and the collector's HTTP port, 4318 mostly", p)
 	}
-	s := Settings{URL: traces, Timeout: defaultTimeout, Headers: map[string]string{}}
+	s := Settings{URL: traces, Timeout: defaultTimeout, Headers: map[string]string{},
+		Content: strings.EqualFold(getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true")}
 	if s.URL == "" {
 		s.URL = strings.TrimSuffix(cmp.Or(base, defaultEndpoint), "/") + tracesPath
 	}

@@ -71,6 +71,19 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// Content is for those who ask for it, in one word.
+func TestContent(t *testing.T) {
+	for value, want := range map[string]bool{"": false, "false": false, "1": false, "true": true, "True": true} {
+		s, err := FromEnv(func(name string) string {
+			return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h",
+				"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": value}[name]
+		})
+		if err != nil || s.Content != want {
+			t.Errorf("with %q: content %t, %v, want %t and no error", value, s.Content, err, want)
+		}
+	}
+}
+
 func TestEnviron(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://h/v1/traces")
 	t.Setenv("OTEL_SERVICE_NAME", "mine")

@@ -16,6 +16,9 @@ type Metrics struct {
 	InvokeAgent Durations // turns
 	MCPServer   Durations // calls of MCP clients
 	MCPClient   Durations // what calls ask of MCP servers
+
+	MCPServerSession Durations // of MCP clients of the revisions that have sessions
+	MCPClientSession Durations // with MCP servers, of the same revisions
 }
 
 // Labels say of what kind an operation was; empty ones are left out. Names that others choose freely must be known
@@ -103,6 +106,16 @@ func (m *Metrics) CountMCPClient(l Labels, took time.Duration) {
 	m.MCPClient.observe(mcpBounds, l, took)
 }
 
+// CountMCPServerSession counts a session of an MCP client that has ended.
+func (m *Metrics) CountMCPServerSession(l Labels, took time.Duration) {
+	m.MCPServerSession.observe(mcpBounds, l, took)
+}
+
+// CountMCPClientSession counts a session with an MCP server that has ended.
+func (m *Metrics) CountMCPClientSession(l Labels, took time.Duration) {
+	m.MCPClientSession.observe(mcpBounds, l, took)
+}
+
 // Write writes the metrics in the text format of Prometheus. Those that nothing was counted in are left out.
 func (m *Metrics) Write(w io.Writer) {
 	for _, h := range []struct {
@@ -114,6 +127,10 @@ func (m *Metrics) Write(w io.Writer) {
 		{"gen_ai_invoke_agent_duration_seconds", "Turns of sessions.", agentBounds, &m.InvokeAgent},
 		{"mcp_server_operation_duration_seconds", "Requests of MCP clients for calls.", mcpBounds, &m.MCPServer},
 		{"mcp_client_operation_duration_seconds", "Requests of calls to MCP servers.", mcpBounds, &m.MCPClient},
+		{"mcp_server_session_duration_seconds", "Sessions of MCP clients that have ended.", mcpBounds,
+			&m.MCPServerSession},
+		{"mcp_client_session_duration_seconds", "Sessions with MCP servers that have ended.", mcpBounds,
+			&m.MCPClientSession},
 	} {
 		h.d.write(w, h.name, h.help, h.bounds)
 	}

@@ -21,6 +21,10 @@ const (
 	toolName       = "gen_ai.tool.name"
 	toolType       = "gen_ai.tool.type"
 	toolCallID     = "gen_ai.tool.call.id"
+	toolArguments  = "gen_ai.tool.call.arguments"
+	toolResult     = "gen_ai.tool.call.result"
+	inputTokens    = "gen_ai.usage.input_tokens"
+	outputTokens   = "gen_ai.usage.output_tokens"
 
 	mcpMethod        = "mcp.method.name"
 	mcpVersion       = "mcp.protocol.version"
@@ -88,6 +92,11 @@ func Turn(s Session, by, model string, hostHasSpans bool) Info {
 	return i
 }
 
+// SetTokens sets what the model of a turn has read and written.
+func (s *Span) SetTokens(input, output int64) {
+	s.Set(attribute.Int64(inputTokens, input), attribute.Int64(outputTokens, output))
+}
+
 // ToolCall describes a call of a provider's tool. Where the host's span is above it, which has the name of the
 // conventions, it is a name of our own.
 func ToolCall(s Session, tool, provider string, isBelowHost bool) Info {
@@ -110,6 +119,16 @@ func ToolCall(s Session, tool, provider string, isBelowHost bool) Info {
 
 // SetCallID sets the id by which the provider knows a call.
 func (s *Span) SetCallID(id string) { s.Set(attribute.String(toolCallID, id)) }
+
+// SetContent sets a call's arguments and what it gave, as JSON; "" for none. It is for those who ask for content.
+func (s *Span) SetContent(args, result string) {
+	if args != "" {
+		s.Set(attribute.String(toolArguments, args))
+	}
+	if result != "" {
+		s.Set(attribute.String(toolResult, result))
+	}
+}
 
 // Gate describes asking gates about a call.
 func Gate(s Session, tool string, gates []string) Info {
