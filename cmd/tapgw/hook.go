@@ -67,16 +67,25 @@ func hook(c *ucli.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Context, hookDeadline)
 	defer cancel()
-	answers := make(chan []byte, 1)
+	answers := make(chan hookAnswer, 1)
 	// Nothing interrupts a read of stdin, so this process ends without waiting for it.
 	go func() { answers <- answerHook(ctx, c, event) }()
-	var output []byte
+	var answer hookAnswer
 	select {
-	case output = <-answers:
+	case answer = <-answers:
 	case <-ctx.Done():
-		output = terminals.Denial(event, "tapgw: the gateway did not answer in time, so this is not allowed")
+		answer.output = terminals.Denial(event, "tapgw: the gateway did not answer in time, so this is not allowed")
 	}
-	return printHook(c.App.Writer, event, output)
+	if answer.note != "" {
+		cli.Out(c).Notef("tapgw hook %s: %s", event, answer.note)
+	}
+	return printHook(c.App.Writer, event, answer.output)
+}
+
+// hookAnswer is what the CLI reads, and a note for people on stderr, which may be empty.
+type hookAnswer struct {
+	output []byte
+	note   string
 }
 
 // printHook prints an answer. After an error the exit code must be 2, the one that the CLI takes for a denial.
@@ -101,17 +110,16 @@ func isNowhere(f *os.File) bool {
 }
 
 // answerHook asks the gateway about a hook. Whatever fails is a denial at the events that decide about a tool call.
-func answerHook(ctx context.Context, c *ucli.Context, event string) []byte {
+func answerHook(ctx context.Context, c *ucli.Context, event string) hookAnswer {
 	output, err := askAboutHook(ctx, event, c.App.Reader)
 	if err == nil {
-		return output
+		return hookAnswer{output: output}
 	}
 	if errors.Is(err, client.ErrNone) {
 		return withoutGateway(c, event)
 	}
 	note := visible.Line(fmt.Sprintf("tapgw could not ask the gateway, so this is not allowed: %v", err))
-	cli.Out(c).Notef("tapgw hook %s: %s", event, note)
-	return terminals.Denial(event, note)
+	return hookAnswer{terminals.Denial(event, note), note}
 }
 
 func askAboutHook(ctx context.Context, event string, stdin io.Reader) ([]byte, error) {
@@ -147,21 +155,21 @@ func readHook(r io.Reader) (json.RawMessage, error) {
 
 // withoutGateway is the answer while no gateway runs. Only the user's own file counts: a project must not open what the
 // user has closed.
-func withoutGateway(c *ucli.Context, event string) []byte {
+func withoutGateway(c *ucli.Context, event string) hookAnswer {
 	if !terminals.Decides(event) {
-		return terminals.Allowance(event)
+		return hookAnswer{output: terminals.Allowance(event)}
 	}
 	config, _, err := loadConfig(c)
 	switch {
 	case err != nil:
-		return terminals.Denial(event, visible.Line(fmt.Sprintf(
-			"no gateway of tapgw runs, and its settings can't be read, so this is not allowed: %v", err)))
+		return hookAnswer{output: terminals.Denial(event, visible.Line(fmt.Sprintf(
+			"no gateway of tapgw runs, and its settings can't be read, so this is not allowed: %v", err)))}
 	case config.Terminals.WithoutGateway == configs.TerminalsAllow:
-		cli.Out(c).Notef("tapgw hook %s: no gateway runs, so no gate is asked (terminals.without_gateway)", event)
-		return terminals.Allowance(event)
+		note := "no gateway runs, so no gate is asked (terminals.without_gateway)"
+		return hookAnswer{terminals.Allowance(event), note}
 	}
-	return terminals.Denial(event, `no gateway of tapgw runs, and terminals.without_gateway is "deny": `+
-		"start one with tapgw ensure")
+	return hookAnswer{output: terminals.Denial(event,
+		`no gateway of tapgw runs, and terminals.without_gateway is "deny": start one with tapgw ensure`)}
 }
 
 // cliPID returns the process of the CLI that runs this hook: the one that the CLI names in the environment, if this
