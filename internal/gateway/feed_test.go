@@ -202,6 +202,8 @@ func TestClean(t *testing.T) {
 		"\x1b[2J\x1b[H\x07\x08\x00\r": "",
 		"\x7fdel":                     "del",
 		"\x1b":                        "",
+		"\u009b31mred\u0085":          "red",
+		"\u009d0;title\u009ctext":     "text",
 		"é😀":                          "é😀",
 	} {
 		if got := stripEscapes(in); got != want {

@@ -52,7 +52,10 @@ func (s *Session) decide(
 	ctx context.Context, rules []*rule, tool string, args protocol.Raw, parent string,
 ) (d Decision) {
 	span := s.startGates(tool, parent, rules)
-	defer func() { endGates(span, d) }()
+	defer func() {
+		d.Reason = stripEscapes(d.Reason) // terminals show it
+		endGates(span, d)
+	}()
 	if d, denied := s.staticDenial(rules, tool, args, span); denied {
 		return d
 	}

@@ -104,10 +104,10 @@ func (s *Session) WaitTimeline(ctx context.Context, after uint64) error {
 }
 
 // escapes are ANSI sequences and control characters other than tab and newline, which
-// could make a terminal do more than print.
-var escapes = lazyregexp.New("\x1b\\[[0-9;?]*[ -/]*[@-~]|" +
-	"\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|" +
-	"[\x00-\x08\x0b-\x1f\x7f]")
+// could make a terminal do more than print. Some obey those of one character, U+0080 to U+009F, too.
+var escapes = lazyregexp.New("(?:\x1b\\[|\u009b)[0-9;?]*[ -/]*[@-~]|" +
+	"(?:\x1b\\]|\u009d)[^\x07\x1b\u009c]*(?:\x07|\x1b\\\\|\u009c)|" +
+	"[\x00-\x08\x0b-\x1f\x7f-\u009f]")
 
 // stripEscapes removes escapes from text that somebody else wrote.
 func stripEscapes(s string) string { return escapes.ReplaceAllString(s, "") }

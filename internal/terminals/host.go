@@ -45,7 +45,23 @@ type terminal struct {
 	link  Link
 	tools []gateway.Tool // the last list
 	turn  turn
+	// missed are the last lines that came while there was no link.
+	missed []missedLine
 }
+
+// missedLine is a line that the terminal has not shown.
+type missedLine struct {
+	at      time.Time
+	level   adminapi.LogLevel
+	message string
+}
+
+const (
+	maxMissed     = 20
+	maxMissedLine = 4 << 10 // bytes; a longer one is in the gateway's own timeline only
+	// missedFor is how long a line waits for a link: as long as a pairing code is valid.
+	missedFor = 2 * time.Minute
+)
 
 var _ gateway.PatientHost = (*terminal)(nil)
 
@@ -153,7 +169,18 @@ func (t *terminal) openLink(ctx context.Context, way Way, open OpenLink) error {
 		return err
 	}
 	t.session.RetryInjects()
+	for _, l := range t.takeMissed() {
+		link.Log(l.level, l.message)
+	}
 	return nil
+}
+
+func (t *terminal) takeMissed() []missedLine {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := slices.DeleteFunc(t.missed, func(l missedLine) bool { return time.Since(l.at) > missedFor })
+	t.missed = nil
+	return lines
 }
 
 // dropLink closes the link, if there is one.
@@ -215,9 +242,16 @@ func (t *terminal) WhyNotNow() string {
 		"or with its next prompt"
 }
 
-// Log implements [gateway.Host]. Without a link only the gateway's own timeline has the line.
+// Log implements [gateway.Host]. A session begins before its link does, so lines wait for a link for some time. If none
+// comes, only the gateway's own timeline has them.
 func (t *terminal) Log(level adminapi.LogLevel, message string) {
-	if link := t.currentLink(); link != nil {
+	t.mu.Lock()
+	link := t.link
+	if link == nil && len(message) <= maxMissedLine {
+		t.missed = append(t.missed[max(0, len(t.missed)-maxMissed+1):], missedLine{time.Now(), level, message})
+	}
+	t.mu.Unlock()
+	if link != nil {
 		link.Log(level, message)
 	}
 }

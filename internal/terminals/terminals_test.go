@@ -378,6 +378,53 @@ func TestRefusedHooks(t *testing.T) {
 	}
 }
 
+// logLink is a link that only shows lines.
+type logLink struct {
+	Link
+	lines chan string
+}
+
+func (l logLink) SetTools(context.Context, []gateway.Tool) error { return nil }
+func (l logLink) Log(_ adminapi.LogLevel, message string)        { l.lines <- message }
+func (l logLink) Close()                                         {}
+
+// A session begins before its link does: what comes between is shown, the code of a pairing above all.
+func TestLinesBeforeTheLink(t *testing.T) {
+	x := newRig(t)
+	link := logLink{lines: make(chan string, 100)}
+	surface := func(provider string) {
+		s, ok := x.g.Session("s1")
+		if !ok {
+			t.Fatal("there is no session s1, want one")
+		}
+		_, err := s.Push(t.Context(), provider, &protocol.Push{Level: protocol.LevelSurface, Event: "here"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	who := Terminal{Session: "s1", PID: x.cli.Process.Pid, CWD: "/"}
+	open := func(context.Context, gateway.HostCalls) (Link, error) {
+		for i := range maxMissed + 1 {
+			surface(fmt.Sprint("ci-", i))
+		}
+		return link, nil
+	}
+	leave, err := x.r.Join(t.Context(), who, WayExtension, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	surface("last")
+	for i := range maxMissed {
+		if got, want := <-link.lines, fmt.Sprintf("ci-%d: here", i+1); got != want {
+			t.Errorf("the terminal shows %q, want %q", got, want)
+		}
+	}
+	if got := <-link.lines; got != "last: here" {
+		t.Errorf("the terminal shows %q, want the line that came with the link", got)
+	}
+}
+
 // A process can't fill the gateway with sessions, and another host's session keeps its host and its gates.
 func TestBounds(t *testing.T) {
 	x := newRig(t)

@@ -39,12 +39,26 @@ func (a hookAnswer) lets() bool { return a.code == 0 && a.Decision != "deny" }
 // hook runs `tapgw hook preToolUse` as the CLI does.
 func (h *home) hook(input string) hookAnswer {
 	h.t.Helper()
+	return h.startHook(input)()
+}
+
+// startHook is hook that waits for the answer later.
+func (h *home) startHook(input string) (answer func() hookAnswer) {
+	h.t.Helper()
 	p := start(h.t, "tapgw hook", h.command(nil, tapgw, "hook", "preToolUse"))
 	go func() { // it need not read it all
 		_, _ = p.in.Write([]byte(input))
 		_ = p.in.Close()
 	}()
 	began := time.Now()
+	return func() hookAnswer {
+		h.t.Helper()
+		return h.hookAnswer(p, began)
+	}
+}
+
+func (h *home) hookAnswer(p *process, began time.Time) hookAnswer {
+	h.t.Helper()
 	a := hookAnswer{code: p.wait(patience)}
 	if took := time.Since(began); took > hookTimeout*slowdown {
 		h.t.Errorf("tapgw hook took %v: the CLI has let the call through after %v", took, hookTimeout)
@@ -299,5 +313,25 @@ func TestHookCannotPrint(t *testing.T) {
 	cmd.Stdout = full
 	if err := cmd.Run(); err == nil {
 		t.Error("tapgw hook that can't print its answer ends with code 0, want another: the CLI lets the call through")
+	}
+}
+
+// TestHookOnFullDisk has a gateway that can write nothing, and a hook that can't either. Gates hold all the same.
+func TestHookOnFullDisk(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	input := fmt.Sprintf(hookInput, h.path("work"))
+	if a := h.hook(input); !a.lets() {
+		t.Fatalf("without a gate the CLI gets code %d and %q, which denies", a.code, a.out)
+	}
+	p := g.guard("11111111-2222-3333-4444-555555555555")
+	limitFiles(t, g.pid(), 1)
+	defer limitFiles(t, g.pid(), ^uint64(0))
+	h.in = []string{"sh", "-c", `ulimit -f 0; exec "$@"`, "sh"}
+	answer := h.startHook(strings.Replace(input, "rm -r /", "touch forbidden", 1))
+	p.deny("Not on a full disk.")
+	if a := answer(); a.lets() || !strings.Contains(a.Reason, "Not on a full disk.") {
+		t.Errorf("the CLI gets code %d and %q, want the gate's denial", a.code, a.out)
 	}
 }

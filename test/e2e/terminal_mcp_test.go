@@ -120,21 +120,38 @@ func greeter(r *scriptmodel.Request) scriptmodel.Reply {
 // greets makes the model call a tool that greets. A tool that has just come may be offered to the model a moment later.
 func (x *terminal) greets(tool, name string) {
 	x.home.t.Helper()
-	for n := 1; ; n++ {
-		who := fmt.Sprint(name, n)
-		x.enter(fmt.Sprintf(`call:%s {"name": %q}`, tool, who))
-		hasGreeted := false
-		x.wait(func() error {
-			screen := x.screen()
-			hasGreeted = strings.Contains(screen, "Hello, "+who+"!")
-			if hasGreeted || strings.Contains(screen, "No tool to greet "+who+".") && n < 20 {
-				return nil
-			}
-			return fmt.Errorf("terminal %s has not greeted %s:\n%s", x.name, who, screen)
-		})
-		x.waitScreen(ready)
-		if hasGreeted {
-			return
+	for n := 1; !x.greeted(tool, fmt.Sprint(name, n)); n++ {
+		if n == maxGreetings {
+			x.home.t.Fatalf("terminal %s has greeted nobody with %s in %d turns", x.name, tool, n)
 		}
 	}
+}
+
+// cannotGreet makes the model look for a tool that is gone. One that has just gone may be offered a moment longer.
+func (x *terminal) cannotGreet(tool, name string) {
+	x.home.t.Helper()
+	for n := 1; x.greeted(tool, fmt.Sprint(name, n)); n++ {
+		if n == maxGreetings {
+			x.home.t.Fatalf("terminal %s still has %s after %d turns", x.name, tool, n)
+		}
+	}
+}
+
+// maxGreetings is how many turns a change of tools may take.
+const maxGreetings = 20
+
+// greeted has a turn in which the model greets somebody, and reports whether it had the tool for that.
+func (x *terminal) greeted(tool, who string) (has bool) {
+	x.home.t.Helper()
+	x.enter(fmt.Sprintf(`call:%s {"name": %q}`, tool, who))
+	x.wait(func() error {
+		screen := x.screen()
+		has = strings.Contains(screen, "Hello, "+who+"!")
+		if has || strings.Contains(screen, "No tool to greet "+who+".") {
+			return nil
+		}
+		return fmt.Errorf("terminal %s has not greeted %s:\n%s", x.name, who, screen)
+	})
+	x.waitScreen(ready)
+	return has
 }

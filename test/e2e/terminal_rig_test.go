@@ -131,6 +131,17 @@ func (s *screens) launch(dir string, words ...string) *terminal {
 	return x
 }
 
+// repository makes a folder of the home a git repository on a branch.
+func (h *home) repository(dir, branch string) {
+	h.t.Helper()
+	if err := os.MkdirAll(h.path(dir), 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	if out, err := h.command(nil, "git", "init", "-q", "-b", branch, h.path(dir)).CombinedOutput(); err != nil {
+		h.t.Fatalf("git init: %v: %s", err, out)
+	}
+}
+
 // open starts a CLI as [screens.launch] does and waits until it takes prompts.
 func (s *screens) open(dir string, words ...string) *terminal {
 	s.home.t.Helper()

@@ -46,6 +46,20 @@ func (x *terminal) joined() string {
 	return id
 }
 
+// isListed waits until the gateway lists the terminal's session with this label, and as the foreground session or not.
+func (x *terminal) isListed(label string, inForeground bool) {
+	x.home.t.Helper()
+	id := x.session()
+	x.wait(func() error {
+		s, ok := x.home.sessionOf(id)
+		if !ok || s.Label != label || s.Foreground != inForeground {
+			return fmt.Errorf("the session of terminal %s is %+v (%v), want the label %s and foreground %v", x.name, s,
+				ok, label, inForeground)
+		}
+		return nil
+	})
+}
+
 // extensionsOn switches extensions on in a CLI.
 const extensionsOn = "COPILOT_CLI_ENABLED_FEATURE_FLAGS=EXTENSIONS"
 
@@ -73,6 +87,7 @@ func TestTerminals(t *testing.T) {
 			h.install(way.flags...)
 			m := model(t, greeter)
 			s := h.terminals(m, 2)
+			h.repository("left", "topic")
 			left, right := s.launch("left", way.env), s.launch("right", way.env)
 			left.waitReady()
 			right.waitReady()
@@ -81,11 +96,17 @@ func TestTerminals(t *testing.T) {
 			p := h.bindProvider(session, "toolbox", "greet_left,wait_left")
 			left.greets(way.tools+"greet_left", "Ann")
 			right.say("call:"+way.tools+`greet_left {"name": "Bob"}`, "No tool to greet Bob.")
+			right.isListed("right", true)
 
 			// The tools change while the terminal runs.
 			p.writeLine("add greet_more")
 			p.expect("added greet_more <nil>")
 			left.greets(way.tools+"greet_more", "Eve")
+			p.writeLine("remove greet_left")
+			p.expect("removed greet_left <nil>")
+			left.cannotGreet(way.tools+"greet_left", "Dan")
+			left.isListed("left@topic", true)
+			right.isListed("right", false)
 
 			// Pushes reach the terminal of the provider.
 			p.writeLine("push surface The build is red.")
@@ -119,8 +140,9 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// TestTerminalExtensionRestart kills the gateway of a terminal with an extension during a call. The call ends, and the
-// next gateway gets the terminal, its session and the session's provider.
+// TestTerminalExtensionRestart has a gateway that hangs while its terminal, which has an extension alone, goes on. Then
+// it is killed during a call. The call ends, and the next gateway gets the terminal, its session and the session's
+// provider.
 func TestTerminalExtensionRestart(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -131,6 +153,10 @@ func TestTerminalExtensionRestart(t *testing.T) {
 	session := x.session()
 	p := h.bindProvider(session, "toolbox", "greet_all,wait_here")
 	x.greets("greet_all", "Ann")
+	g.freeze()
+	x.say("Good evening", "You said: Good evening")
+	g.signal(syscall.SIGCONT)
+	x.greets("greet_all", "Bob")
 	x.enter("call:wait_here {}")
 	p.expect("called wait_here")
 	g.kill()
