@@ -137,6 +137,9 @@ func (t *tracker) handle(it item) {
 }
 
 func (t *tracker) event(e sdk.SessionEvent) {
+	if t.s.joined != 0 && e.AgentID == nil && e.Type() == rpc.SessionEventTypeSessionShutdown {
+		t.s.setOver()
+	}
 	if row := eventRows()[e.Type()]; row.do != nil {
 		row.do(t, e)
 	}

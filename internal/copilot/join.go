@@ -125,6 +125,7 @@ func (r *Runtime) joinedSession(by joinedBy, id, cwd string) *session {
 		id: id, cwd: cwd, joined: by,
 		baseConfig: &sdk.SessionConfig{SystemMessage: &sdk.SystemMessageConfig{Mode: configs.SystemReplace}},
 	}
+	s.over, s.setOver = context.WithCancel(context.Background())
 	s.makeQueues()
 	return s
 }

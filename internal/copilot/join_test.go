@@ -32,7 +32,10 @@ type fakeTerminal struct {
 	tools    []string // names, "!" behind those that skip the permission
 }
 
-const terminalSession = "11111111-2222-4333-8444-555555555555"
+const (
+	terminalSession = "11111111-2222-4333-8444-555555555555"
+	otherSession    = "99999999-2222-4333-8444-555555555555"
+)
 
 func newFakeTerminal(t *testing.T, isExtension bool) *fakeTerminal {
 	f := &fakeTerminal{t: t, isExtension: isExtension, changed: make(chan struct{})}
@@ -84,7 +87,7 @@ func (f *fakeTerminal) answer(_ context.Context, method string, params json.RawM
 		}
 		return map[string]any{"ok": true, "protocolVersion": 3, "version": "1.0.102"}, nil
 	case "session.resume":
-		if p.SessionID != terminalSession {
+		if p.SessionID != terminalSession && p.SessionID != otherSession {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "session not found"}
 		}
 		setTools()
@@ -415,15 +418,34 @@ func TestAttachPort(t *testing.T) {
 		answer.Output.PermissionDecision != "deny" || answer.Output.PermissionDecisionReason != "not here" {
 		t.Errorf("the hook's answer: %+v, %v", answer, err)
 	}
-	f.rpc.Close()
-	select {
-	case got := <-left:
-		if got != terminalSession {
-			t.Errorf("left %s", got)
+	waitLeft := func(want string) {
+		t.Helper()
+		select {
+		case got := <-left:
+			if got != want {
+				t.Errorf("left %s, want %s", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the session %s was not left", want)
 		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("the terminal is gone, but its session was not left")
 	}
+	// A turn may go on in a session that the terminal does not show any more, until the terminal ends it.
+	if err := f.rpc.Notify("session.lifecycle",
+		map[string]any{"type": "session.foreground", "sessionId": otherSession}); err != nil {
+		t.Fatal(err)
+	}
+	f.waitRequest("session.resume", otherSession)
+	answer.Output.PermissionDecision = ""
+	if err := f.rpc.Call(t.Context(), "hooks.invoke", map[string]any{"sessionId": terminalSession,
+		"hookType": "preToolUse", "input": map[string]any{"sessionId": terminalSession, "toolName": "bash",
+			"toolArgs": map[string]any{}, "timestamp": 1, "cwd": "/w"}}, &answer); err != nil ||
+		answer.Output.PermissionDecision != "deny" {
+		t.Errorf("the hook's answer in the session of before: %+v, %v", answer, err)
+	}
+	f.event("session.shutdown", map[string]any{"shutdownType": "routine"})
+	waitLeft(terminalSession)
+	f.rpc.Close()
+	waitLeft(otherSession)
 	<-ended
 	if _, err := r.Attach(t.Context(), a); err == nil {
 		t.Error("attaching to a port where nobody listens: no error, want one")

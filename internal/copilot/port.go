@@ -40,7 +40,7 @@ type port struct {
 	changed    chan struct{} // holds one
 }
 
-// portSession is the session that a port is joined to.
+// portSession is a session that a port is joined to.
 type portSession struct {
 	id    string
 	link  *Link
@@ -48,8 +48,9 @@ type portSession struct {
 }
 
 // Attach connects to the port of a terminal, and joins the session that the terminal shows: its id is the result. From
-// then on it follows the terminal to its other sessions, until the terminal or the Runtime ends, or somebody stops the
-// session in the gateway. Anything on this machine may connect to such a port, because the CLI asks for no token.
+// then on it also joins each other session that the terminal shows. It leaves a session when the terminal ends it or
+// somebody stops it in the gateway, and the port with the terminal, with the Runtime, or when somebody has stopped the
+// last session. A turn goes on in a session that the terminal does not show any more, so its gates stay. Anything on this machine may connect to such a port, because the CLI asks for no token.
 func (r *Runtime) Attach(ctx context.Context, a Attachment) (id string, err error) {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
@@ -84,6 +85,11 @@ func (o *port) show(id string) {
 	o.mu.Lock()
 	o.foreground = id
 	o.mu.Unlock()
+	o.wake()
+}
+
+// wake has [port.follow] look at what has changed.
+func (o *port) wake() {
 	select {
 	case o.changed <- struct{}{}:
 	default:
@@ -122,7 +128,11 @@ func (o *port) enter(ctx context.Context, id string) (*portSession, error) {
 			return nil, err
 		}
 		s.link = l
-		context.AfterFunc(l.s.ctx, func() { close(l.ended) })
+		context.AfterFunc(l.s.ctx, func() {
+			close(l.ended)
+			o.wake()
+		})
+		context.AfterFunc(l.s.over, o.wake)
 		return l, nil
 	}
 	leave, err := o.Join(ctx, id, o.cwd(ctx, id), open)
@@ -144,39 +154,52 @@ func (o *port) cwd(ctx context.Context, id string) string {
 	return m.Context.WorkingDirectory
 }
 
-// follow joins the session that the terminal shows, whenever that is another one.
-func (o *port) follow(s *portSession) {
+// follow joins the sessions that the terminal shows, and leaves those that have ended.
+func (o *port) follow(first *portSession) {
 	defer o.Ended()
 	defer o.p.leave()
+	sessions := map[string]*portSession{first.id: first}
 	for {
-		var stopped <-chan struct{}
-		if s != nil {
-			stopped = s.link.ended
-		}
-		ended := false
 		select {
 		case <-o.changed:
-		case <-stopped: // in the gateway
-			ended = true
 		case <-o.p.gone:
 		case <-o.r.ctx.Done():
 		}
-		ended = ended || o.p.hasEnded() || o.r.ctx.Err() != nil
-		id := o.shown()
-		if s != nil && (ended || id != s.id) {
+		isLeft, wasStopped := o.p.hasEnded() || o.r.ctx.Err() != nil, false
+		for id, s := range sessions {
+			isOver := s.link.s.over.Err() != nil
+			isStopped := !isOver && s.link.s.ctx.Err() != nil // in the gateway
+			if !isLeft && !isOver && !isStopped {
+				continue
+			}
 			o.end(s)
-			s = nil
+			delete(sessions, id)
+			o.unshow(id) // it is joined again when the terminal shows it again
+			wasStopped = wasStopped || isStopped
 		}
-		if ended {
+		if isLeft || wasStopped && len(sessions) == 0 {
 			return
 		}
-		if s == nil {
-			next, err := o.enter(o.r.ctx, id)
-			if err != nil && !errors.Is(err, errClosed) {
+		if id := o.shown(); id != "" && sessions[id] == nil {
+			s, err := o.enter(o.r.ctx, id)
+			if err == nil {
+				sessions[id] = s
+				continue
+			}
+			o.unshow(id)
+			if !errors.Is(err, errClosed) {
 				o.r.log.Warn("a session of a terminal could not be joined", "session", id, "error", err)
 			}
-			s = next
 		}
+	}
+}
+
+// unshow forgets that the terminal shows a session.
+func (o *port) unshow(id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.foreground == id {
+		o.foreground = ""
 	}
 }
 
@@ -205,4 +228,4 @@ func (l *Link) detach() {
 	}
 }
 
-var errDetached = errors.New("the terminal shows another session")
+var errDetached = errors.New("the terminal has ended the session, or the gateway has left it")

@@ -47,6 +47,10 @@ type session struct {
 	lines           *queue[line]  // for the logger
 	logged          chan struct{} // closed when the logger is done
 
+	// over ends with setOver when the terminal reports the end of a joined session.
+	over    context.Context
+	setOver context.CancelFunc
+
 	hasShownImage atomic.Bool // the model was given an image
 	lacksVision   atomic.Bool // the model refused an image
 

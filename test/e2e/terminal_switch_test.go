@@ -51,10 +51,26 @@ func TestTerminalSwitches(t *testing.T) {
 // are the gateway's sessions, and the foreground session is the one in which the person has typed last.
 func TestTerminalNewSession(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	h.serve()
-	h.install("--hooks", "--mcp", "--extension")
-	x := h.terminals(model(t, greeter), 1).open("work", extensionsOn)
+	t.Run("hooks, MCP and extension", func(t *testing.T) {
+		t.Parallel()
+		h := newHome(t)
+		h.serve()
+		h.install("--hooks", "--mcp", "--extension")
+		h.terminals(model(t, greeter), 1).open("work", extensionsOn).keepsSessions()
+	})
+	t.Run("port", func(t *testing.T) {
+		t.Parallel()
+		h := newHome(t)
+		h.serve()
+		x := h.terminals(model(t, greeter), 1).open("work", "--ui-server")
+		x.attach()
+		x.keepsSessions()
+	})
+}
+
+// keepsSessions is [TestTerminalNewSession] in one terminal.
+func (x *terminal) keepsSessions() {
+	h, t := x.home, x.home.t
 	x.say("Good morning", "You said: Good morning")
 	first := x.joined()
 	inForeground := func(is func(id string) bool) {
