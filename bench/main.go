@@ -23,6 +23,7 @@ var roles = map[string]func(ctx context.Context, args []string) error{
 	"provider": runProvider,
 	"embedded": runEmbedded,
 	"mcptool":  runMCPServer,
+	"tap":      runTap,
 }
 
 func main() { os.Exit(run(os.Args[1:])) }

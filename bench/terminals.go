@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ const (
 	modelCalls   = 30  // calls of a model in one turn
 	modelRounds  = 5
 	cliStarts    = 7
-	cliPatience  = time.Minute
+	cliPatience  = 5 * time.Minute
 	extensionsOn = "COPILOT_CLI_ENABLED_FEATURE_FLAGS=EXTENSIONS"
 )
 
@@ -48,6 +49,7 @@ func terminals(ctx context.Context, o options, r *report) error {
 	if err := s.calls(ctx, o, r); err != nil {
 		return fmt.Errorf("calls of a terminal's model: %w", err)
 	}
+	_ = r.out.Flush() // the rest takes as long again
 	if err := s.starts(ctx, r); err != nil {
 		return fmt.Errorf("starting terminals: %w", err)
 	}
@@ -104,6 +106,8 @@ type stage struct {
 	pkg    string // where the CLI unpacks itself
 	// The gateway runs the session itself in own. In joined the session is a terminal.
 	own, joined *middle
+	// What passes between CLI and gateway in each.
+	ownTap, joinedTap *tapped
 }
 
 func newStage(ctx context.Context, o options, cli string) (s *stage, err error) {
@@ -117,7 +121,15 @@ func newStage(ctx context.Context, o options, cli string) (s *stage, err error) 
 		return s, err
 	}
 	s.socket = filepath.Join(s.pkg, "tmux")
-	settings := fmt.Sprintf("[copilot]\ncli = %q\n", cli)
+	s.ownTap, s.joinedTap = &tapped{path: filepath.Join(s.pkg, "own")}, &tapped{path: filepath.Join(s.pkg, "joined")}
+	// The gateway also asks the CLI for its version, which is no JSON-RPC.
+	between := filepath.Join(s.pkg, "cli")
+	script := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in *' --headless '*) exec '%s' tap '%s' '%s' \"$@\";; esac\n"+
+		"exec '%[3]s' \"$@\"\n", o.self, s.ownTap.path, cli)
+	if err := os.WriteFile(between, []byte(script), 0o700); err != nil { //nolint:gosec // a program
+		return s, err
+	}
+	settings := fmt.Sprintf("[copilot]\ncli = %q\n", between)
 	if s.own, err = startGatewayWith(ctx, o.binary, nil, settings); err != nil {
 		return s, err
 	}
@@ -221,7 +233,9 @@ type caller struct {
 	mu    sync.Mutex
 	left  int
 	asked time.Time // when it made the last call
+	want  string    // the result of that call
 	took  []time.Duration
+	wrong string // a result that is none of the tool's
 }
 
 func newCaller() (*caller, error) {
@@ -237,6 +251,9 @@ func (c *caller) reply(r *scriptmodel.Request) scriptmodel.Reply {
 	if !c.asked.IsZero() {
 		c.took = append(c.took, time.Since(c.asked))
 		c.asked = time.Time{}
+		if got := r.LastResult(); !strings.Contains(got, c.want) {
+			c.wrong = got
+		}
 	}
 	if c.left == 0 {
 		return scriptmodel.Reply{Text: "All is done."}
@@ -245,8 +262,14 @@ func (c *caller) reply(r *scriptmodel.Request) scriptmodel.Reply {
 		if strings.HasSuffix(name, toolName(0, 0)) {
 			c.left--
 			c.asked = time.Now()
-			args := fmt.Sprintf(`{"file": "main.go", "line": %d}`, c.left)
-			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: name, Args: args}}}
+			// Each call is another one.
+			call := arguments{toolArgs.Path, c.left + 1, toolArgs.Text}
+			c.want = call.result()
+			args, err := json.Marshal(call)
+			if err != nil {
+				panic(err) // strings and a number
+			}
+			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: name, Args: string(args)}}}
 		}
 	}
 	return scriptmodel.Reply{Text: "There is no tool."}
@@ -270,6 +293,9 @@ func (c *caller) round(begin func() error, wait func(done func() bool) error) (f
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.wrong != "" {
+		return 0, fmt.Errorf("a call has the result %q, which is none of the tool", c.wrong)
+	}
 	p50, _ := quantiles(c.took)
 	return p50, nil
 }
@@ -282,10 +308,10 @@ await joinSession({
         description: "Looks a line up",
         parameters: {
             type: "object",
-            properties: { file: { type: "string" }, line: { type: "integer" } },
-            required: ["file", "line"],
+            properties: { path: { type: "string" }, line: { type: "integer" }, text: { type: "string" } },
+            required: ["path", "line", "text"],
         },
-        handler: async () => "line 7 of main.go",
+        handler: async (a) => ` + "`${a.path}:${a.line}: ${a.text}, and comes back`" + `,
     }],
 });
 `
@@ -305,6 +331,7 @@ func (s *stage) calls(ctx context.Context, o options, r *report) error {
 	own, alone, joined := callers[0], callers[1], callers[2]
 	ask := func(args ...string) (string, error) {
 		tapctl := filepath.Join(filepath.Dir(o.binary), "tapctl")
+		args = append([]string{"--timeout", cliPatience.String()}, args...)
 		cmd := exec.CommandContext(ctx, tapctl, args...) //nolint:gosec // our own program
 		cmd.Env = append(append(os.Environ(), s.own.env...), "TAP_MODEL_KEY=key-of-the-scripted-model")
 		out, err := cmd.CombinedOutput()
@@ -334,7 +361,7 @@ func (s *stage) calls(ctx context.Context, o options, r *report) error {
 			return err
 		}
 	}
-	var toOwn, toAlone, aloneToOwn series
+	var toOwn, toAlone, aloneToOwn, parts, onOneCLI series
 	for round := range modelRounds + 1 {
 		inOwn, err := own.round(
 			func() error { _, err := ask("sessions", "query", session, "Go on."); return err },
@@ -355,12 +382,27 @@ func (s *stage) calls(ctx context.Context, o options, r *report) error {
 		if err != nil {
 			return err
 		}
+		inOwnPart, err := s.ownTap.round(modelCalls)
+		if err != nil {
+			return err
+		}
+		inJoinedPart, err := s.joinedTap.round(modelCalls)
+		if err != nil {
+			return err
+		}
 		if round > 0 { // the first warms up
+			parts.add(inOwnPart, inJoinedPart)
+			onOneCLI.add(inOwn, inOwn-inOwnPart+inJoinedPart)
 			toOwn.add(inOwn, inJoined)
 			toAlone.add(inAlone, inJoined)
 			aloneToOwn.add(inOwn, inAlone)
 		}
 	}
+	// A CLI with a screen takes longer for a call than one without, whoever answers. So the ways are compared on one
+	// CLI: a call of the gateway's own session, and the same call with what the terminal's way takes for the answer.
+	onOneCLI.row(r, "a call in the gateway's own session, p50 ms; with the answer that came to a terminal", "%.1f", 1.2,
+		false)
+	parts.inform(r, "the answer alone, from the CLI's request on, p50 ms; the gateway's own session", "%.2f")
 	const what = "from a model's call to its next request, p50 ms; "
 	toAlone.row(r, what+"a terminal whose extension answers", "%.1f", 1.2, false)
 	toOwn.inform(r, what+"the gateway's own session", "%.1f")
@@ -382,6 +424,9 @@ func (s *stage) openAlone(ctx context.Context, model string) error {
 	return err
 }
 
+// spawned is what the extension of the gateway starts.
+var spawned = regexp.MustCompile(`spawn\("[^"]*", \["`)
+
 // openJoined opens a terminal with the extension of the gateway.
 func (s *stage) openJoined(ctx context.Context, o options, model string) error {
 	install := exec.CommandContext(ctx, o.binary, "install", "copilot", "--yes", "--extension") //nolint:gosec // ours
@@ -389,8 +434,19 @@ func (s *stage) openJoined(ctx context.Context, o options, model string) error {
 	if out, err := install.CombinedOutput(); err != nil {
 		return fmt.Errorf("tapgw install copilot: %w: %s", err, out)
 	}
+	file := filepath.Join(s.joined.removeHomeDir, "extensions", "tapgw", "extension.mjs")
+	source, err := os.ReadFile(file) //nolint:gosec // ours
+	if err != nil {
+		return err
+	}
+	program, args, _ := strings.Cut(strings.TrimPrefix(spawned.FindString(string(source)), "spawn("), ", [")
+	tap := strings.Replace(string(source), program+", ["+args,
+		fmt.Sprintf("%q, [\"tap\", %q, %s, %s", o.self, s.joinedTap.path, program, args), 1)
+	if err := os.WriteFile(file, []byte(tap), 0o600); err != nil {
+		return err
+	}
 	env := slices.Concat(s.joined.env, []string{extensionsOn})
-	_, _, err := s.open(ctx, "joined", s.joined.removeHomeDir, model, env...)
+	_, _, err = s.open(ctx, "joined", s.joined.removeHomeDir, model, env...)
 	return err
 }
 

@@ -47,10 +47,11 @@ type portSession struct {
 	leave func()
 }
 
-// Attach connects to the port of a terminal, and joins the session that the terminal shows: its id is the result. From
-// then on it also joins each other session that the terminal shows. It leaves a session when the terminal ends it or
-// somebody stops it in the gateway, and the port with the terminal, with the Runtime, or when somebody has stopped the
-// last session. A turn goes on in a session that the terminal does not show any more, so its gates stay. Anything on this machine may connect to such a port, because the CLI asks for no token.
+// Attach connects to the port of a terminal, and joins the session that the terminal shows: its id is the result.
+// From then on it also joins each other session that the terminal shows. It leaves a session when the terminal ends
+// it or somebody stops it in the gateway, and the port with the terminal, with the Runtime, or when somebody has
+// stopped the last session. A turn goes on in a session that the terminal does not show any more, so its gates stay.
+// Anything on this machine may connect to such a port, because the CLI asks for no token.
 func (r *Runtime) Attach(ctx context.Context, a Attachment) (id string, err error) {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
