@@ -235,3 +235,32 @@ type CallResult struct {
 	ErrorCode  string          `json:"errorCode,omitempty"`
 	DurationMs int64           `json:"durationMs"`
 }
+
+// Filters answers GET /sessions/{id}/filters: the filters of the session's streams, and what they dropped lately.
+type Filters struct {
+	Filters []Filter       `json:"filters"`
+	Dropped []DroppedEvent `json:"dropped"` // the last 100, newest first
+}
+
+// Filter is the filter of one stream. The first rule whose pattern is found in an event's text decides.
+type Filter struct {
+	Stream   string       `json:"stream"`
+	Provider string       `json:"provider"`
+	Rules    []FilterRule `json:"rules"`
+}
+
+// FilterRule is one rule of a [Filter].
+type FilterRule struct {
+	Match   string `json:"match"`
+	Outcome string `json:"outcome"` // drop, keep, surface or inject
+}
+
+// DroppedEvent is an event that a filter dropped: no stream has it.
+type DroppedEvent struct {
+	Stream   string    `json:"stream"`
+	Provider string    `json:"provider"`
+	TS       time.Time `json:"ts"`
+	Event    string    `json:"event"` // the text that the filter saw, 2 KiB at most
+	Rule     int       `json:"rule"`  // the index of the rule that dropped it
+	Match    string    `json:"match"` // its pattern, which the filter may not have any more
+}

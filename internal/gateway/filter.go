@@ -1,6 +1,12 @@
 package gateway
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"tapgw/internal/adminapi"
 	"tapgw/internal/match"
 	"tapgw/internal/protocol"
 )
@@ -11,6 +17,7 @@ type filter []filterRule
 
 type filterRule struct {
 	pattern *match.Pattern
+	text    string // of pattern
 	outcome protocol.Level
 }
 
@@ -22,24 +29,66 @@ func compileFilter(m *protocol.FilterSet) (filter, *protocol.Error) {
 		if err != nil {
 			return nil, errorf(protocol.CodeInvalidJSON, "filter.set.rules[%d].match: %v", i, err)
 		}
-		f[i] = filterRule{p, r.Outcome}
+		f[i] = filterRule{p, r.Match, r.Outcome}
 	}
 	return f, nil
 }
 
-// outcome is the level that an event gets; without a match it keeps its own. An
-// undecided match is no match, and undecided is called for it.
-func (f filter) outcome(event string, own protocol.Level, undecided func()) protocol.Level {
+// outcome is the level that an event gets, and the index of the rule that decided; without a match it keeps its own,
+// and the index is -1. An undecided match is no match, and undecided is called for it.
+func (f filter) outcome(event string, own protocol.Level, undecided func()) (level protocol.Level, rule int) {
 	text := match.NewText(event)
-	for _, r := range f {
+	for i, r := range f {
 		switch r.pattern.Match(text) {
 		case match.Yes:
-			return r.outcome
+			return r.outcome, i
 		case match.Undecided:
 			undecided()
 		}
 	}
-	return own
+	return own, -1
+}
+
+// How many dropped events a session remembers, and how much of the text of each, for people who look for an event that
+// did not come.
+const (
+	maxDropped     = 100
+	maxDroppedText = 2 << 10
+)
+
+// noteDropped remembers an event that a rule of its stream's filter drops. Call with Session.mu held.
+func (s *Session) noteDropped(e *pushedEvent) {
+	text := e.text
+	if len(text) > maxDroppedText {
+		text = strings.ToValidUTF8(text[:maxDroppedText], "") + "…"
+	}
+	if len(s.dropped) == maxDropped {
+		s.dropped = slices.Delete(s.dropped, 0, 1)
+	}
+	s.dropped = append(s.dropped, adminapi.DroppedEvent{Stream: e.key.stream, Provider: e.key.provider,
+		TS: time.Now().UTC(), Event: strings.Clone(text), Rule: e.rule, Match: e.pattern})
+}
+
+// Filters lists the filters of the session's streams by name, and the events that they dropped lately, newest first.
+func (s *Session) Filters() adminapi.Filters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	view := adminapi.Filters{Filters: []adminapi.Filter{}, Dropped: append([]adminapi.DroppedEvent{}, s.dropped...)}
+	slices.Reverse(view.Dropped)
+	for key, st := range s.streams {
+		if len(st.filter) == 0 {
+			continue
+		}
+		f := adminapi.Filter{Stream: key.stream, Provider: key.provider}
+		for _, r := range st.filter {
+			f.Rules = append(f.Rules, adminapi.FilterRule{Match: r.text, Outcome: string(r.outcome)})
+		}
+		view.Filters = append(view.Filters, f)
+	}
+	slices.SortFunc(view.Filters, func(a, b adminapi.Filter) int {
+		return cmp.Or(cmp.Compare(a.Stream, b.Stream), cmp.Compare(a.Provider, b.Provider))
+	})
+	return view
 }
 
 // filterOf returns the filter of a stream; nil if it has none.

@@ -167,6 +167,8 @@ type pushedEvent struct {
 	spelling string         // of the stream
 	text     string         // for the filter and the timeline
 	level    protocol.Level // the filter's outcome
+	rule     int            // of the filter, that decided; -1 without
+	pattern  string         // of that rule
 	isInject bool
 }
 
@@ -176,7 +178,10 @@ func (s *Session) filterPush(source pushSource, m *protocol.Push) *pushedEvent {
 	e := &pushedEvent{source: source, push: m, spelling: cmp.Or(m.Stream, source.name), text: cmp.Or(m.Event, m.Prompt)}
 	e.key = streamKey{protocol.NormalName(e.spelling), source.name}
 	undecided := func() { s.g.reportUndecided("filter", source.name) }
-	e.level = s.filterOf(e.key).outcome(e.text, m.Level, undecided)
+	f := s.filterOf(e.key)
+	if e.level, e.rule = f.outcome(e.text, m.Level, undecided); e.rule >= 0 {
+		e.pattern = f[e.rule].text
+	}
 	e.isInject = e.level == protocol.LevelInject || m.Prompt != "" && e.level != protocol.OutcomeDrop
 	return e
 }
@@ -202,6 +207,7 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 		return Receipt{}, err
 	}
 	if e.level == protocol.OutcomeDrop {
+		s.noteDropped(e)
 		s.mu.Unlock()
 		r := Receipt{Fate: adminapi.FateDropped, Reason: "the stream's filter drops it"}
 		s.recordPush(e, r, span)

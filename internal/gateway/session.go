@@ -87,6 +87,7 @@ type Session struct {
 	userSpokeAt   time.Time
 	modelStreak   streak // of all pushers that the model decides about
 	streams       map[streamKey]*stream
+	dropped       []adminapi.DroppedEvent  // by filters; oldest first
 	keepers       map[string]*keeper       // by the provider's name
 	keptBytes     int                      // the sum of the keepers' bytes
 	runningTools  map[string]toolExecution // by id

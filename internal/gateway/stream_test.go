@@ -177,3 +177,44 @@ func TestHistoryFits(t *testing.T) {
 		}
 	}
 }
+
+// What filters drop is remembered with the rule that did it: the newest events, and the beginnings of their texts.
+func TestDroppedEvents(t *testing.T) {
+	_, s, _ := joined(t)
+	f, err := compileFilter(&protocol.FilterSet{Rules: []protocol.FilterRule{
+		{Match: "^ok", Outcome: protocol.LevelKeep}, {Match: "noise", Outcome: protocol.OutcomeDrop}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.setFilter(streamKey{"builds", "ci"}, "builds", f)
+	push := func(text string) {
+		t.Helper()
+		s.mu.Lock()
+		s.pushers = map[string]*pusher{} // the rate is not what is tested
+		s.mu.Unlock()
+		m := &protocol.Push{Stream: "builds", Level: protocol.LevelKeep, Event: text}
+		if _, err := s.Push(t.Context(), "ci", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("ok: noise is kept")
+	for i := range maxDropped + 5 {
+		push(fmt.Sprintf("noise %d %s", i, strings.Repeat("x", 3*maxDroppedText)))
+	}
+	view := s.Filters()
+	if len(view.Filters) != 1 || len(view.Filters[0].Rules) != 2 || view.Filters[0].Rules[1].Match != "noise" {
+		t.Errorf("the filters are %+v, want the one of two rules", view.Filters)
+	}
+	if len(view.Dropped) != maxDropped {
+		t.Fatalf("%d dropped events are remembered, want %d", len(view.Dropped), maxDropped)
+	}
+	for i, e := range view.Dropped {
+		if !strings.HasPrefix(e.Event, fmt.Sprintf("noise %d x", maxDropped+4-i)) || len(e.Event) > maxDroppedText+3 ||
+			e.Rule != 1 || e.Match != "noise" || e.Stream != "builds" || e.Provider != "ci" {
+			t.Fatalf("dropped event %d is %.40q of rule %d, want the newest first, cut, of rule 1", i, e.Event, e.Rule)
+		}
+	}
+	if n := len(s.History(nil, 0, time.Time{})); n != 1 {
+		t.Errorf("the stream has %d events, want the one that was kept", n)
+	}
+}

@@ -90,6 +90,7 @@ func (a *api) routes() map[string]apiHandler {
 		"POST /sessions/{id}/push":              a.session(a.push),
 		"POST /push":                            a.keep,
 		"GET /sessions/{id}/history":            a.session(a.history),
+		"GET /sessions/{id}/filters":            a.session(a.filters),
 		"POST /sessions/{id}/tools/{name}/call": a.session(a.call),
 		"POST /sessions/{id}/model":             a.session(a.setModel),
 		"GET /sessions/{id}/events":             a.sessionEvents,

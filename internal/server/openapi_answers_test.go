@@ -218,6 +218,7 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/providers/{name}/log", values: "name=none", status: 404},
 	{op: "GET /api/v1/providers/configured", status: 200},
 	{op: "GET /api/v1/rules", status: 200},
+	{op: "GET /api/v1/sessions/{id}/filters", status: 200},
 	{op: "GET /api/v1/terminals", status: 200},
 	{op: "POST /api/v1/terminals/hooks", body: `{"event":"preToolUse","pid":1,"input":{}}`, status: 200},
 	{op: "POST /api/v1/terminals/hooks", body: `{"event":"boom","pid":1,"input":{}}`, status: 400},

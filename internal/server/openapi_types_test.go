@@ -39,6 +39,7 @@ var schemaTypes = []any{
 	adminapi.StreamRow{}, adminapi.Sums{}, adminapi.TimelineLine{}, adminapi.Tool{}, adminapi.ToolAnnotations{},
 	adminapi.TurnEnd{},
 	adminapi.Rule{}, adminapi.RuleMatch{}, adminapi.SessionRule{},
+	adminapi.Filters{}, adminapi.Filter{}, adminapi.FilterRule{}, adminapi.DroppedEvent{},
 	adminapi.Usage{}, adminapi.Context{}, adminapi.ModelCall{},
 }
 

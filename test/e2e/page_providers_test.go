@@ -234,3 +234,29 @@ func TestPageCallsTool(t *testing.T) {
 	v.checkEverywhere("rules")
 	v.checkFaults(g.origin())
 }
+
+// TestPageDropped: what a filter dropped stands in Streams, with the rule, and the tester tries it.
+func TestPageDropped(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	session := h.local("--label", "desk")
+	ci := g.peer(session, "ci")
+	ci.send(message{"type": "filter.set", "stream": "builds", "requestId": "f", "rules": []message{
+		{"match": "failed", "outcome": "surface"}, {"match": "^GET /healthz", "outcome": "drop"}}})
+	ci.next("ack")
+	v := h.browser().profile(t).openView(h.link(), bypassPolicy())
+	v.waitText(".connection", "Live")
+	eval[any](v.tab, `location.hash = %s, 0`, "#/streams/"+session)
+	v.waitText(".streams .empty", "Nothing was pushed")
+	for _, text := range []string{"GET /healthz 200 " + hostile, "run 812 failed"} {
+		ci.send(message{"type": "push", "stream": "builds", "level": "keep", "event": text, "requestId": text})
+	}
+	v.until(`[...document.querySelectorAll(".events tbody tr")].some((tr) =>
+		["dropped", "by rule 2: ^GET /healthz", "builds@ci", "GET /healthz 200"].every((s) => tr.textContent.includes(s)))`)
+	v.waitText(".events tbody", "run 812 failed")
+	v.fill(".rules input", "healthz")
+	v.waitText(".tester", "1 of 2 events match: 1 drop")
+	v.checkEverywhere("dropped")
+	v.checkFaults(g.origin())
+}

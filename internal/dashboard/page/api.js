@@ -52,6 +52,7 @@ export const sessions = {
   answer: (id, answer) => post(sessionPath(id, "/answer"), answer),
   usage: (id, calls) => get(sessionPath(id, `/usage${calls ? "?calls=1" : ""}`)),
   history: (id, last) => get(sessionPath(id, `/history?last=${last}`)),
+  filters: (id) => get(sessionPath(id, "/filters")),
   earlier: (id, before, last) => get(sessionPath(id, `/earlier?${new URLSearchParams({ before, last })}`)),
   events: (id, last) => sessionPath(id, `/events?last=${last}`),
 };

@@ -2,9 +2,10 @@ import { sessions } from "./api.js";
 import { toast } from "./dialogs.js";
 import { copyButton, h, reconcile, setText } from "./dom.js";
 import { check, outcomes, preview } from "./filter.js";
-import { count, date, oneLine, time } from "./format.js";
+import { count, date, oneLine, plain, time } from "./format.js";
 
 const shown = 300; // events at most
+const refresh = 2000; // ms between two looks at what filters dropped
 
 // StreamsView shows the events that were pushed into a session, and what a filter would do with them.
 export class StreamsView {
@@ -43,7 +44,7 @@ export class StreamsView {
           h("p", { class: "hint" },
             "Patterns are regular expressions. The first rule whose pattern is found in an event's text decides. " +
               "This is a preview on the events below, in the browser's engine: nothing is set, " +
-              "events that a filter has dropped are not here, and the gateway gives each match a millisecond.",
+              "of the events that a filter dropped the last 100 are here, with 2 KiB of their text, and the gateway gives each match a millisecond.",
           ),
           this.ruleList,
           h("div", { class: "row" }, h("button", { type: "button", onclick: () => this.add() }, "Add a rule"),
@@ -54,6 +55,8 @@ export class StreamsView {
       this.table,
       this.none);
     this.drawRules();
+    this.dropped = [];
+    setInterval(() => document.hidden || element.hidden || this.readDropped(), refresh);
     app.on("sessions", () => this.update());
     app.on("feed", () => this.update());
     app.on("news", () => this.update());
@@ -63,6 +66,7 @@ export class StreamsView {
   async load(feed) {
     this.loaded = feed;
     this.kept = [];
+    this.dropped = [];
     this.drawRates();
     if (!feed) return;
     try {
@@ -71,6 +75,17 @@ export class StreamsView {
     } catch (e) {
       if (feed === this.app.feed && !feed.ended) toast(e.message, "error");
     }
+    this.update();
+    this.readDropped();
+  }
+
+  // readDropped reads which events the filters of the session dropped.
+  async readDropped() {
+    const { feed } = this.app;
+    if (!feed || feed.ended) return;
+    const { dropped } = await sessions.filters(feed.id).catch(() => ({ dropped: this.dropped }));
+    if (feed !== this.app.feed || JSON.stringify(dropped) === JSON.stringify(this.dropped)) return;
+    this.dropped = dropped;
     this.update();
   }
 
@@ -92,6 +107,7 @@ export class StreamsView {
       all.set(key(it), it);
     }
     for (const e of this.app.feed?.timeline.rows ?? []) all.set(key(e), e);
+    for (const e of this.dropped) all.set(`${key({ ...e, text: e.event })} dropped`, { ...e, text: e.event, level: "drop" });
     const list = [...all.entries()].map(([k, e]) => ({ ...e, key: k, name: name(e) }));
     return list.sort((a, b) => (a.ts < b.ts ? 1 : a.ts > b.ts ? -1 : 0));
   }
@@ -120,7 +136,9 @@ export class StreamsView {
       (e) => e.key,
       (e) =>
         h("tr", null, h("td", null, h("time", { datetime: e.ts, title: date(e.ts) }, time(e.ts))),
-          h("td", null, h("span", { class: `level ${e.level}` }, e.level)), h("td", { class: "outcome" }),
+          h("td", { class: "why" }, h("span", { class: `level ${e.level}` }, e.level === "drop" ? "dropped" : e.level),
+            e.level === "drop" && h("span", { class: "sub" }, plain(`by rule ${e.rule + 1}: ${oneLine(e.match, 60)}`))),
+          h("td", { class: "outcome" }),
           h("td", { class: "source" }, e.name), h("td", { class: "said" }, oneLine(e.text, 400))),
     );
     this.test();
