@@ -37,8 +37,8 @@ func sourcesCommand() *ucli.Command {
 			},
 			{
 				Name: "show", Usage: "show one source", ArgsUsage: "NAME",
-				Description: "With --json, an array: a source may run for several sessions.\n\n" +
-					"Examples:\n  tapctl sources show build",
+				Description: "With --json, an object. A source that runs in several sessions has sessions, an array with\n" +
+					"its state in each.\n\nExamples:\n  tapctl sources show build",
 				BashComplete: sourceNames(),
 				Action:       shortAction(1, showSource),
 			},
@@ -169,7 +169,21 @@ func showSource(c *command) error {
 	if err != nil {
 		return err
 	}
+	if c.out.JSON {
+		shown := shownSource{Source: found[0]}
+		if len(found) > 1 {
+			shown.Sessions = found
+		}
+		return c.out.Document(shown)
+	}
 	return c.printSources(found)
+}
+
+// shownSource is a source in the JSON of sources show. A source that runs in several sessions, as a prompt does, is
+// there as it is in the first of them, and in Sessions as it is in each.
+type shownSource struct {
+	adminapi.Source
+	Sessions []adminapi.Source `json:"sessions,omitempty"`
 }
 
 func (c *command) printSources(all []adminapi.Source) error {

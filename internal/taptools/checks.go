@@ -13,9 +13,12 @@ import (
 
 const maxChecks = 100
 
-// check is a check as [evidence.Parse] reads it, with its type.
+// check is a check as [evidence.Parse] reads it: one of file, stream and call, or a type with the fields of that type.
 type check struct {
-	Type        string `json:"type"                  jsonschema:"file, stream or command_evidence"`
+	File        any    `json:"file,omitempty"        jsonschema:"a path, or an object with path, nonEmpty, contains or pattern"`
+	Stream      any    `json:"stream,omitempty"      jsonschema:"a name, or an object with channel, limit, minEntries, contains or pattern"`
+	Call        any    `json:"call,omitempty"        jsonschema:"a whole command, or an object with tool, command, contains, pattern, exitCode or success"`
+	Type        string `json:"type,omitempty"        jsonschema:"instead of file, stream and call: file, stream or command_evidence, with the fields below"`
 	Description string `json:"description,omitempty" jsonschema:"what the check shows"`
 	Path        string `json:"path,omitempty"        jsonschema:"of a file: its path below the session's directory"`
 	NonEmpty    bool   `json:"nonEmpty,omitempty"    jsonschema:"of a file: it must have content"`
@@ -58,8 +61,8 @@ func (t *toolset) verify(ctx context.Context, in verifyArgs) (string, error) {
 	}
 	r := report{title: "Goal output verification"}
 	for _, c := range in.Checks {
-		what := cmp.Or(c.Description, strings.TrimSpace(c.Type+" "+cmp.Or(c.Path, c.Channel, c.Label)))
-		r.add(what, t.holds(ctx, c))
+		subject, err := t.holds(ctx, c)
+		r.add(cmp.Or(subject, c.Description, c.Type, "a check"), err)
 	}
 	return r.String(), nil
 }
@@ -70,7 +73,8 @@ func (t *toolset) audit(ctx context.Context, in auditArgs) (string, error) {
 	}
 	r := report{title: "Claim audit"}
 	for _, c := range in.Claims {
-		r.add(c.Claim, t.holds(ctx, c.Evidence))
+		_, err := t.holds(ctx, c.Evidence)
+		r.add(c.Claim, err)
 	}
 	return r.String(), nil
 }
@@ -99,16 +103,16 @@ func (r *report) String() string {
 	return r.title + ": " + word + "\n" + strings.Join(r.lines, "\n")
 }
 
-// holds returns nil if a check holds, else why not.
-func (t *toolset) holds(ctx context.Context, c check) error {
+// holds returns what a check is about, if it can be read, and nil if it holds, else why not.
+func (t *toolset) holds(ctx context.Context, c check) (subject string, err error) {
 	data, err := json.Marshal(c)
 	if err != nil {
-		return err
+		return "", err
 	}
 	parsed, err := evidence.Parse(data)
 	if err != nil {
-		return err
+		return "", err
 	}
 	k := evidence.Checker{Session: t.Session, Calls: t.Calls}
-	return k.Check(ctx, parsed)
+	return evidence.Subject(parsed), k.Check(ctx, parsed)
 }

@@ -347,6 +347,13 @@ func TestChecks(t *testing.T) {
 		{object{"type": "stream", "channel": "build", "contains": "exit 1"}, "none of 1 entries"},
 		{object{"type": "command_evidence", "label": "test"}, "keeps no record of commands"},
 		{object{"type": "rumour"}, `type: "rumour" is none of`},
+		{object{"file": "report.txt"}, ""},
+		{object{"file": object{"path": "report.txt", "contains": "13"}}, `"13" is not in it`},
+		{object{"stream": object{"channel": "build", "pattern": "exit 0$"}}, ""},
+		{object{"call": "make test"}, "keeps no record of commands"},
+		{object{"file": "report.txt", "path": "report.txt"}, "path"},
+		{object{"file": 7}, "file"},
+		{object{}, "one of file, stream and call"},
 	}
 	for _, test := range tests {
 		word, mark := "passed", "- PASS "
