@@ -104,7 +104,8 @@ func interruptCommand() *ucli.Command {
 		Name:      "interrupt",
 		Usage:     "stop a session's turn and cancel its tool calls",
 		ArgsUsage: "[ID]",
-		Description: `Prompts that are queued behind the turn are dropped with it; tapctl prints them.
+		Description: `Prompts that wait behind the turn stay, and the first of them begins. tapctl prints a prompt
+that was given to the agent just before and did not begin.
 
 Examples:
   tapctl sessions interrupt 3f2a --reason 'wrong branch'`,
@@ -134,7 +135,7 @@ Examples:
 // printDropped prints on stderr the prompts that were dropped with a turn.
 func (c *command) printDropped(dropped []string) {
 	for _, text := range dropped {
-		c.out.Notef("dropped a queued prompt: %s", cli.Clean(text))
+		c.out.Notef("dropped a prompt that had not begun: %s", cli.Clean(text))
 	}
 }
 

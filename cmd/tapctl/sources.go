@@ -37,8 +37,8 @@ func sourcesCommand() *ucli.Command {
 			},
 			{
 				Name: "show", Usage: "show one source", ArgsUsage: "NAME",
-				Description: "With --json, an object. A source that runs in several sessions has sessions, an array with\n" +
-					"its state in each.\n\nExamples:\n  tapctl sources show build",
+				Description: "With --json, an object. A source that runs in several sessions has sessions,\n" +
+					"an array with its state in each.\n\nExamples:\n  tapctl sources show build",
 				BashComplete: sourceNames(),
 				Action:       shortAction(1, showSource),
 			},

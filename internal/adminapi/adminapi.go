@@ -130,4 +130,5 @@ const (
 	StateTools      = "tools"
 	StateSources    = "sources"
 	StateGoals      = "goals"
+	StateQueue      = "queue"
 )

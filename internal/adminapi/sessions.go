@@ -144,10 +144,10 @@ type Interrupt struct {
 	Reason string `json:"reason,omitempty"` // told to the providers whose calls end
 }
 
-// Interrupted answers an [Interrupt]. Dropped is left out if no prompt waited behind the
-// turn, or if the session's host keeps those prompts.
+// Interrupted answers an [Interrupt]. Dropped is left out if the agent had begun all
+// that it was given. The prompts of the queue stay there, see [QueuedPrompt].
 type Interrupted struct {
-	// Dropped are the beginnings of the prompts that were queued behind the turn,
+	// Dropped are the beginnings of the prompts that the agent had just got and did not begin,
 	// oldest first.
 	Dropped []string `json:"dropped,omitempty"`
 }
@@ -263,4 +263,22 @@ type DroppedEvent struct {
 	Event    string    `json:"event"` // the text that the filter saw, 2 KiB at most
 	Rule     int       `json:"rule"`  // the index of the rule that dropped it
 	Match    string    `json:"match"` // its pattern, which the filter may not have any more
+}
+
+// QueuedPrompt is a prompt that a session has not begun, as GET /queue lists them: first those that the agent has
+// and takes up at its next step, then those that wait for the end of the turn, then prompts of providers, each in
+// their order.
+type QueuedPrompt struct {
+	ID          string    `json:"id"` // in its session
+	Session     string    `json:"session"`
+	Prompt      string    `json:"prompt"`
+	Source      string    `json:"source"`                // user, or provider:NAME
+	Attachments []string  `json:"attachments,omitempty"` // their paths
+	QueuedAt    time.Time `json:"queuedAt"`
+	Sent        bool      `json:"sent,omitempty"` // the agent has it, so it can be neither changed nor taken back
+}
+
+// EditQueued is the body of PATCH /sessions/{id}/queue/{prompt}. The answer is [Nothing].
+type EditQueued struct {
+	Prompt string `json:"prompt"`
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -154,18 +153,38 @@ func TestTurnsOfOneSession(t *testing.T) {
 	is("second", second, "You said: two")
 	is("third", third, `{"x":"3"}`)
 
-	// Interrupted, with others waiting: none begins, and each learns why.
-	running, waiting := follow(user(`call:hang {"x":"1"}`)), follow(user("never"))
+	// Interrupted, with others waiting, of which one is changed, one is taken back, and one has been sent into the
+	// turn: what waits begins after the interrupt, what was sent first.
+	running := follow(user(`call:hang {"x":"1"}`))
 	<-p.hanging
-	if dropped, err := h.s.Interrupt(h.r.ctx, "enough"); err != nil || !slices.Equal(dropped, []string{"never"}) {
-		t.Errorf(`dropped %q, %v, want no error and ["never"]`, dropped, err)
+	changed, gone := follow(user("wrong")), follow(user("never"))
+	sent := follow(user("go on"))
+	ids := map[string]string{}
+	for _, q := range h.s.Queue() {
+		ids[q.Prompt] = q.ID
+	}
+	for what, err := range map[string]error{
+		"change": h.s.EditQueued(ids["wrong"], "right"), "cancel": h.s.CancelQueued(ids["never"]),
+		"send": h.s.SendQueued(h.r.ctx, ids["go on"]),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if q := h.s.Queue(); len(q) != 2 || q[0].Prompt != "go on" || !q[0].Sent || q[1].Prompt != "right" {
+		t.Errorf("these wait: %+v, want what was sent and then what was changed", q)
+	}
+	if dropped, err := h.s.Interrupt(h.r.ctx, "enough"); err != nil || len(dropped) > 0 {
+		t.Errorf(`dropped %q, %v, want none`, dropped, err)
 	}
 	if got := <-running; !strings.HasSuffix(got, "||interrupted") {
 		t.Errorf(`interrupted: %q, want "||interrupted" at its end`, got)
 	}
-	if got := <-waiting; got != "||interrupted before its turn" {
-		t.Errorf(`one that waited: %q, want "||interrupted before its turn"`, got)
+	if got := <-gone; got != "||cancelled before its turn" {
+		t.Errorf(`one that was taken back: %q, want "||cancelled before its turn"`, got)
 	}
+	is("one that was sent", sent, "You said: go on")
+	is("one that was changed", changed, "You said: right")
 	is("afterwards", follow(user("still here?")), "You said: still here?")
 }
 
@@ -270,11 +289,8 @@ func (h *hosted) weather(s *gateway.Session, p *provider, name string, turns int
 			if _, err := s.Interrupt(ctx, "the storm"); err != nil {
 				h.t.Errorf("%s: %v", id, err)
 			}
-			if said, _, end := answerOf(ctx, behind); said != "" || fmt.Sprint(end) != "interrupted before its turn" {
-				h.t.Errorf(
-					`%s: one behind it said %q and ended %v, want "" and "interrupted before its turn"`,
-					id, said, end,
-				)
+			if said, _, end := answerOf(ctx, behind); said != "You said: behind "+id || fmt.Sprint(end) != whole {
+				h.t.Errorf("%s: one behind it said %q and ended %v, want its own answer and %q", id, said, end, whole)
 			}
 			behind.Close()
 			both.Wait()

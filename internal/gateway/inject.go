@@ -59,6 +59,8 @@ func (k *streak) reset() { k.count, k.isWarned = 0, false }
 
 // inject is a push that waits to become a prompt.
 type inject struct {
+	id          string // as a prompt
+	queuedAt    time.Time
 	seq         uint64
 	source      pushSource
 	stream      string
@@ -76,7 +78,18 @@ func (s *Session) queueInject(p *pusher, in *inject) {
 	}
 	p.streak.recordInject(s.g.InjectQuiet())
 	p.queued++
+	in.id, in.queuedAt = s.nextPromptID(), time.Now().UTC()
 	s.injects = append(s.injects, in)
+	s.g.touch()
+}
+
+// takeInject takes a queued inject, by its place. Call with Session.mu held.
+func (s *Session) takeInject(at int) *inject {
+	in := s.injects[at]
+	s.injects = slices.Delete(s.injects, at, at+1)
+	s.pushers[in.source.id].queued--
+	s.g.touch()
+	return in
 }
 
 // deliver gives the host the queued injects, one at a time while the session is idle.
@@ -87,7 +100,7 @@ func (s *Session) deliver() {
 		if in == nil {
 			return
 		}
-		err := s.send(in.asPrompt(), nil)
+		err := s.send(in.asPrompt())
 		if err != nil {
 			s.showInject(in)
 			s.show(adminapi.LogWarning, sourceGateway,
@@ -108,10 +121,8 @@ func (s *Session) nextInject(whenIdle bool) (in *inject, endedTurns uint64) {
 			s.mu.Unlock()
 			return nil, 0
 		}
-		in := s.injects[0]
-		s.injects = s.injects[1:]
+		in := s.takeInject(0)
 		p := s.pushers[in.source.id]
-		p.queued--
 		isPaused, needsWarning := p.streak.isPaused(), !p.streak.isWarned
 		switch {
 		case isPaused:
@@ -130,7 +141,7 @@ func (s *Session) nextInject(whenIdle bool) (in *inject, endedTurns uint64) {
 }
 
 func (in *inject) asPrompt() Prompt {
-	return Prompt{Text: stripEscapes(in.prompt), Mode: adminapi.ModeEnqueue,
+	return Prompt{ID: in.id, Text: stripEscapes(in.prompt), Mode: adminapi.ModeEnqueue,
 		Source: SourceProvider + in.source.name, Traceparent: in.traceparent}
 }
 
@@ -178,6 +189,7 @@ func (s *Session) WithdrawInjects(p *Pass) {
 		return isOf
 	})
 	s.mu.Unlock()
+	s.g.touch()
 	for _, in := range withdrawn {
 		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "its provider has withdrawn it"})
 	}

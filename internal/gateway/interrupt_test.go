@@ -64,9 +64,8 @@ func TestInterruptStopsTheTurnFirst(t *testing.T) {
 	}
 }
 
-// Prompts that wait in a local session are dropped with the interrupted turn: none
-// begins, and their turns end.
-func TestInterruptDropsWhatWaits(t *testing.T) {
+// Prompts that wait in a local session begin after an interrupt, each with a turn of its own.
+func TestInterruptKeepsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
 		s, err := LocalStarter{}.Start(t.Context(), g, StartRequest{CWD: "/c"})
@@ -81,29 +80,24 @@ func TestInterruptDropsWhatWaits(t *testing.T) {
 		version := protocol.Version
 		c.Receive(protocol.Append(nil, &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: s.ID(),
 			Tools: []protocol.Tool{{Name: "hang", Description: "d", Parameters: protocol.Raw(`{}`)}}}))
-		if _, err := s.Prompt(t.Context(), Prompt{Text: "call:hang"}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		behind, err := s.Turn(t.Context(), Prompt{Text: "behind"})
+		running, err := s.Turn(t.Context(), Prompt{Text: "call:hang"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer behind.Close()
-		dropped, err := s.Interrupt(t.Context(), "enough")
-		if err != nil || !slices.Equal(dropped, []string{"behind"}) {
-			t.Errorf(`dropped %q, %v, want no error and ["behind"]`, dropped, err)
+		behind, err := s.Turn(t.Context(), Prompt{Text: "call:nothing"})
+		if err != nil {
+			t.Fatal(err)
 		}
-		for err == nil {
-			_, err = behind.Next(t.Context())
+		synctest.Wait()
+		if dropped, err := s.Interrupt(t.Context(), "enough"); err != nil || len(dropped) > 0 {
+			t.Errorf("dropped %q, %v, want none", dropped, err)
 		}
-		if errors.Is(err, ErrTurnEnded) || err.Error() != InterruptedBefore {
-			t.Errorf("its follower is told %v, want %v", err, InterruptedBefore)
-		}
-		lines, _ := s.Timeline(0)
-		isBehind := func(l TimelineLine) bool { return l.Source == SourceUser && l.Message == "behind" }
-		if slices.ContainsFunc(lines, isBehind) {
-			t.Error("the prompt that waited began, want it dropped")
+		for turn, want := range map[*Turn]string{running: "CANCELLED", behind: "NOT_FOUND"} {
+			said, err := read(t.Context(), turn)
+			if all := strings.Join(said, " "); !errors.Is(err, ErrTurnEnded) || !strings.Contains(all, want) ||
+				strings.Count(all, OnAgentStart) != 1 {
+				t.Errorf("the turn said %q, %v, want its own alone with %s, and %v", said, err, want, ErrTurnEnded)
+			}
 		}
 	})
 }

@@ -151,6 +151,7 @@ func (s *Session) Event(e Event) {
 		s.mu.Unlock()
 		s.publish(e)
 	case e.UserMessage != "":
+		s.promptBegan(e)
 		// A provider's prompt was shown when it was pushed.
 		if !strings.HasPrefix(e.Source, SourceProvider) {
 			s.note(adminapi.LogInfo, SourceUser, e.UserMessage)

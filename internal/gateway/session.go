@@ -76,14 +76,16 @@ type Session struct {
 	labelText     string
 	model         string
 	isBusy        bool
+	isBetween     bool   // busy, but no turn runs: the next prompt of the queue begins one
 	promptCount   uint64 // the last prompt's id
 	lastTurn      LastTurn
 	followedTurns map[string]*Turn // by the id of their prompt, until they end
 	endedTurns    uint64
 	turnEnded     chan struct{} // closed at the next Idle; nil while nobody waits
 	promptQueue   []*queuedPrompt
-	injects       []*inject          // queued, oldest first
-	pushers       map[string]*pusher // by pushSource.id
+	given         map[string]*queuedPrompt // the host has them, and their turns have not ended; by id
+	injects       []*inject                // queued, oldest first
+	pushers       map[string]*pusher       // by pushSource.id
 	userSpokeAt   time.Time
 	modelStreak   streak // of all pushers that the model decides about
 	streams       map[streamKey]*stream
@@ -131,6 +133,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		labelText:     spec.Label,
 		model:         spec.Model,
 		followedTurns: map[string]*Turn{},
+		given:         map[string]*queuedPrompt{},
 		pushers:       map[string]*pusher{},
 		streams:       map[streamKey]*stream{},
 		nameOwners:    map[string]nameOwner{},

@@ -15,9 +15,10 @@ import (
 )
 
 // Interrupt stops the turn, ends the session's pending calls with CANCELLED and tells
-// their providers. dropped are the first words of the prompts that waited and are
-// dropped with the turn; the timeline names them, and their turns end. The error is
-// INVALID_STATE if the host can't interrupt a turn: then only the calls end.
+// their providers. Prompts of the queue stay in it, and the first one begins. dropped are
+// the first words of prompts that the host had just got and did not begin; the timeline
+// names them, and their turns end. The error is INVALID_STATE if the host can't interrupt
+// a turn: then only the calls end.
 func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []string, err error) {
 	s.mu.Lock()
 	s.lastTurn.Interrupted = shorten(reason)
@@ -35,6 +36,7 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 		s.CancelCalls()
 		dropped, err = s.host.Interrupt(ctx, reason)
 	}
+	dropped = s.withoutQueued(dropped)
 	if len(dropped) > 0 {
 		s.show(adminapi.LogWarning, sourceGateway, DroppedPrompts(dropped))
 	}
@@ -45,6 +47,15 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 		return dropped, fmt.Errorf("interrupting the session: %w", err)
 	}
 	return dropped, nil
+}
+
+// withoutQueued removes the texts of prompts that are in the queue again.
+func (s *Session) withoutQueued(dropped []string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(dropped, func(text string) bool {
+		return slices.ContainsFunc(s.promptQueue, func(q *queuedPrompt) bool { return q.prompt.Text == text })
+	})
 }
 
 // stopTimeout is how long a host may take to stop a turn before its calls end anyway.

@@ -12,69 +12,15 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// queuedPrompt is a prompt that waits for the worker.
-type queuedPrompt struct {
-	prompt Prompt
-	turn   *Turn      // nil if nobody reads the prompt's turn
-	cursor uint64     // of the live feed when the host was given the prompt; read after done
-	done   chan error // holds one
-}
-
-// Prompt gives the session a prompt and returns once the host took it. cursor is that
-// of the live feed just before: a turn that ended while the prompt waited is not this
-// prompt's. The errors are those of [Session.Turn].
+// Prompt gives the session a prompt and returns once the host took it, or once it waits in
+// the queue behind the turn that runs. cursor is that of the live feed just before. The
+// errors are those of [Session.Turn].
 func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err error) {
 	q, err := s.enqueuePrompt(ctx, p, nil)
 	if err != nil {
 		return 0, err
 	}
 	return q.cursor, nil
-}
-
-// enqueuePrompt has the worker give the host a prompt, and waits for that. t is nil
-// for a caller that does not read the turn.
-func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queuedPrompt, error) {
-	if !s.info.Send {
-		return nil, errorf(protocol.CodeInvalidState, "sessions of host %s take no prompts", s.info.Kind)
-	}
-	if err := s.checkPrompt(p); err != nil {
-		return nil, err
-	}
-	if p.Source == "" {
-		p.Source = SourceUser
-	}
-	if p.Source == SourceUser {
-		s.resumeInjects()
-	}
-	q := &queuedPrompt{prompt: p, turn: t, done: make(chan error, 1)}
-	s.mu.Lock()
-	if s.isEnding() {
-		s.mu.Unlock()
-		return nil, noSession(s.id)
-	}
-	s.promptQueue = append(s.promptQueue, q)
-	s.mu.Unlock()
-	s.wake()
-	select {
-	case err := <-q.done:
-		return q, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// failQueued ends the prompts and injects that the worker did not come to.
-func (s *Session) failQueued() {
-	s.mu.Lock()
-	prompts, injects := s.promptQueue, s.injects
-	s.promptQueue, s.injects = nil, nil
-	s.mu.Unlock()
-	for _, q := range prompts {
-		q.done <- noSession(s.id)
-	}
-	for _, in := range injects {
-		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "the session has ended"})
-	}
 }
 
 // work is the loop of the session's worker. A refresh that is due goes first, so that a
@@ -96,34 +42,23 @@ func (s *Session) work() {
 	}
 }
 
-func (s *Session) sendQueuedPrompts() {
-	for {
-		s.mu.Lock()
-		if len(s.promptQueue) == 0 {
-			s.mu.Unlock()
-			return
-		}
-		q := s.promptQueue[0]
-		s.promptQueue = s.promptQueue[1:]
-		s.mu.Unlock()
-		q.cursor = s.live.last()
-		q.done <- s.send(q.prompt, q.turn)
-	}
-}
-
 // send gives the host a prompt. The session counts as busy from now on, so that
 // nothing is injected before the host reports that the turn began. The worker calls it.
-func (s *Session) send(p Prompt, t *Turn) error {
-	s.assignPromptID(&p, t)
+func (s *Session) send(p Prompt) error {
 	s.beginTurn(&p)
 	if s.info.LiveTools {
 		s.refresh() // the tools may have changed since the worker's last refresh
 	}
 	s.mu.Lock()
-	wasBusy := s.isBusy
+	wasBetween := s.isBetween
+	wasBusy := s.isBusy && !wasBetween
 	endedTurns := s.endedTurns
-	s.isBusy = true
-	s.lastTurn = LastTurn{}
+	s.isBusy, s.isBetween = true, false
+	if wasBetween { // who looks when the session is idle again is to know that somebody interrupted it
+		s.lastTurn.Failure = ""
+	} else {
+		s.lastTurn = LastTurn{}
+	}
 	s.mu.Unlock()
 	s.g.touch()
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
@@ -136,7 +71,7 @@ func (s *Session) send(p Prompt, t *Turn) error {
 		s.endTurns([]string{p.ID}, err.Error())
 		s.mu.Lock()
 		if !wasBusy && s.endedTurns == endedTurns {
-			s.isBusy = false
+			s.isBusy, s.isBetween = wasBetween, wasBetween
 		}
 		s.mu.Unlock()
 		s.g.touch()

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -26,8 +27,11 @@ type Turn struct {
 	prompt      string // its id
 	eventPrompt string // the same, if the host's events name their prompts; else ""
 
-	cursor uint64          // in the live feed
-	done   context.Context // ends with the turn
+	// Written before begun is closed, when the host is given the prompt.
+	begun  chan struct{}
+	cursor uint64 // in the live feed
+
+	done context.Context // ends with the turn
 
 	// Written before done ends.
 	end    context.CancelFunc
@@ -35,19 +39,31 @@ type Turn struct {
 	reason error
 }
 
-// Turn gives the session a prompt, waits until the host took it, and returns its turn.
+// Turn gives the session a prompt, waits until the host took it or it waits in the queue
+// behind the turn that runs, and returns its turn.
 // The error is INVALID_STATE if the host takes no prompts, INVALID_JSON with the field
 // that it does not support, INVALID_SESSION if the session ends, the host's or ctx's.
 func (s *Session) Turn(ctx context.Context, p Prompt) (*Turn, error) {
-	t := &Turn{s: s}
+	t := &Turn{s: s, begun: make(chan struct{})}
 	t.done, t.end = context.WithCancel(context.Background())
-	q, err := s.enqueuePrompt(ctx, p, t)
-	if err != nil {
+	if _, err := s.enqueuePrompt(ctx, p, t); err != nil {
 		t.Close()
 		return nil, err
 	}
-	t.cursor = q.cursor
 	return t, nil
+}
+
+// begin notes that the host is given the turn's prompt. A prompt that comes back to the queue is given again.
+func (t *Turn) begin(cursor uint64) {
+	if t == nil {
+		return
+	}
+	select {
+	case <-t.begun:
+	default:
+		t.cursor = cursor
+		close(t.begun)
+	}
 }
 
 // checkPrompt refuses what prompts of the session's host can't hold.
@@ -61,20 +77,10 @@ func (s *Session) checkPrompt(p Prompt) error {
 	return nil
 }
 
-// assignPromptID gives a prompt its id and follows its turn until it ends; t is nil
-// for a caller that does not read the turn.
-func (s *Session) assignPromptID(p *Prompt, t *Turn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// nextPromptID returns the id of a new prompt. Call with Session.mu held.
+func (s *Session) nextPromptID() string {
 	s.promptCount++
-	p.ID = strconv.FormatUint(s.promptCount, 10)
-	if t != nil {
-		t.prompt = p.ID
-		s.followedTurns[p.ID] = t
-		if s.info.Turns {
-			t.eventPrompt = p.ID
-		}
-	}
+	return strconv.FormatUint(s.promptCount, 10)
 }
 
 // TurnEnded implements [HostCalls]. It ends the [Turn] of each prompt at the newest
@@ -82,6 +88,9 @@ func (s *Session) assignPromptID(p *Prompt, t *Turn) {
 // ids are ignored.
 func (s *Session) TurnEnded(prompts []string, cutReason string) {
 	s.endTurns(prompts, cutReason)
+	if cutReason == InterruptedBefore {
+		prompts = s.requeue(prompts)
+	}
 	last := s.live.last()
 	reason := ErrTurnEnded
 	if cutReason != "" {
@@ -90,6 +99,7 @@ func (s *Session) TurnEnded(prompts []string, cutReason string) {
 	s.mu.Lock()
 	var ended []*Turn
 	for _, id := range prompts {
+		delete(s.given, id)
 		if t := s.followedTurns[id]; t != nil {
 			delete(s.followedTurns, id)
 			t.last, t.reason = last, reason
@@ -106,6 +116,9 @@ func (s *Session) TurnEnded(prompts []string, cutReason string) {
 // [ErrTurnEnded] after a whole turn, the reason why the turn was cut short,
 // [ErrSessionEnded], or that of ctx.
 func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
+	if err := t.waitBegun(ctx); err != nil {
+		return nil, err
+	}
 	for {
 		isEnded := t.done.Err() != nil
 		lines, cursor := t.s.live.after(t.cursor)
@@ -113,14 +126,8 @@ func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
 		if isEnded {
 			lines = slices.DeleteFunc(lines, func(l LiveLine) bool { return l.Seq > t.last })
 		}
-		idle := slices.IndexFunc(lines, func(l LiveLine) bool { return l.Event.Callback == OnIdle })
-		switch {
-		case t.eventPrompt != "":
+		if t.eventPrompt != "" {
 			lines = slices.DeleteFunc(lines, func(l LiveLine) bool { return !t.includes(l.Event) })
-		case idle >= 0 && !isEnded:
-			lines = lines[:idle+1]
-			t.last, t.reason = lines[idle].Seq, ErrTurnEnded
-			t.Close()
 		}
 		switch {
 		case len(lines) > 0:
@@ -131,6 +138,26 @@ func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
 		if err := t.wait(ctx); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// waitBegun waits until the host is given the prompt.
+func (t *Turn) waitBegun(ctx context.Context) (err error) {
+	select {
+	case <-t.begun:
+		return nil
+	case <-t.done.Done():
+		err = t.reason
+	case <-t.s.stopped:
+		err = ErrSessionEnded
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	select {
+	case <-t.begun: // and ended since
+		return nil
+	default:
+		return err
 	}
 }
 
@@ -181,33 +208,56 @@ func (s *Session) LastTurn() LastTurn {
 // shows the state busy.
 func (s *Session) Busy() {
 	s.mu.Lock()
-	s.isBusy = true
+	s.isBusy, s.isBetween = true, false
 	s.mu.Unlock()
 	s.g.touch()
 }
 
-// Idle implements [HostCalls]. It publishes OnIdle and, if a turn ran, sends providers
-// session.lifecycle idle before the worker begins the next inject. See docs/protocol.md,
-// "session.lifecycle".
+// Idle implements [HostCalls]. If prompts wait in the queue, the next one begins, and the session goes on being busy.
+// Else it publishes OnIdle and, if a turn ran, sends providers session.lifecycle idle before the worker begins the next
+// inject. See docs/protocol.md, "session.lifecycle".
 func (s *Session) Idle() {
 	s.mu.Lock()
-	wasBusy := s.isBusy
-	s.isBusy = false
+	wasBusy, hasRun := s.isBusy, s.isBusy && !s.isBetween
+	s.isBetween = len(s.promptQueue) > 0
+	s.isBusy = s.isBetween
+	isIdle := !s.isBusy
 	s.endedTurns++
+	var ended []string
+	if !s.info.Turns {
+		ended = slices.Collect(maps.Keys(s.given))
+	}
 	s.mu.Unlock()
 	s.g.touch()
-	if wasBusy {
+	if hasRun {
 		s.g.stats.Turns.Add(1)
 	}
 	if !s.info.Turns {
 		s.endTurns(nil, "")
 	}
-	s.publish(Event{Callback: OnIdle})
+	if isIdle {
+		s.publish(Event{Callback: OnIdle})
+	}
+	s.TurnEnded(ended, "")
 	s.signalTurnEnd()
 	defer s.wake()
-	if !wasBusy {
-		return
+	if wasBusy && isIdle {
+		s.tellIdle()
 	}
+}
+
+// becomeIdle makes the session idle whose queue has nothing to go on with.
+func (s *Session) becomeIdle() {
+	s.mu.Lock()
+	s.isBusy, s.isBetween = false, false
+	s.mu.Unlock()
+	s.g.touch()
+	s.publish(Event{Callback: OnIdle})
+	s.tellIdle()
+}
+
+// tellIdle tells the session's providers that it is idle.
+func (s *Session) tellIdle() {
 	s.g.mu.Lock()
 	peers := make([]Peer, 0, len(s.bindings))
 	for _, b := range s.bindings {

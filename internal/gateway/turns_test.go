@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"tapgw/internal/adminapi"
 )
 
 // turnHost takes prompts and stores them.
@@ -56,8 +58,8 @@ func TestTurnIsItsPrompts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := turning(t, HostInfo{Turns: true})
 		var turns []*Turn
-		for _, text := range []string{"a", "b", "c"} {
-			turn, err := s.Turn(t.Context(), Prompt{Text: text})
+		for _, p := range []Prompt{{Text: "a"}, {Text: "b", Mode: adminapi.ModeImmediate}, {Text: "c"}} {
+			turn, err := s.Turn(t.Context(), p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,6 +74,7 @@ func TestTurnIsItsPrompts(t *testing.T) {
 		say("both", id(0), id(1))
 		s.TurnEnded([]string{id(0), id(1)}, "")
 		s.Idle()
+		synctest.Wait() // until the host is given what waited
 		say("last", id(2))
 		s.Event(Event{SessionError: "the host stumbles"})
 		s.TurnEnded([]string{id(2)}, "interrupted")

@@ -52,6 +52,7 @@ func newAPI(s *Server, o Options) http.Handler {
 		adminapi.StateTools:      func() any { return a.allTools() },
 		adminapi.StateSources:    func() any { return a.allSources() },
 		adminapi.StateGoals:      func() any { return a.goalsOf("") },
+		adminapi.StateQueue:      func() any { return orEmpty(a.gateway.Queue()) },
 	})
 	for pattern, h := range a.routes() {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -120,6 +121,11 @@ func (a *api) routes() map[string]apiHandler {
 		"POST /goals":                           a.startGoal,
 		"GET /goals/{goal}":                     a.goal,
 		"POST /goals/{goal}/stop":               a.stopGoal,
+
+		"GET /queue":                              a.queue,
+		"PATCH /sessions/{id}/queue/{prompt}":     a.session(a.editQueued),
+		"DELETE /sessions/{id}/queue/{prompt}":    a.session(a.cancelQueued),
+		"POST /sessions/{id}/queue/{prompt}/send": a.session(a.sendQueued),
 	}
 }
 
@@ -152,7 +158,7 @@ func (a *api) session(h func(w http.ResponseWriter, r *http.Request, s *gateway.
 // notFound answers a request that has no route: its path does not exist, or has other methods.
 func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
 		try := r.Clone(r.Context())
 		try.Method = method
 		if _, pattern := a.mux.Handler(try); pattern != "/" && pattern != "" {

@@ -57,6 +57,14 @@ func askPermission(f *openAPIFixture, s *gateway.Session) {
 	}
 }
 
+// queuePrompt makes a prompt wait, with the id 2, while a session asks a person.
+func queuePrompt(f *openAPIFixture, s *gateway.Session) {
+	askPermission(f, s)
+	if _, err := s.Prompt(f.t.Context(), gateway.Prompt{Text: "and then the tests"}); err != nil {
+		f.t.Error(err)
+	}
+}
+
 // begin makes a session begin a message.
 func begin(_ *openAPIFixture, s *gateway.Session) {
 	s.Event(gateway.Event{Callback: gateway.OnStartMessage, ID: "m"})
@@ -128,6 +136,15 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/questions", before: askPermission, status: 200},
 	{op: "POST /api/v1/sessions/{id}/interrupt", body: `{"reason":"enough"}`, status: 200},
 	{op: "POST /api/v1/sessions/{id}/interrupt", body: `[]`, status: 400},
+	{op: "GET /api/v1/queue", values: "session=1", before: queuePrompt, status: 200},
+	{
+		op: "PATCH /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=2", body: `{"prompt":"other"}`,
+		before: queuePrompt, status: 200,
+	},
+	{op: "PATCH /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=99", body: `{"prompt":"other"}`, status: 404},
+	{op: "PATCH /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=99", body: `{"prompt":" "}`, status: 400},
+	{op: "POST /api/v1/sessions/{id}/queue/{prompt}/send", values: "prompt=2", before: queuePrompt, status: 200},
+	{op: "DELETE /api/v1/sessions/{id}/queue/{prompt}", values: "prompt=2", before: queuePrompt, status: 200},
 	{op: "POST /api/v1/sessions/{id}/foreground", status: 200},
 	{op: "POST /api/v1/sessions/{id}/mcp-token", status: 200},
 	{op: "POST /api/v1/sessions/{id}/provider-token", status: 200},

@@ -91,7 +91,7 @@ func (d *apiDocument) operations(t *testing.T) []*apiOperation {
 				t.Fatalf("%s: %v", path, err)
 			}
 		}
-		for _, method := range []string{"get", "post", "delete"} {
+		for _, method := range []string{"get", "post", "patch", "delete"} {
 			raw, ok := d.Paths[path][method]
 			if !ok {
 				continue

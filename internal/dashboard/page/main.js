@@ -13,7 +13,7 @@ const narrow = 800; // pixels, as in the stylesheet
 const refresh = 2000; // ms between two readings of the diagnostics, while a view shows them
 
 // The states of /api/v1/events that the page always follows. A view that shows another one names it as its state.
-const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools"];
+const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools", "queue"];
 
 // App holds the gateway's state and dispatches an event when a part of it changes: the events of
 // /api/v1/events by their names, "diagnostics", "feed" when another session is followed, and "news" when
@@ -22,7 +22,7 @@ class App {
   constructor() {
     this.state = {
       status: null, sessions: [], providers: [], configured: null, pairings: [], questions: [], tools: [], sources: null,
-      goals: null, diagnostics: null, rules: [],
+      goals: null, diagnostics: null, queue: [], rules: [],
     };
     this.events = new EventTarget();
     this.feed = null;

@@ -4,6 +4,7 @@ import { h, setText } from "./dom.js";
 import { element } from "./entries.js";
 import { oneLine, share, short } from "./format.js";
 import { WindowedList } from "./list.js";
+import { Queue } from "./queue.js";
 import { Asks } from "./waiting.js";
 
 // The toggles above a timeline, with the kinds of entries that they hide.
@@ -99,6 +100,7 @@ export class SessionView {
       h("summary", null, "Figures"), this.figures);
 
     this.asks = new Asks(app, "Questions of this session", () => this.id ?? "none", () => this.scroller);
+    this.queue = new Queue(app, () => this.id, () => this.prompt);
     const more = h("button", {
       type: "button", class: "more", "aria-expanded": "false",
       onclick: () => more.setAttribute("aria-expanded", this.element.classList.toggle("unfolded")),
@@ -116,6 +118,7 @@ export class SessionView {
         this.figuresBox),
       h("div", { class: "stage" }, this.scroller, this.empty, this.latest),
       this.asks.element,
+      this.queue.element,
       this.composer);
   }
 
@@ -130,6 +133,7 @@ export class SessionView {
     this.id = feed?.id;
     this.element.hidden = !feed;
     this.asks.update();
+    this.queue.update();
     if (!feed) return;
     this.prompt.value = sessionStorage.getItem(draft(this.id)) ?? "";
     this.refill();

@@ -1,0 +1,365 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// maxQueuedPrompts is how many prompts may wait in a session, injects aside.
+const maxQueuedPrompts = 100
+
+// queuedPrompt is a prompt on its way to the host. The session keeps those that come behind the turn that runs until
+// the session is idle: what the host has can be neither changed nor taken back (docs/adr/0036-queued-prompts.md).
+// Guarded by Session.mu.
+type queuedPrompt struct {
+	prompt   Prompt
+	turn     *Turn     // nil if nobody reads the prompt's turn
+	queuedAt time.Time // when somebody gave it to the session
+	goesNow  bool      // the host gets it though a turn runs
+	steers   bool      // the host got it while a turn ran
+	hasBegun bool      // the host reported it
+
+	cursor     uint64     // of the live feed when it was queued, or when the host got it
+	done       chan error // holds one
+	isReported bool       // done has it
+}
+
+// report tells whoever waits for the prompt what has become of it, once. Call with Session.mu held.
+func (q *queuedPrompt) report(err error) (isFirst bool) {
+	if q.isReported {
+		return false
+	}
+	q.isReported = true
+	q.done <- err
+	return true
+}
+
+// enqueuePrompt gives the worker a prompt, and waits until the host took it or it waits behind the turn that runs. t is
+// nil for a caller that does not read the turn.
+func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queuedPrompt, error) {
+	if !s.info.Send {
+		return nil, errorf(protocol.CodeInvalidState, "sessions of host %s take no prompts", s.info.Kind)
+	}
+	if err := s.checkPrompt(p); err != nil {
+		return nil, err
+	}
+	p.Source = cmp.Or(p.Source, SourceUser)
+	if p.Source == SourceUser {
+		s.resumeInjects()
+	}
+	q := &queuedPrompt{
+		prompt: p, turn: t, queuedAt: time.Now(), done: make(chan error, 1),
+		goesNow: p.Mode == adminapi.ModeImmediate || s.whyNotNow() != "", // such a host says why it can't take it
+	}
+	s.mu.Lock()
+	switch {
+	case s.isEnding():
+		s.mu.Unlock()
+		return nil, noSession(s.id)
+	case len(s.promptQueue) >= maxQueuedPrompts:
+		s.mu.Unlock()
+		return nil, errorf(protocol.CodeRateLimited, "%d prompts wait in session %s already", maxQueuedPrompts, s.id)
+	}
+	q.prompt.ID = s.nextPromptID()
+	q.cursor = s.live.last()
+	if t != nil {
+		t.prompt = q.prompt.ID
+		s.followedTurns[t.prompt] = t
+		if s.info.Turns {
+			t.eventPrompt = t.prompt
+		}
+	}
+	s.promptQueue = append(s.promptQueue, q)
+	s.mu.Unlock()
+	return q, s.awaitPrompt(ctx, q)
+}
+
+func (s *Session) awaitPrompt(ctx context.Context, q *queuedPrompt) error {
+	s.wake()
+	select {
+	case err := <-q.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// sendQueuedPrompts gives the host the prompts that need not wait. The worker calls it.
+func (s *Session) sendQueuedPrompts() {
+	for {
+		q := s.nextPrompt()
+		if q == nil {
+			break
+		}
+		s.give(q)
+	}
+	s.mu.Lock()
+	hasNone := s.isBetween && len(s.promptQueue) == 0
+	s.mu.Unlock()
+	if hasNone { // what waited was taken back, or the host refused it
+		s.becomeIdle()
+	}
+}
+
+// nextPrompt takes the next prompt that the host is to get from the queue; nil if there is none.
+func (s *Session) nextPrompt() *queuedPrompt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isFree := !s.isBusy || s.isBetween
+	at := slices.IndexFunc(s.promptQueue, func(q *queuedPrompt) bool { return q.goesNow || isFree })
+	if at < 0 {
+		for _, q := range s.promptQueue {
+			if q.report(nil) {
+				s.g.touch()
+			}
+		}
+		return nil
+	}
+	q := s.promptQueue[at]
+	s.promptQueue = slices.Delete(s.promptQueue, at, at+1)
+	q.steers = !isFree
+	q.cursor = s.live.last()
+	s.given[q.prompt.ID] = q
+	s.g.touch()
+	return q
+}
+
+// give gives the host a prompt that was taken from the queue. The worker calls it.
+func (s *Session) give(q *queuedPrompt) {
+	q.turn.begin(q.cursor)
+	err := s.send(q.prompt)
+	s.mu.Lock()
+	if err != nil {
+		delete(s.given, q.prompt.ID)
+	}
+	isAwaited := q.report(err)
+	s.mu.Unlock()
+	if err != nil && !isAwaited {
+		s.show(adminapi.LogError, sourceGateway, fmt.Sprintf("a prompt that waited was not taken: %v: %q",
+			err, firstWords(q.prompt.Text)))
+		s.TurnEnded([]string{q.prompt.ID}, err.Error())
+	}
+}
+
+// promptBegan notes that the host began a prompt: it no longer shows as waiting. A host that does not tell prompts
+// apart is taken to begin them in order.
+func (s *Session) promptBegan(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var oldest *queuedPrompt
+	for id, q := range s.given {
+		switch {
+		case q.hasBegun || !q.steers:
+		case slices.Contains(e.Prompts, id):
+			q.hasBegun = true
+		case e.Prompts == nil && q.prompt.Text == e.UserMessage &&
+			(oldest == nil || q.queuedAt.Before(oldest.queuedAt)):
+			oldest = q
+		}
+	}
+	if oldest != nil {
+		oldest.hasBegun = true
+	}
+	s.g.touch()
+}
+
+// requeue puts prompts back in the queue that the host got while a turn ran and dropped when the turn was interrupted.
+// It returns the others.
+func (s *Session) requeue(ids []string) (others []string) {
+	s.mu.Lock()
+	var back []*queuedPrompt
+	for _, id := range ids {
+		q := s.given[id]
+		if q == nil || !q.steers || s.ctx.Err() != nil {
+			others = append(others, id)
+			continue
+		}
+		delete(s.given, id)
+		q.goesNow, q.prompt.Mode = false, adminapi.ModeEnqueue
+		back = append(back, q)
+	}
+	s.promptQueue = append(back, s.promptQueue...)
+	s.mu.Unlock()
+	if len(back) > 0 {
+		s.g.touch()
+		s.wake()
+	}
+	return others
+}
+
+// failQueued ends the prompts and injects that the worker did not come to.
+func (s *Session) failQueued() {
+	s.mu.Lock()
+	prompts, injects := s.promptQueue, s.injects
+	s.promptQueue, s.injects = nil, nil
+	var texts []string
+	for _, q := range prompts {
+		if !q.report(noSession(s.id)) {
+			texts = append(texts, q.prompt.Text)
+		}
+	}
+	s.mu.Unlock()
+	if len(texts) > 0 {
+		s.note(adminapi.LogWarning, sourceGateway, DroppedPrompts(texts))
+	}
+	for _, in := range injects {
+		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "the session has ended"})
+	}
+}
+
+// Queue lists the prompts that the session has not begun, in their order: those that were given to the host while a
+// turn runs, those that wait, and injects.
+func (s *Session) Queue() []adminapi.QueuedPrompt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []adminapi.QueuedPrompt
+	for _, q := range s.given {
+		if q.steers && !q.hasBegun {
+			list = append(list, q.view(s.id, true))
+		}
+	}
+	slices.SortFunc(list, func(a, b adminapi.QueuedPrompt) int {
+		return cmp.Or(a.QueuedAt.Compare(b.QueuedAt), strings.Compare(a.ID, b.ID))
+	})
+	for _, q := range s.promptQueue {
+		if q.isReported { // the others are about to be given to the host
+			list = append(list, q.view(s.id, false))
+		}
+	}
+	for _, in := range s.injects {
+		list = append(list, adminapi.QueuedPrompt{ID: in.id, Session: s.id, Prompt: stripEscapes(in.prompt),
+			Source: SourceProvider + in.source.name, QueuedAt: in.queuedAt})
+	}
+	return list
+}
+
+func (q *queuedPrompt) view(session string, isSent bool) adminapi.QueuedPrompt {
+	v := adminapi.QueuedPrompt{ID: q.prompt.ID, Session: session, Prompt: q.prompt.Text, Source: q.prompt.Source,
+		QueuedAt: q.queuedAt.UTC(), Sent: isSent}
+	for _, a := range q.prompt.Attachments {
+		v.Attachments = append(v.Attachments, a.Path)
+	}
+	return v
+}
+
+// Queue lists the queues of all sessions, those of older sessions first.
+func (g *Gateway) Queue() []adminapi.QueuedPrompt {
+	g.mu.Lock()
+	sessions := slices.Clone(g.order)
+	g.mu.Unlock()
+	var list []adminapi.QueuedPrompt
+	for _, s := range sessions {
+		list = append(list, s.Queue()...)
+	}
+	return list
+}
+
+// notQueued is the error for a prompt that is not in the queue any more. Call with Session.mu held.
+func (s *Session) notQueued(id string) error {
+	if q := s.given[id]; q != nil {
+		return errorf(protocol.CodeInvalidState, "prompt %s was given to the agent meanwhile; it can't be changed or "+
+			"taken back: interrupt its turn", id)
+	}
+	return errorf(protocol.CodeNotFound, "prompt %s does not wait: it has begun, or was cancelled", id)
+}
+
+// findQueued is the place of a prompt in the queue of prompts, or of an inject in that of injects; -1 for neither. Call
+// with Session.mu held.
+func (s *Session) findQueued(id string) (prompt, injectAt int) {
+	return slices.IndexFunc(s.promptQueue, func(q *queuedPrompt) bool { return q.prompt.ID == id && q.isReported }),
+		slices.IndexFunc(s.injects, func(in *inject) bool { return in.id == id })
+}
+
+// EditQueued changes the text of a prompt that waits. The error is NOT_FOUND or INVALID_STATE if the prompt does not
+// wait any more, and INVALID_STATE for an inject: its words are its provider's.
+func (s *Session) EditQueued(id, text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	prompt, at := s.findQueued(id)
+	switch {
+	case at >= 0:
+		return errorf(protocol.CodeInvalidState, "prompt %s is of provider %s: cancel it and send one of your own",
+			id, s.injects[at].source.name)
+	case prompt < 0:
+		return s.notQueued(id)
+	}
+	s.promptQueue[prompt].prompt.Text = text
+	s.g.touch()
+	return nil
+}
+
+// CancelQueued takes back a prompt or an inject that waits. The errors are those of [Session.EditQueued].
+func (s *Session) CancelQueued(id string) error {
+	const why = "cancelled before its turn"
+	s.mu.Lock()
+	prompt, at := s.findQueued(id)
+	switch {
+	case at >= 0:
+		in := s.takeInject(at)
+		s.mu.Unlock()
+		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: why})
+	case prompt >= 0:
+		s.promptQueue = slices.Delete(s.promptQueue, prompt, prompt+1)
+		s.mu.Unlock()
+		s.TurnEnded([]string{id}, why)
+	default:
+		defer s.mu.Unlock()
+		return s.notQueued(id)
+	}
+	s.g.touch()
+	s.wake()
+	return nil
+}
+
+// SendQueued gives the host a prompt or an inject that waits, into the turn that runs. The error is that of
+// [Session.EditQueued], or the host's: then the prompt waits on.
+func (s *Session) SendQueued(ctx context.Context, id string) error {
+	if why := s.whyNotNow(); why != "" {
+		return errorf(protocol.CodeInvalidState, "prompt %s waits on: %s", id, why)
+	}
+	s.mu.Lock()
+	prompt, at := s.findQueued(id)
+	switch {
+	case at >= 0:
+		in := s.takeInject(at)
+		q := &queuedPrompt{prompt: in.asPrompt(), queuedAt: in.queuedAt, goesNow: true, done: make(chan error, 1)}
+		q.prompt.Mode = adminapi.ModeImmediate
+		s.promptQueue = slices.Insert(s.promptQueue, 0, q)
+		endedTurns := s.endedTurns
+		s.mu.Unlock()
+		s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
+		err := s.awaitPrompt(ctx, q)
+		r := Receipt{Seq: in.seq, Fate: adminapi.FateDelivered, turn: endedTurns}
+		if err != nil {
+			s.showInject(in)
+			r = Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: err.Error()}
+		}
+		in.report(r)
+		return err
+	case prompt >= 0:
+		q := s.promptQueue[prompt]
+		now := *q // of its own, so that it waits on if the host refuses it
+		now.goesNow, now.isReported, now.done = true, false, make(chan error, 1)
+		now.prompt.Mode = adminapi.ModeImmediate
+		s.promptQueue = slices.Insert(slices.Delete(s.promptQueue, prompt, prompt+1), 0, &now)
+		s.mu.Unlock()
+		err := s.awaitPrompt(ctx, &now)
+		if err != nil && ctx.Err() == nil && s.ctx.Err() == nil {
+			s.mu.Lock()
+			s.promptQueue = slices.Insert(s.promptQueue, 0, q)
+			s.mu.Unlock()
+			s.g.touch()
+			s.wake()
+		}
+		return err
+	}
+	defer s.mu.Unlock()
+	return s.notQueued(id)
+}
