@@ -165,21 +165,33 @@ func TestBundle(t *testing.T) {
 		sources, want map[string]string
 		fault         string
 	}{
-		"alone": {map[string]string{"main": "run();\n"}, map[string]string{"main": "run();\nexport { };\n"}, ""},
+		"alone": {map[string]string{"main": "run();\n"}, map[string]string{"main": "run();\nexport {  };\n"}, ""},
 		"others": {map[string]string{
 			"main":   "import { a, b as c } from \"./first.js\";\nimport {\n  d,\n} from \"./second.js\";\na(c, d);\n",
 			"first":  "import { d } from \"./second.js\";\nexport const a = d;\nexport async function b() {}\n",
 			"second": "export class d {}\n",
-			"later":  "import { d } from \"./second.js\";\nimport { f } from \"./last.js\";\nexport const e = [d, f];\n",
-			"last":   "export const f = 1;\n",
 		}, map[string]string{
 			"main": "const module_second = (() => {\nclass d {}\n\nreturn { d };\n})();\n" +
 				"const module_first = (() => {\nconst { d } = module_second;\nconst a = d;\nasync function b() {}\n\n" +
 				"return { a, b };\n})();\nconst { a, b: c } = module_first;\nconst {\n  d,\n} = module_second;\na(c, d);\n" +
-				"export { module_first as first, module_second as second, };\n",
-			"later": "import { second as module_second } from \"./main.js\";\nconst { d } = module_second;\n" +
-				"import { f } from \"./last.js\";\nexport const e = [d, f];\n",
-			"last": "export const f = 1;\n",
+				"export { module_first as \"first\", module_second as \"second\" };\n",
+		}, ""},
+		"later": {map[string]string{
+			"main":     "import { a } from \"./first.js\";\nimport(\"./view-a.js\").then(a);\n",
+			"first":    "export const a = 1;\n",
+			"view-a":   "import { a } from \"./first.js\";\nimport { b } from \"./last.js\";\nexport const e = [a, b];\n",
+			"last":     "export const b = () => import(\"./first.js\");\n",
+			"a-worker": "import { b } from \"./last.js\";\nb();\n",
+		}, map[string]string{
+			"main": "const module_first = (() => {\nconst a = 1;\n\nreturn { a };\n})();\nconst { a } = module_first;\n" +
+				"import(\"./later.js\").then((m) => m[\"view-a\"]).then(a);\nexport { module_first as \"first\" };\n",
+			"later": "import { \"first\" as module_first } from \"./main.js\";\nconst module_last = (() => {\n" +
+				"const b = () => import(\"./main.js\").then((m) => m[\"first\"]);\n\nreturn { b };\n})();\n" +
+				"const module_view_a = (() => {\nconst { a } = module_first;\nconst { b } = module_last;\n" +
+				"const e = [a, b];\n\nreturn { e };\n})();\n" +
+				"export { module_last as \"last\", module_view_a as \"view-a\" };\n",
+			"a-worker": "const module_last = (() => {\nconst b = () => import(\"./first.js\");\n\nreturn { b };\n})();\n" +
+				"const { b } = module_last;\nb();\n",
 		}, ""},
 		"none": {map[string]string{"main": "import { a } from \"./first.js\";\n"}, nil, "no module first"},
 		"circle": {map[string]string{"main": "import { a } from \"./first.js\";\n",

@@ -161,7 +161,7 @@ func filterPreviews(t *testing.T, v *view) {
 		{[]rule{{".", "keep"}, {"failed", "inject"}}, []int{0, 0, 0, -1, -1}},
 	} {
 		// On a busy machine the worker may run into its limit of time: null says that it decided nothing.
-		if got := eval[[]int](v.tab, `import("/page/filter.js").then(async (f) => {
+		if got := eval[[]int](v.tab, `import("/page/later.js").then(async ({ filter: f }) => {
 			let decisions = null;
 			for (let i = 0; i < 20 && !decisions; i++) decisions = await f.preview(%s, %s);
 			return decisions;
@@ -169,10 +169,10 @@ func filterPreviews(t *testing.T, v *view) {
 			t.Errorf("%v decides %v, want %v", test.rules, got, test.want)
 		}
 	}
-	if slow := eval[bool](v.tab, `import("/page/filter.js").then((f) => f.preview([{ match: "^(a+)+$", outcome: "drop" }], ["a".repeat(40) + "b"])).then((d) => d === null)`); !slow {
+	if slow := eval[bool](v.tab, `import("/page/later.js").then(({ filter: f }) => f.preview([{ match: "^(a+)+$", outcome: "drop" }], ["a".repeat(40) + "b"])).then((d) => d === null)`); !slow {
 		t.Error("a pattern that explodes is not stopped, want its end")
 	}
-	faults := eval[[]string](v.tab, `import("/page/filter.js").then((f) => f.check(%s))`,
+	faults := eval[[]string](v.tab, `import("/page/later.js").then(({ filter: f }) => f.check(%s))`,
 		[]rule{{"ok", "drop"}, {"", "drop"}, {"(", "drop"}, {strings.Repeat("é", 513), "drop"}})
 	if faults[0] != "" || faults[1] == "" || !strings.Contains(faults[2], "Unterminated") ||
 		!strings.Contains(faults[3], "1024") {
@@ -256,7 +256,7 @@ func timelineMerges(t *testing.T, v *view) {
 // tracesNest makes a tree of records: by their spans, else by time.
 func tracesNest(t *testing.T, v *view) {
 	// A record is its name, span, parent, end in seconds and duration in milliseconds.
-	const spans = `import("/page/trace.js").then(({ spansOf }) => spansOf(%s.map(([id, span, parent, end, durationMs]) =>
+	const spans = `import("/page/later.js").then(({ trace: { spansOf } }) => spansOf(%s.map(([id, span, parent, end, durationMs]) =>
 		({ id, span, parent, durationMs, ts: end === null ? "never" : new Date(end * 1000).toISOString() })))
 		.map((s) => s.depth + s.record.id))`
 	type o = []any
@@ -286,7 +286,7 @@ func tracesNest(t *testing.T, v *view) {
 
 // pausesFold places times on an axis.
 func pausesFold(t *testing.T, v *view) {
-	const places = `import("/page/waterfall.js").then(({ timeScale }) => {
+	const places = `import("/page/later.js").then(({ waterfall: { timeScale } }) => {
 			const { place, pauses } = timeScale(%s.map(([from, to]) => ({ from, to })), 100);
 			return [pauses.length, ...%s.map((t) => Math.round(place(t) * 1000))];
 		})`
