@@ -84,7 +84,9 @@ type bundler struct {
 }
 
 func newBundler(sources, outside map[string]string) *bundler {
-	return &bundler{sources: sources, outside: outside, main: entry, state: map[string]string{}, used: map[string]bool{}}
+	return &bundler{
+		sources: sources, outside: outside, main: entry, state: map[string]string{}, used: map[string]bool{},
+	}
 }
 
 func (b *bundler) add(name string) error {
