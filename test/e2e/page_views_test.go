@@ -389,10 +389,12 @@ func (p *longPage) keepsItsPlaceInAnotherView() {
 
 // The search finds an entry wherever it is.
 func (p *longPage) findsText() {
-	p.v.fill(".session input[type=search]", "Answer 2000:")
-	p.v.until(
-		`document.querySelectorAll(".entry").length === 1 && document.querySelector(".entry").textContent.includes("Answer 2000:")`,
-	)
+	p.v.fill(".find input", "Answer 2000:")
+	p.v.waitText(".find .count", "1 of 1")
+	p.v.until(`(() => {
+		const [range] = CSS.highlights.get("found-here") ?? [], box = range?.getBoundingClientRect();
+		return box?.height > 0 && box.top > 100 && box.bottom < innerHeight && range.toString() === "Answer 2000:";
+	})()`)
 }
 
 // TestPageQuestions answers what a session asks with the fields that the page

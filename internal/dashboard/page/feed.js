@@ -69,11 +69,21 @@ export class Feed extends EventTarget {
     this.dispatchEvent(new CustomEvent("news", { detail }));
   }
 
+  // hasOlder tells whether there is something before the first entry that can be loaded.
+  hasOlder() {
+    return !this.whole && Boolean(this.first()) && this.timeline.entries.length + backlog <= keepRead;
+  }
+
+  // first is the first entry that has a place.
+  first() {
+    return this.timeline.entries.find((e) => e.place && e.kind !== "mark");
+  }
+
   // loadOlder loads what happened before the first entry, as long as there is room for it.
   async loadOlder() {
     const { timeline } = this;
-    const first = timeline.entries.find((e) => e.place && e.kind !== "mark");
-    if (this.whole || this.loading || !first || timeline.entries.length + backlog > keepRead) return;
+    const first = this.first();
+    if (this.loading || !this.hasOlder()) return;
     this.loading = true;
     try {
       const { events, more } = await sessions.earlier(this.id, first.place, backlog);
@@ -83,8 +93,9 @@ export class Feed extends EventTarget {
       for (const { event, data, id } of events) older.apply(event, data, id);
       this.whole = !more;
       const detail = timeline.join(older);
-      this.dispatchEvent(new CustomEvent("news", { detail: timeline.takeChanges() }));
+      // First, so that all entries of the timeline are shown when the news come.
       this.dispatchEvent(new CustomEvent("older", { detail }));
+      this.dispatchEvent(new CustomEvent("news", { detail: timeline.takeChanges() }));
     } catch (e) {
       // What is here stays. A session that has ended took the rest with it.
       setTimeout(() => (this.loading = false), retry);

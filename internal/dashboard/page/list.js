@@ -57,13 +57,27 @@ export class WindowedList {
 
   // prepend adds entries before the first one.
   prepend(entries) {
-    for (const entry of entries.toReversed()) {
-      let [block] = this.blocks;
-      if (!block || block.entries.length === blockSize) block = this.addBlock(true);
-      block.entries.unshift(entry);
-      if (block.mounted) block.element.prepend(this.makeElement(entry));
-      else this.reserveHeight(block);
-    }
+    this.keepPlace(() => {
+      for (const entry of entries.toReversed()) {
+        let [block] = this.blocks;
+        if (!block || block.entries.length === blockSize) block = this.addBlock(true);
+        block.entries.unshift(entry);
+        if (block.mounted) block.element.prepend(this.makeElement(entry));
+        else this.reserveHeight(block);
+      }
+    });
+  }
+
+  // keepPlace makes a change above what the person sees, which stays where it is. Not all browsers do that themselves,
+  // and none right after a jump.
+  keepPlace(change) {
+    const { top, bottom } = this.scroller.getBoundingClientRect();
+    const topOf = (el) => el.getBoundingClientRect().top;
+    const seen = !this.following && this.scroller.scrollTop > 0 &&
+      [...this.elements.values()].find((el) => topOf(el) < bottom && el.getBoundingClientRect().bottom > top);
+    const was = seen && topOf(seen);
+    change();
+    if (seen?.isConnected && topOf(seen) !== was) this.scroller.scrollTop += topOf(seen) - was;
   }
 
   // change shows a change of an entry.
@@ -93,15 +107,15 @@ export class WindowedList {
     if (on) this.pin();
   }
 
-  // reveal scrolls to an entry and gives it the focus.
-  reveal(entry) {
+  // reveal scrolls to an entry and, if focus says so, gives it the focus.
+  reveal(entry, focus = true) {
     const block = this.blocks.find((b) => b.entries.includes(entry));
     if (!block) return;
     this.follow(false);
     if (!block.mounted) this.mount(block);
     const el = this.elements.get(entry);
     el.tabIndex = -1;
-    el.focus({ preventScroll: true });
+    if (focus) el.focus({ preventScroll: true });
     el.scrollIntoView({ block: "center" });
   }
 
@@ -146,18 +160,20 @@ export class WindowedList {
   // updateMounted adds and removes the entries of blocks that came near or went away. In a hidden view all stay.
   updateMounted(seen) {
     if (!this.scroller.clientHeight) return;
-    for (const { target: { block }, isIntersecting, boundingClientRect } of seen) {
-      if (isIntersecting === block.mounted) continue;
-      if (isIntersecting) {
-        this.mount(block);
-      } else {
-        block.mounted = false;
-        block.height = boundingClientRect.height;
-        for (const entry of block.entries) this.elements.delete(entry);
-        block.element.replaceChildren();
-        this.reserveHeight(block);
+    this.keepPlace(() => {
+      for (const { target: { block }, isIntersecting, boundingClientRect } of seen) {
+        if (isIntersecting === block.mounted) continue;
+        if (isIntersecting) {
+          this.mount(block);
+        } else {
+          block.mounted = false;
+          block.height = boundingClientRect.height;
+          for (const entry of block.entries) this.elements.delete(entry);
+          block.element.replaceChildren();
+          this.reserveHeight(block);
+        }
       }
-    }
+    });
     this.pin();
   }
 

@@ -124,8 +124,8 @@ function run() {
   const statesOf = (name) =>
     `/events?name=${[...followed, views[name].state].filter(Boolean).join("&name=")}`;
   const route = () => {
-    let [, name, rest] = location.hash.split("/");
-    if (!views[name]) [name, rest] = ["sessions"];
+    let [, name, rest, place] = location.hash.split("/");
+    if (!views[name]) [name, rest, place] = ["sessions"];
     const ofSession = name === "sessions" || name === "streams";
     if (ofSession && rest !== undefined) app.choose(decoded(rest));
     else if (name === "sessions") app.choose(null);
@@ -143,6 +143,7 @@ function run() {
       refreshDiagnostics();
     }
     views[name].update(rest);
+    if (name === "sessions" && place) views.sessions.session.goTo(place);
   };
 
   app.on("feed", () => {
@@ -261,6 +262,7 @@ function run() {
   key("/", "write a prompt", () => views.sessions.session.prompt.focus());
   key("f", "find in the timeline", async () =>
     ((await views[shown].load?.())?.find ?? views.sessions.session.find).focus());
+  key("l", "copy the address of the entry", () => views.sessions.session.copyAddress());
   key("i", "interrupt the turn", () => views.sessions.session.interrupt.click());
   key("e", "follow the end of the timeline", () => views.sessions.session.list.follow(true));
   key("n", "start a session", () => startDialog(app));

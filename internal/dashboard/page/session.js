@@ -2,8 +2,10 @@ import { get, sessions } from "./api.js";
 import { announce, attempt, confirm, dialog, toast } from "./dialogs.js";
 import { h, setText } from "./dom.js";
 import { element } from "./entries.js";
+import { Find } from "./find.js";
 import { oneLine, share, short } from "./format.js";
 import { WindowedList } from "./list.js";
+import { copyAddress, isBefore, isOfOneSession, linkTime } from "./place.js";
 import { Queue } from "./queue.js";
 import { Asks } from "./waiting.js";
 
@@ -29,13 +31,6 @@ export class SessionView {
     this.model = this.action("Model…", () => this.changeModel());
     this.stop = this.action("Stop…", () => this.askStop(), "danger");
 
-    this.find = h("input", {
-      type: "search",
-      oninput: () => {
-        clearTimeout(this.finding);
-        this.finding = setTimeout(() => this.refill(), 150);
-      },
-    });
     const toggles = this.toggles = groups.map(([label, kinds]) => {
       const b = h("button", {
         type: "button",
@@ -54,12 +49,21 @@ export class SessionView {
 
     this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Timeline" });
     this.latest = h("button", { type: "button", class: "latest", hidden: true, onclick: () => this.list.follow(true) });
-    this.list = new WindowedList(this.scroller, element, (n) => {
+    this.list = new WindowedList(this.scroller, (entry) => linkTime(element(entry), this.id, entry), (n) => {
       this.latest.hidden = n < 0;
-      this.feed?.readsEnd(n < 0);
+      this.feed?.readsEnd(n < 0 && !this.find?.isActive && !this.wanted);
       setText(this.latest, n > 0 ? `${n} new ↓` : "Latest ↓");
     });
     this.scroller.addEventListener("scroll", () => this.loadOlder(), { passive: true });
+    this.find = new Find(this.list, {
+      entries: () => this.feed?.timeline.entries.filter((e) => this.shows(e)) ?? [],
+      reveal: (entry) => this.reveal(entry, false),
+      isLoading: () => this.feed?.hasOlder(),
+      begun: () => {
+        this.feed?.readsEnd(false);
+        this.loadOlder();
+      },
+    });
     this.empty = h("p", { class: "empty" });
 
     this.prompt = h("textarea", {
@@ -114,7 +118,7 @@ export class SessionView {
         this.meta,
         h("div", { class: "buttons" }, this.interrupt, this.front, this.model, this.stop),
         h("div", { class: "tools" }, h("div", { class: "toggles", role: "group", "aria-label": "Show" }, toggles),
-          h("label", { class: "find" }, "Find", this.find)),
+          this.find.element),
         this.figuresBox),
       h("div", { class: "stage" }, this.scroller, this.empty, this.latest),
       this.asks.element,
@@ -137,6 +141,8 @@ export class SessionView {
     if (!feed) return;
     this.prompt.value = sessionStorage.getItem(draft(this.id)) ?? "";
     this.refill();
+    this.find.clear();
+    this.wanted = null;
     feed.addEventListener("reset", () => feed === this.feed && this.refill());
     feed.addEventListener("news", (e) => feed === this.feed && this.news(e.detail));
     feed.addEventListener("older", (e) => feed === this.feed && this.addOlder(e.detail));
@@ -160,30 +166,57 @@ export class SessionView {
     }
   }
 
-  // reveal shows an entry of the timeline, whatever was hidden.
-  reveal(entry) {
+  // reveal shows an entry of the timeline, whatever was hidden, and gives it the focus unless that is to stay.
+  reveal(entry, focus = true) {
     if (!this.shows(entry)) {
-      this.find.value = "";
       this.hiddenKinds.clear();
       for (const b of this.toggles) b.setAttribute("aria-pressed", "true");
       this.refill();
     }
-    this.list.reveal(entry);
+    this.list.reveal(entry, focus);
+  }
+
+  // goTo shows the entry that began with an event, once it is there: older ones are loaded until it is.
+  goTo(place) {
+    this.wanted = place;
+    this.feed?.readsEnd(false);
+    this.seek();
+  }
+
+  seek() {
+    const { wanted, feed } = this,
+      entries = wanted && feed ? feed.timeline.entries.filter((e) => e.place && e.kind !== "mark") : [],
+      [first] = entries;
+    if (!first) return;
+    const isHere = isOfOneSession(first.place, wanted),
+      isOlder = isBefore(wanted, first.place);
+    if (isHere && isOlder && feed.hasOlder()) return feed.loadOlder();
+    if (isHere && isBefore(entries.at(-1).place, wanted) && !feed.ended) return;
+    this.wanted = null;
+    if (!isHere) return toast("The entry of this address is gone: the session has begun anew since.");
+    if (isOlder) toast("The gateway keeps the entry of this address no more. This is the oldest that it has.");
+    this.reveal(entries.findLast((e) => !isBefore(wanted, e.place)) ?? first);
+  }
+
+  // copyAddress copies the address of the entry that has the focus, else of the last one in sight.
+  copyAddress() {
+    const end = this.scroller.getBoundingClientRect().bottom;
+    copyAddress(document.activeElement.closest(".entry") ??
+      [...this.list.elements.values()].filter((el) => el.querySelector("time > a"))
+        .map((el) => [el, el.getBoundingClientRect().top]).filter(([, top]) => top < end)
+        .sort(([, a], [, b]) => b - a)[0]?.[0]);
   }
 
   shows(entry) {
-    if (this.hiddenKinds.has(entry.kind)) return false;
-    const wanted = this.find.value.trim().toLowerCase();
-    if (!wanted) return true;
-    return [entry.text, entry.name, entry.args, entry.source, entry.label, entry.result?.content].some((t) =>
-      t?.toLowerCase().includes(wanted),
-    );
+    return !this.hiddenKinds.has(entry.kind);
   }
 
   refill() {
     const entries = this.feed?.timeline.entries ?? [];
     this.list.reset(entries.filter((e) => this.shows(e)));
     this.updateEmpty();
+    this.find.changed();
+    this.seek();
     this.loadOlder();
   }
 
@@ -192,21 +225,22 @@ export class SessionView {
     this.list.append(added.filter((e) => this.shows(e)));
     this.list.trim(this.feed.keep);
     this.updateEmpty();
+    this.find.changed();
+    this.seek();
     this.loadOlder();
   }
 
   // loadOlder asks for what is older when the person has scrolled up to the top, or looks for a text in all of it.
   loadOlder() {
-    if ((!this.list.following && this.scroller.scrollTop < nearTop) || this.find.value.trim()) this.feed?.loadOlder();
+    if ((!this.list.following && this.scroller.scrollTop < nearTop) || this.find.isActive) this.feed?.loadOlder();
   }
 
-  // addOlder adds entries above the others. What the person reads stays where it is.
+  // addOlder adds entries above the others.
   addOlder(entries) {
-    const anchor = [...this.list.elements.values()].find((e) => e.getBoundingClientRect().bottom > 200);
-    const was = anchor?.getBoundingClientRect().top;
     this.list.prepend(entries.filter((e) => this.shows(e)));
-    if (anchor && !this.list.following) this.scroller.scrollTop += anchor.getBoundingClientRect().top - was;
     this.updateEmpty();
+    this.find.changed();
+    this.seek();
     this.loadOlder();
   }
 
