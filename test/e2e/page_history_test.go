@@ -40,7 +40,15 @@ func TestPageHistory(t *testing.T) {
 		default:
 			s.Event("assistant.message", message{"content": fmt.Sprint("answer ", i)})
 		}
-		if i%1000 == 999 { // ten a second are allowed
+		if i%1500 == 1499 { // ten a second are allowed
+			// The host's events come over another connection than the push: they are waited for.
+			eventually(t, patience, func() error {
+				end := h.tapctl("sessions", "log", "day", "--last", "1")
+				if !strings.HasSuffix(end, fmt.Sprint("answer ", i)) {
+					return fmt.Errorf("the log ends with %q, want answer %d", end, i)
+				}
+				return nil
+			})
 			h.push("day", fmt.Sprint("build ", i))
 		}
 	}
