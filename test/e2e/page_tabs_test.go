@@ -3,15 +3,21 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+
+	"tapgw/internal/client"
+	"tapgw/internal/protocol"
 )
 
-// TestPageTabs has ten tabs of one browser on ten sessions. Each shows what happens in its own, and takes a prompt: the
-// six connections that a browser has to one server are not used up by what streams.
+// TestPageTabs has ten tabs of one browser on ten sessions. Each shows what happens in its own, and takes a prompt, an
+// answer and an interrupt: the six connections that a browser has to one server are not used up by what streams.
 func TestPageTabs(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -36,6 +42,23 @@ func TestPageTabs(t *testing.T) {
 		v.fill(".composer textarea", fmt.Sprint("say hello ", i))
 		v.button("Send")
 		v.waitText(".entry", fmt.Sprint("say hello ", i))
+	}
+	// A question is answered in the one, and a turn is interrupted in another one, while all others stream.
+	for i, v := range tabs {
+		v.fill(".composer textarea", fmt.Sprintf(`ask:input {"message":"Which of %d?"}`, i))
+		v.button("Send")
+		v.waitText(".session .card", fmt.Sprintf("Which of %d?", i))
+		v.waitText(".chip", "busy")
+	}
+	for i, v := range tabs {
+		if i%2 == 0 {
+			v.fill(".session .card input", fmt.Sprint("this of ", i))
+			v.press("\r")
+			v.waitText(".entry", fmt.Sprint("this of ", i))
+		} else {
+			v.button("Interrupt")
+		}
+		v.until(`!document.querySelector(".session .card") && document.querySelector(".session .chip").textContent === "idle"`)
 	}
 	for i, v := range tabs {
 		v.waitText(".connection", "Live")
@@ -71,6 +94,48 @@ func TestPageDrafts(t *testing.T) {
 	if faults := v.faultsSoFar(); len(faults) > 0 {
 		t.Errorf("the page has the faults %q, want none", faults)
 	}
+}
+
+// TestPageDraftStays has a prompt that is not sent when the gateway starts anew. It is in the open page
+// when the session is back, and can be sent.
+func TestPageDraftStays(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	prompts := make(chan string, 1)
+	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
+		Name: "teller", Version: "1", ID: "desk", Label: "desk", CWD: h.path("work"), State: func(bool, error) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := h.browser().profile(t).openView(h.link())
+	v.waitText(".session h2", "desk")
+	v.fill("#prompt", "half")
+	s.Close(t.Context(), "the gateway starts anew")
+	g.stop()
+	v.waitText(".connection", "Connection lost")
+	g = h.serveAt(strings.TrimPrefix(g.url, "ws://"))
+	v.waitText(".connection", "Live")
+	s, err = client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
+		Name: "teller", Version: "1", ID: "desk", Label: "desk", CWD: h.path("work"), State: func(bool, error) {},
+		Send: func(p protocol.HostPrompt) { prompts <- p.Prompt },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background(), "told all") })
+	v.until(`document.querySelector("#prompt").checkVisibility() && document.querySelector("#prompt").value === "half"`)
+	v.button("Send")
+	select {
+	case got := <-prompts:
+		if got != "half" {
+			t.Errorf("the session got the prompt %q, want half", got)
+		}
+	case <-time.After(patience):
+		t.Fatal("the session got no prompt")
+	}
+	v.until(`document.querySelector("#prompt").value === "" && !sessionStorage.length`)
 }
 
 // TestPageSteps goes through more sessions than the list has room for. The chosen one is always in view, and shown as
