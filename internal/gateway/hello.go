@@ -55,7 +55,8 @@ func (c *Conn) hello(m *protocol.Hello) {
 			err.ReplyTo = protocol.TypeHello
 		}
 		if c.identity.onRefused != nil {
-			c.identity.onRefused(err)
+			refused := *err // reportError changes err, and whoever hears of it keeps this
+			c.identity.onRefused(&refused)
 		}
 		c.reportError(err)
 		return

@@ -28,7 +28,9 @@ func TestMCPLogin(t *testing.T) {
 	session := h.local()
 	b := h.browser().profile(t)
 	v := b.openView(h.link())
-	v.waitText(".banner.error", "far.toml:1:1: needs a login: run tapctl providers login far")
+	v.waitText(".banner.error a", "far")
+	v.click(".banner.error a")
+	v.waitText(".view.providers", "needs a login: run tapctl providers login far")
 
 	login := h.start(tapctl, "providers", "login", "far", "--print")
 	consent := b.openView(login.expect("/authorize?"))

@@ -157,6 +157,7 @@ func TestPageSteps(t *testing.T) {
 		Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: "active"}},
 	}))
 	const chosen = `[...document.querySelectorAll(".items li")].findIndex((li) => li.querySelector("[aria-current]"))`
+	v.until(chosen + ` === 0`) // the list is there
 	for i := 1; i < n; i++ {
 		v.press("j")
 		v.until(chosen+` === Number(%s)`, strconv.Itoa(i))

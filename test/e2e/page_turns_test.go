@@ -57,13 +57,9 @@ func longMessageShows(t *testing.T, p *told) {
 		}
 	}
 	long.WriteString("the very end")
-	eval[any](p.tab, watched)
 	p.s.Event("assistant.message", message{"content": long.String()})
 	p.waitText(".entry.message", "item 100")
 	p.waitText(".entry.prompt", "write much")
-	if took := eval[float64](p.tab, `new Promise((r) => setTimeout(() => r(longest), 100))`); took > 300 {
-		t.Errorf("the longest task takes %.0f ms, want at most 300", took)
-	}
 	if text := p.text(".entry.message"); len(text) > 100_000 || strings.Contains(text, "the very end") {
 		t.Errorf("the page shows %d bytes of it, want its beginning", len(text))
 	}
