@@ -124,6 +124,7 @@ func (d *sessionDetails) text(o *cli.Output) string {
 	line("model", cli.OneLine(d.Model))
 	line("state", o.Paint(stateInk(0)(0, state), state))
 	line("cwd", cli.OneLine(d.CWD))
+	line("repository", cli.OneLine(d.Repository))
 	line("created", ago(d.CreatedAt))
 	for i, p := range d.Connections {
 		name := ""

@@ -19,6 +19,8 @@ type Session struct {
 	Providers  int       `json:"providers"` // how many are bound to it
 	Tools      int       `json:"tools"`     // how many they give it
 	CreatedAt  time.Time `json:"createdAt"`
+	// Repository is owner/name of the git remote of its directory, as it was when the session started; "" without one.
+	Repository string `json:"repository,omitempty"`
 	// WaitsFor names, while the session is ending, the providers that have not yet
 	// acknowledged its end.
 	WaitsFor []string `json:"waitsFor,omitempty"`

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/git"
 	"tapgw/internal/visible"
 )
 
@@ -24,6 +26,7 @@ type Session struct {
 	g         *Gateway
 	id        string
 	cwd       string
+	repo      string // owner/name, "" without one
 	host      Host
 	info      HostInfo
 	createdAt time.Time
@@ -141,6 +144,10 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		runningTools:  map[string]toolExecution{},
 		askingGates:   map[*Pending]int{},
 	}
+	if filepath.IsAbs(spec.CWD) {
+		tree, _ := git.Of(spec.CWD)
+		s.repo = tree.Repository
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.routes.Store(&routes{})
 	return s
@@ -186,7 +193,8 @@ func (s *Session) view() adminapi.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := adminapi.Session{ID: s.id, Label: s.labelText, Host: s.info.Kind, Model: s.model, CWD: s.cwd, State: "idle",
-		Providers: len(s.bindings), Tools: len(s.routes.Load().list), CreatedAt: s.createdAt.UTC()}
+		Providers: len(s.bindings), Tools: len(s.routes.Load().list), CreatedAt: s.createdAt.UTC(),
+		Repository: s.repo}
 	if s.isBusy {
 		v.State = "busy"
 	}

@@ -296,6 +296,15 @@ func TestAPIShapes(t *testing.T) {
 // TestAPISessionLife shows a session from its start to its end.
 func TestAPISessionLife(t *testing.T) {
 	f := newAPIFixture(t)
+	if err := os.Mkdir(filepath.Join(f.dir, ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"HEAD": strings.Repeat("0", 40) + "\n",
+		"config": "[remote \"origin\"]\n\turl = git@github.com:kitchen/tea.git\n"} {
+		if err := os.WriteFile(filepath.Join(f.dir, ".git", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	id := f.session()
 	f.provide(id)
 	at := "/sessions/" + id
@@ -306,7 +315,7 @@ func TestAPISessionLife(t *testing.T) {
 	}
 	want := adminapi.Session{
 		ID: id, Label: filepath.Base(f.dir), Host: "local", CWD: f.dir, State: "idle",
-		Foreground: true, Providers: 1, Tools: 3, CreatedAt: got.CreatedAt,
+		Foreground: true, Providers: 1, Tools: 3, CreatedAt: got.CreatedAt, Repository: "kitchen/tea",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the session (-want +got):\n%s", diff)
