@@ -21,7 +21,7 @@ import (
 const (
 	maxQueued      = 4096
 	maxQueuedBytes = 8 << 20
-	keptQueue      = 256 // records that an empty queue keeps room for
+	keptQueue      = 256 // records that the queue keeps room for when none come
 	keptBuffer     = 64 << 10
 )
 
@@ -112,23 +112,25 @@ func (l *Log) hurry() {
 	}
 }
 
-// drain writes the queue until it is empty.
+// drain writes the queue until nothing has come for the time that records linger.
 func (l *Log) drain() {
 	known := l.Faults()
 	for {
-		l.mu.Lock()
-		if len(l.queue) == 0 {
-			l.isWriting = false
-			l.mu.Unlock()
-			return
-		}
-		l.mu.Unlock()
 		select {
 		case <-l.urgent:
 		case <-time.After(linger):
 		}
 		l.mu.Lock()
 		batch := l.queue
+		if len(batch) == 0 {
+			l.isWriting = false
+			if max(cap(l.queue), cap(l.spare)) > keptQueue {
+				l.queue, l.spare = nil, nil
+			}
+			l.mu.Unlock()
+			l.trim()
+			return
+		}
 		l.queue, l.spare, l.queuedBytes = l.spare, nil, 0
 		l.mu.Unlock()
 		clock, err := l.write(batch)
@@ -140,8 +142,9 @@ func (l *Log) drain() {
 		}
 		l.faults.clock = clock
 		clear(batch)
-		if cap(batch) <= keptQueue {
-			l.spare = batch[:0]
+		l.spare = batch[:0]
+		if l.isClosed {
+			l.hurry() // nothing comes any more
 		}
 		l.changed.Broadcast()
 		l.mu.Unlock()
@@ -156,15 +159,21 @@ func (l *Log) drain() {
 func (l *Log) write(batch []adminapi.Record) (clock string, err error) {
 	l.fileMu.Lock()
 	defer l.fileMu.Unlock()
-	buffer := l.buffer[:0]
+	l.buffer = l.buffer[:0]
 	for i := range batch {
-		buffer = appendRecord(buffer, &batch[i])
+		l.buffer = appendRecord(l.buffer, &batch[i])
 	}
-	if l.buffer = buffer; cap(buffer) > keptBuffer {
+	err = l.file.write(l.buffer, batch[0].TS, batch[len(batch)-1].TS)
+	return l.file.clock, err
+}
+
+// trim gives back the room that many records took.
+func (l *Log) trim() {
+	l.fileMu.Lock()
+	defer l.fileMu.Unlock()
+	if cap(l.buffer) > keptBuffer {
 		l.buffer = nil
 	}
-	err = l.file.write(buffer, batch[0].TS, batch[len(batch)-1].TS)
-	return l.file.clock, err
 }
 
 // Faults says in one line what is wrong with the records since the start; "" for nothing.
