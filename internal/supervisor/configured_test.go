@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,20 +22,18 @@ func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
 	r.s.Reload()
 	is := func(name, state, reason string) {
 		t.Helper()
-		var last []adminapi.ConfiguredProvider
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-			last = r.s.Configured()
-			for _, v := range last {
-				if v.Name == name && v.State == state && strings.Contains(v.Reason, reason) &&
-					(reason == "") == (v.Reason == "") {
-					if v.File != filepath.Join(r.dir, name+".toml") {
-						t.Errorf("%s is of file %s, want %s", name, v.File, filepath.Join(r.dir, name+".toml"))
-					}
-					return
-				}
+		r.eventually(func() error {
+			all := r.s.Configured()
+			i := slices.IndexFunc(all, func(v adminapi.ConfiguredProvider) bool { return v.Name == name })
+			if i < 0 || all[i].State != state || !strings.Contains(all[i].Reason, reason) ||
+				(reason == "") != (all[i].Reason == "") {
+				return fmt.Errorf("%s is not %s (%s): %+v, want %s", name, state, reason, all, state)
 			}
-		}
-		t.Fatalf("%s is not %s (%s): %+v, want %s", name, state, reason, last, state)
+			if file := filepath.Join(r.dir, name+".toml"); all[i].File != file {
+				t.Errorf("%s is of file %s, want %s", name, all[i].File, file)
+			}
+			return nil
+		})
 	}
 	is("ed", adminapi.ConfiguredWaiting, "has not joined a session")
 	is("mine", adminapi.ConfiguredWaiting, "no session that it is for")
@@ -69,13 +69,12 @@ func TestActionsOfConfiguredProviders(t *testing.T) {
 	}
 	is := func(name string, actions ...string) {
 		t.Helper()
-		deadline := time.Now().Add(patience)
-		for !slices.Equal(find(name).Actions, actions) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: got %+v, want the actions %q", name, find(name), actions)
+		r.eventually(func() error {
+			if got := find(name); !slices.Equal(got.Actions, actions) {
+				return fmt.Errorf("%s: got %+v, want the actions %q", name, got, actions)
 			}
-			time.Sleep(time.Millisecond)
-		}
+			return nil
+		})
 	}
 	is("runs", adminapi.ActionRestart, adminapi.ActionStop)
 	is("waits", adminapi.ActionStop)
@@ -83,9 +82,7 @@ func TestActionsOfConfiguredProviders(t *testing.T) {
 	is("wrong")
 	// It is started again a few times. Its waits are told; then it has failed.
 	sawWait := false
-	deadline := time.Now().Add(patience)
-	for find("ends").State != adminapi.ConfiguredFailed {
-		time.Sleep(time.Millisecond)
+	r.eventually(func() error {
 		v := find("ends")
 		if at := v.StartsAt; !at.IsZero() {
 			sawWait = true
@@ -93,10 +90,11 @@ func TestActionsOfConfiguredProviders(t *testing.T) {
 				t.Errorf("it is started again in %s, want at most %s", until, longestWait)
 			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("got %+v, want it to have failed", v)
+		if v.State != adminapi.ConfiguredFailed {
+			return fmt.Errorf("got %+v, want it to have failed", v)
 		}
-	}
+		return nil
+	})
 	if !sawWait {
 		t.Error("nothing said when it would be started again")
 	}
@@ -104,12 +102,12 @@ func TestActionsOfConfiguredProviders(t *testing.T) {
 		t.Errorf("it has failed, and is said to start at %s, want no time", at)
 	}
 	is("ends", adminapi.ActionStart, adminapi.ActionStop)
-	for deadline := time.Now().Add(patience); len(find("runs").Connected) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("its program is not connected")
+	r.eventually(func() error {
+		if len(find("runs").Connected) == 0 {
+			return errors.New("its program is not connected")
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return nil
+	})
 	if p := r.g.Providers(); len(p) != 1 || !slices.Equal(find("runs").Connected, []string{p[0].ID}) {
 		t.Errorf("it has the connections %q, want the id of %+v", find("runs").Connected, p)
 	}

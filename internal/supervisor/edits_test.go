@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
@@ -88,24 +87,18 @@ type directory struct {
 // waitSettled waits until all that should run does, and nothing else.
 func (r *rig) waitSettled() {
 	r.t.Helper()
-	timeout, tick := time.After(patience), time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
+	r.eventually(func() error {
 		settled := true
 		r.s.do(func() {
 			for _, pl := range r.s.placements {
 				settled = settled && pl.next == nil && pl.now.isBound() && !pl.isOutgoing
 			}
 		})
-		if settled {
-			return
+		if !settled {
+			return fmt.Errorf("not all that should run does: faults %v", r.s.Faults())
 		}
-		select {
-		case <-tick.C:
-		case <-timeout:
-			r.t.Fatalf("not all that should run does: faults %v", r.s.Faults())
-		}
-	}
+		return nil
+	})
 }
 
 // editor changes provider files at random and knows what they say.

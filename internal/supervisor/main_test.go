@@ -292,6 +292,24 @@ func (b *beat) isAlive() bool {
 	}
 }
 
+// eventually waits until a check finds nothing wrong. It is for what nobody is told of; see [rig.until] for tools.
+func (r *rig) eventually(check func() error) {
+	r.t.Helper()
+	timeout, tick := time.After(patience), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-timeout:
+			r.t.Fatal(err)
+		}
+	}
+}
+
 // session starts a session.
 func (r *rig) session(id string) (*gateway.Session, *host) {
 	r.t.Helper()
