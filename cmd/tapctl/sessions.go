@@ -34,6 +34,7 @@ func sessionsCommand() *ucli.Command {
 			logCommand(),
 			usageCommand(),
 			answerCommand(),
+			queueCommand(),
 			interruptCommand(),
 			foregroundCommand(),
 		},

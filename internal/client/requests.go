@@ -152,6 +152,25 @@ func (c *Client) Interrupt(ctx context.Context, id, reason string) (dropped []st
 	return answer.Dropped, err
 }
 
+// Queue returns the prompts that wait in all sessions (docs/admin-api.md, GET /api/v1/queue).
+func (c *Client) Queue(ctx context.Context) ([]adminapi.QueuedPrompt, error) {
+	return get[[]adminapi.QueuedPrompt](ctx, c, "/queue", nil)
+}
+
+// CancelQueued takes back a prompt that waits in a session. It fails with [cli.ExitNotFound] if the prompt does not
+// wait, and with INVALID_STATE if the agent has it (docs/admin-api.md, DELETE /api/v1/sessions/{id}/queue/{prompt}).
+func (c *Client) CancelQueued(ctx context.Context, id, prompt string) error {
+	return c.do(ctx, http.MethodDelete, sessionPath(id, "queue/"+url.PathEscape(prompt)), nil, nil, nil)
+}
+
+// SendQueued sends a prompt that waits into the turn that runs. The errors are those of [Client.CancelQueued]
+// (docs/admin-api.md, POST /api/v1/sessions/{id}/queue/{prompt}/send).
+func (c *Client) SendQueued(ctx context.Context, id, prompt string) error {
+	path := sessionPath(id, "queue/"+url.PathEscape(prompt)+"/send")
+	_, err := post[adminapi.Nothing](ctx, c, path, adminapi.Nothing{})
+	return err
+}
+
 // Foreground makes a session the foreground session: the one that commands without a session mean, and the first that
 // providers are offered (docs/admin-api.md, POST /api/v1/sessions/{id}/foreground).
 func (c *Client) Foreground(ctx context.Context, id string) error {
