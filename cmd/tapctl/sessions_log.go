@@ -64,6 +64,8 @@ func withTimelineFields(l client.LiveLine) json.RawMessage {
 		level, message = "error", l.Error.Message
 	case l.Result != nil:
 		message = l.Result.Content
+	case l.Name == "":
+		message = fmt.Sprintf("took %v ms", l.DurationMs)
 	default:
 		message = cmp.Or(text(l.Delta), text(l.CompleteContent), text(l.Prompt), text(l.ToolName), message)
 	}

@@ -25,6 +25,9 @@ type TimelineLine struct {
 	Level   LogLevel  `json:"level"`
 	Source  string    `json:"source"` // user, assistant, gateway, session, or a provider's name
 	Message string    `json:"message"`
+	// ToolCallID is the call that the line is about: a provider tells its progress. "" for other lines, and where the
+	// session's host gives calls no ids.
+	ToolCallID string `json:"toolCallId,omitempty"`
 }
 
 // LogLevel is the level of a [TimelineLine]: [LogInfo], [LogWarning] or [LogError].
@@ -50,13 +53,15 @@ type RuntimeEvent struct {
 	Data      json.RawMessage `json:"data"`
 }
 
-// Callback is one callback of a session, or its error. It has the fields of its kind alone,
+// Callback is one callback of a session, or its error, or with ToolCallID and DurationMs alone how long a call took,
+// where the host tells that after the call's end. It has the fields of its kind alone,
 // as docs/session-api.md says under "live": the others are nil, and left out. They are
 // sorted by their JSON names, which is the order on the wire.
 type Callback struct {
 	Name             string      `json:"callback,omitempty"` // onMessage, for example; "" beside a SessionError
 	CompleteContent  *string     `json:"completeContent,omitempty"`
 	Delta            *string     `json:"delta,omitempty"`
+	DurationMs       float64     `json:"durationMs,omitempty"` // of a call, by the host's own clock; 0: not told
 	Error            *ToolError  `json:"error,omitempty"`
 	MessageID        *string     `json:"messageId,omitempty"`
 	ParentToolCallID string      `json:"parentToolCallId,omitempty"`

@@ -2,6 +2,7 @@ package copilot
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -342,6 +343,25 @@ func (t *tracker) toolEnd(d *rpc.ToolExecutionCompleteData) {
 	}
 	t.emit(e)
 	t.followCommand(o, d)
+}
+
+// toolTimeType is an event that the runtime sends behind the end of a tool execution. The SDK does not know it.
+const toolTimeType rpc.SessionEventType = "model.tool_execution"
+
+// toolTime reports how long the runtime says that a tool execution took. Between its start and its end as they were
+// reported may be much more: calls that run beside each other begin and wait together.
+func (t *tracker) toolTime(e sdk.SessionEvent) {
+	var d struct {
+		ToolCallID string  `json:"toolCallId"`
+		DurationMs float64 `json:"durationMs"`
+	}
+	raw, isRaw := e.Data.(*rpc.RawSessionEventData)
+	if !isRaw || json.Unmarshal(raw.Raw, &d) != nil {
+		return
+	}
+	if took := gateway.ToolTime(d.DurationMs); took > 0 && d.ToolCallID != "" {
+		t.emit(gateway.Event{ID: d.ToolCallID, Duration: took})
+	}
 }
 
 // endParts ends the parts that the runtime will not end any more. Followers get an end for each start.

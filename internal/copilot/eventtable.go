@@ -90,7 +90,7 @@ var eventRows = sync.OnceValue(func() map[rpc.SessionEventType]eventRow {
 	return rows
 })
 
-// eventTable has a row for each type of event that the SDK knows.
+// eventTable has a row for each type of event that the SDK knows, and for toolTimeType.
 var eventTable = append([]eventRow{
 	// What happens in a turn.
 	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.UserMessageData) { t.userMessage(e, d) }).
@@ -129,6 +129,7 @@ var eventTable = append([]eventRow{
 	}).callbacks(gateway.OnToolExecution),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ToolExecutionCompleteData) { t.toolEnd(d) }).
 		callbacks(gateway.OnEndToolExecution).forwarded(protocol.EventToolComplete),
+	{typ: toolTimeType, also: "`durationMs` of the call in the live feed", do: (*tracker).toolTime},
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ExternalToolRequestedData) {
 		if c := t.conn(); c != nil {
 			t.s.startCall(c, d)

@@ -43,6 +43,8 @@ func TestToolRoundTrip(t *testing.T) {
 			seen = append(seen, e.Callback+" "+e.Tool+" of "+e.Provider+" "+e.Args)
 		case e.Callback == gateway.OnEndToolExecution:
 			seen = append(seen, e.Callback+" "+e.Tool+" "+e.Result.Content)
+		case e.Callback == "" && e.Duration > 0:
+			seen = append(seen, "took of "+e.ID)
 		case e.Forwarded != "":
 			seen = append(seen, e.Forwarded+" "+string(e.Data))
 		case e.Callback == gateway.OnMessage:
@@ -59,6 +61,7 @@ func TestToolRoundTrip(t *testing.T) {
 		`assistant.message {"content":"","toolRequests":[{"name":"greet","args":{"x":"a<b"}}]}`,
 		`onStartToolExecution greet of tests {"x":"a<b"}`,
 		"onEndToolExecution greet hello <world>",
+		"took of call_1_1",
 		"onAgentEnd",
 		"onAgentStart",
 		"onStartMessage",

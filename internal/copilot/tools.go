@@ -239,7 +239,8 @@ func (s *session) runCall(
 	args := rawJSON(d.Arguments)
 	s.r.wg.Go(func() {
 		defer cancel()
-		call := gateway.Call{Name: d.ToolName, Args: args, Traceparent: deref(d.Traceparent)}
+		call := gateway.Call{Name: d.ToolName, Args: args, Traceparent: deref(d.Traceparent),
+			HostID: d.ToolCallID}
 		call.AskGates = s.joined == byExtension // which has no hooks
 		outcome := s.answer(ctx, call, callTool)
 		cancelled := ctx.Err() != nil

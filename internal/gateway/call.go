@@ -36,6 +36,7 @@ type call struct {
 	begun         time.Time
 	checksRules   bool // false when the session's host asks rules and gates itself
 	done          func(Outcome)
+	hostID        string                               // of Call
 	progress      func(string)                         // of Call, or nil
 	asked         func(q adminapi.Question, over bool) // of Call, or nil
 
@@ -77,7 +78,7 @@ func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 	tc := &call{
 		pending: &Pending{}, session: s, name: c.Name, callerArgs: c.Args, callerTimeout: c.Timeout,
 		span: s.startCall(&c), begun: time.Now(), checksRules: !s.info.Hooks || c.AskGates, done: done,
-		progress: c.Progress, asked: c.Asked,
+		progress: c.Progress, hostID: c.HostID, asked: c.Asked,
 	}
 	if len(tc.callerArgs) == 0 {
 		tc.callerArgs = protocol.Raw("{}")

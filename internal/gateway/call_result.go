@@ -123,7 +123,7 @@ func (c *Conn) toolProgress(m *protocol.ToolProgress) {
 		c.g.stats.Ignored.Add(1)
 		return
 	}
-	pending.session.show(adminapi.LogInfo, c.provider.name, pending.tool.Name+": "+m.Message)
+	pending.session.showOf(pending.hostID, adminapi.LogInfo, c.provider.name, pending.tool.Name+": "+m.Message)
 	if pending.progress != nil {
 		pending.progress(m.Message)
 	}

@@ -201,6 +201,8 @@ type Call struct {
 	// Progress gets the messages of the call's tool.progress, one at a time, also after the call has
 	// ended; nil: nobody wants them. It must not block.
 	Progress func(message string)
+	// HostID is what the host calls the call by in its events, "" if it does not.
+	HostID string
 	// Asked gets each question that a person is asked about the call, by [Question].Call: when it begins to
 	// wait and, with over, when it has ended; nil: nobody wants them. It must not block.
 	Asked func(q adminapi.Question, over bool)
@@ -300,6 +302,10 @@ type Event struct {
 	// ExitCode is how the command of a shell ended; nil when the host does not know. An event with it and without a
 	// callback is the end of a command that went on behind the execution ID, with its Tool and Args.
 	ExitCode *int
+	// Duration is how long a tool execution took, by the host's own clock; 0 when the host does not know. An event with
+	// it and an ID, and without a callback, tells it after the end, which may come late: a host may report the ends of
+	// calls that ran beside each other together.
+	Duration time.Duration
 
 	// Prompts are the ids of the prompts whose turn this is; nil when the host does not know.
 	Prompts []string

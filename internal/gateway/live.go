@@ -25,6 +25,21 @@ type LiveLine struct {
 	ends   []uint32 // where each delta that was folded into this one ends in its text
 }
 
+// ToolTime is how long a tool execution took that a host says took so many milliseconds: 0 if that can't be, as when it
+// is more than a year.
+func ToolTime(ms float64) time.Duration {
+	const most = 365 * 24 * time.Hour
+	if ms <= 0 || ms > float64(most/time.Millisecond) {
+		return 0
+	}
+	return time.Duration(ms * float64(time.Millisecond))
+}
+
+// isMeasure reports whether an event only tells how long a tool execution took.
+func (e Event) isMeasure() bool {
+	return e.Callback == "" && e.ID != "" && e.Duration > 0 && e.ExitCode == nil
+}
+
 // isPart reports whether a callback goes on with a thing that began before, such as a
 // message, or ends it, or is nothing that a person would see as a thing of its own.
 func (e Event) isPart() bool {
@@ -33,7 +48,7 @@ func (e Event) isPart() bool {
 		OnAgentEnd, OnIdle:
 		return true
 	}
-	return false
+	return e.isMeasure()
 }
 
 func (e Event) isDelta() bool {
@@ -156,6 +171,8 @@ func (s *Session) Event(e Event) {
 		if !strings.HasPrefix(e.Source, SourceProvider) {
 			s.note(adminapi.LogInfo, SourceUser, e.UserMessage)
 		}
+	case e.isMeasure():
+		s.publish(e)
 	case e.Callback != "":
 		if e.Callback == OnEndMessage && e.Content != "" {
 			s.note(adminapi.LogInfo, SourceAssistant, e.Content)
@@ -177,6 +194,9 @@ func (e Event) View() adminapi.Callback {
 	if e.SessionError != "" {
 		return adminapi.Callback{SessionError: e.SessionError}
 	}
+	if e.isMeasure() {
+		return adminapi.Callback{ToolCallID: &e.ID, DurationMs: milliseconds(e.Duration)}
+	}
 	c := adminapi.Callback{Name: e.Callback}
 	switch e.Callback {
 	case OnStartReasoning, OnReasoning, OnEndReasoning:
@@ -196,7 +216,7 @@ func (e Event) View() adminapi.Callback {
 	case OnStartToolExecution:
 		c.ParentToolCallID, c.ToolName, c.ToolArguments = e.ParentID, &e.Tool, new(argumentsText(e.Args))
 	case OnEndToolExecution:
-		c.Result, c.Error = e.Result, e.Error
+		c.Result, c.Error, c.DurationMs = e.Result, e.Error, milliseconds(e.Duration)
 	case OnGeneratedUserPrompt:
 		c.Prompt = &e.Content
 	}

@@ -76,7 +76,10 @@ func (s *Session) recordExecution(e Event) {
 	}
 	r := adminapi.Record{Kind: adminapi.RecordCall, ID: e.ID, Tool: tool, Outcome: adminapi.OutcomeOK,
 		Provider: e.Provider}
-	if !run.start.IsZero() {
+	switch {
+	case e.Duration > 0:
+		r.DurationMs = milliseconds(e.Duration)
+	case !run.start.IsZero():
 		r.DurationMs = milliseconds(time.Since(run.start))
 	}
 	if e.Error != nil {

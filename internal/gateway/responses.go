@@ -136,9 +136,12 @@ func (q *Responses) Bytes() int {
 }
 
 func (q *Responses) add(e Event) {
+	if e.isMeasure() {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e.Forwarded, e.Data, e.Requests = "", nil, nil // callbacks don't have them
+	e.Forwarded, e.Data, e.Requests, e.Duration = "", nil, nil, 0 // callbacks of the session API don't have them
 	q.items = append(q.items, q.number(e))
 	if q.bytes > maxResponseBytes {
 		q.shrink()

@@ -44,6 +44,7 @@ func TestResponsesBegin(t *testing.T) {
 		{Callback: OnMessage, ID: "m1", Delta: "a"},
 		{Callback: OnEndMessage, ID: "m1", Content: "a"},
 		{Callback: OnAgentEnd, ID: "t1"},
+		{ID: "c0", Duration: time.Second}, // no callback of the session API
 		{Callback: OnIdle},
 		{Callback: OnAgentStart, ID: "t2"},
 		{Callback: OnStartReasoning, ID: "x"},
@@ -52,9 +53,11 @@ func TestResponsesBegin(t *testing.T) {
 		{Callback: OnEndReasoning, ID: "x", Content: "b"},
 		{Callback: OnStartToolExecution, ID: "c1", Tool: "greet"},
 	}
-	all := make([]string, len(past))
-	for i, e := range past {
-		all[i] = strings.TrimSpace(e.Callback + " " + e.ID)
+	var all []string
+	for _, e := range past {
+		if e.Callback != "" {
+			all = append(all, strings.TrimSpace(e.Callback+" "+e.ID))
+		}
 	}
 	for _, tc := range []struct {
 		name      string
@@ -73,6 +76,7 @@ func TestResponsesBegin(t *testing.T) {
 			if got := waiting(q); !slices.Equal(got, tc.want) {
 				t.Errorf("the queue begins with %q, want %q", got, tc.want)
 			}
+			s.Event(Event{ID: "c1", Duration: time.Second})
 			s.Event(Event{Callback: OnEndMessage, ID: "x"})
 			if got := waiting(q); !slices.Equal(got, append(tc.want, "onEndMessage x")) {
 				t.Errorf("and goes on with %q, want %q", got, append(tc.want, "onEndMessage x"))

@@ -33,16 +33,26 @@ const SourceProvider = "provider:"
 
 // note adds a line to the gateway's timeline of the session only.
 func (s *Session) note(level adminapi.LogLevel, source, message string) {
+	s.noteOf("", level, source, message)
+}
+
+// noteOf adds a line about a call of the host's id.
+func (s *Session) noteOf(callID string, level adminapi.LogLevel, source, message string) {
 	s.timeline.add(func(seq uint64) TimelineLine {
 		line := adminapi.TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level,
-			Source: source, Message: stripEscapes(message)}
+			Source: source, Message: stripEscapes(message), ToolCallID: callID}
 		return TimelineLine{line, s.arrivals.increment()}
 	})
 }
 
 // show adds a line to the gateway's timeline and to the host's. Call under no lock.
 func (s *Session) show(level adminapi.LogLevel, source, message string) {
-	s.note(level, source, message)
+	s.showOf("", level, source, message)
+}
+
+// showOf is show for a line about a call of the host's id.
+func (s *Session) showOf(callID string, level adminapi.LogLevel, source, message string) {
+	s.noteOf(callID, level, source, message)
 	if s.info.Log {
 		s.host.Log(level, source+": "+stripEscapes(message))
 	}
@@ -55,7 +65,7 @@ func (s *Session) Note(level adminapi.LogLevel, message string) {
 }
 
 // lineSize is about how many bytes a line takes.
-func lineSize(l TimelineLine) int { return 100 + len(l.Message) }
+func lineSize(l TimelineLine) int { return 100 + len(l.Message) + len(l.ToolCallID) }
 
 // RestoreTimeline implements [HostCalls]. It uses half of the timeline at most, 10,000 lines,
 // so that there is room for new lines, and begins with a line that says that the session

@@ -270,6 +270,7 @@ func addToolEvents(s *gateway.Session, data protocol.Raw) *rpcError {
 			Output   string `json:"output"`
 			ExitCode *int   `json:"exitCode"`
 		} `json:"result"`
+		DurationMs float64 `json:"durationMs"`
 	}
 	if fault := decodeParams("session/event.data", data, &d); fault != nil {
 		return fault
@@ -279,6 +280,7 @@ func addToolEvents(s *gateway.Session, data protocol.Raw) *rpcError {
 	end := gateway.Event{
 		Callback: gateway.OnEndToolExecution, ID: id, Tool: d.Tool, Provider: d.Provider,
 		Forwarded: protocol.EventToolComplete, Data: data, ExitCode: d.Result.ExitCode,
+		Duration: gateway.ToolTime(d.DurationMs),
 	}
 	if d.Result.Type == "failure" {
 		end.Error = &adminapi.ToolError{Message: d.Result.Output}

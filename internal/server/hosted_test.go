@@ -173,17 +173,21 @@ func (r recorded) Record(record adminapi.Record) {
 
 func (recorded) Pushed(string) []adminapi.Record { return nil }
 
-// The host's report of a command in its own shell has the command and its exit code in the records.
+// The host's report of a command in its own shell has the command, its exit code and its duration in the records.
 func TestHostCommandRecorded(t *testing.T) {
 	calls := make(recorded, 10)
 	g, s := running(t, server.Options{Gateway: gateway.New(gateway.Options{Recorder: calls})})
 	h := hostAt(t, client.Options{URL: s.URL(), Token: g.AdminToken()})
 	defer h.close(t)
 	h.Event(protocol.EventToolComplete, map[string]any{"tool": "run_in_terminal", "args": map[string]string{
-		"command": "make test"}, "result": map[string]any{"type": "success", "output": "bad", "exitCode": 2}})
+		"command": "make test"}, "result": map[string]any{"type": "success", "output": "bad", "exitCode": 2},
+		"durationMs": 1250.5})
 	r := until(t, "the record", calls, func(adminapi.Record) bool { return true })
 	if r.Command != "make test" || r.ExitCode == nil || *r.ExitCode != 2 {
 		t.Errorf("recorded %+v, want command make test and exit code 2", r)
+	}
+	if r.DurationMs != 1250.5 {
+		t.Errorf("recorded that it took %v ms, want 1250.5 as the host said", r.DurationMs)
 	}
 }
 

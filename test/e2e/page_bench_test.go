@@ -152,6 +152,24 @@ func BenchmarkPageEvents(b *testing.B) {
 	}
 }
 
+// BenchmarkPageMessage shows a message of 600 kB: the longest task.
+func BenchmarkPageMessage(b *testing.B) {
+	p := newPageBench(b)
+	long := longMessage()
+	for b.Loop() {
+		p.told++
+		p.v.visit(fmt.Sprintf("%s/?%d#/sessions/long", p.g.origin(), p.told))
+		p.v.waitText(".session h2", "long")
+		eval[any](p.v.tab, watched)
+		ask := fmt.Sprint("write much ", p.told)
+		p.s.Event("user.message", message{"content": ask})
+		p.s.Event("assistant.message", message{"content": ask + "\n\n" + long})
+		p.v.waitText(".entry.message", ask)
+		took := eval[float64](p.v.tab, `new Promise((r) => setTimeout(() => r(longest), 100))`)
+		reportAtMost(b, took, 300, "ms/longest")
+	}
+}
+
 // BenchmarkPageFirst is the time until a browser that has nothing of the page shows the sessions.
 func BenchmarkPageFirst(b *testing.B) {
 	p := newPageBench(b)

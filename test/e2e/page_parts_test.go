@@ -47,7 +47,7 @@ func markdownRenders(t *testing.T, v *view) {
 		"3. a\n4. b":                                     `<ol start="3"><li>a</li><li>b</li></ol>`,
 		"- [x] done\n- [ ] not":                          `<ul><li class="task"><span role="img" aria-label="done">☑</span> done</li><li class="task"><span role="img" aria-label="not done">☐</span> not</li></ul>`,
 		"> a\n> b\n\nc":                                  `<blockquote><p>a b</p></blockquote><p>c</p>`,
-		"```go\nx := `a`\n<b>\n```\nafter":               `<div class="code"><pre tabindex="0" role="group" aria-label="Code, go"><code>x := ` + "`a`" + "\n" + `&lt;b&gt;</code></pre><button class="copy" type="button">Copy</button></div><p>after</p>`,
+		"```go\nx := `a`\n<b>\n```\nafter":               `<div class="code"><div class="head"><span>go</span><button type="button" class="ghost wrap" title="Whether long lines of code are wrapped">Wrap</button><button class="copy" type="button">Copy</button></div><pre tabindex="0" role="group" aria-label="Code, go"><code>x := <span class="t-text">` + "`a`" + `</span>` + "\n" + `&lt;b&gt;</code></pre></div><p>after</p>`,
 		"| a | b |\n|---|--:|\n| 1 | x\\|y |\n| 2 |":     `<div class="wide" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>a</th><th class="right">b</th></tr></thead><tbody><tr><td>1</td><td class="right">x|y</td></tr><tr><td>2</td><td class="right"></td></tr></tbody></table></div>`,
 		"a  \nb\nc\\\nd":                                 `<p>a<br>b c<br>d</p>`,
 		"---\ntext":                                      `<hr><p>text</p>`,

@@ -157,6 +157,10 @@ func (b *toolbox) add(ctx context.Context, name string) error {
 		switch kind {
 		case "greet":
 			return fmt.Sprintf("Hello, %v!", in["name"]), nil
+		case "steps": // tells two before it is done
+			providers.Progress(ctx, "one of two")
+			providers.Progress(ctx, "two of two")
+			return "walked", nil
 		case "whoami":
 			return fmt.Sprintf("%s here, for %v", b.name, in["for"]), nil
 		case "wait": // for "finish"

@@ -1,7 +1,8 @@
-import { codeBlock } from "./code.js";
+import { codeBlock, isKnown } from "./code.js";
 import { copyButton, h, setText } from "./dom.js";
 import { date, duration, oneLine, pretty, time } from "./format.js";
 import { render as markdown } from "./markdown.js";
+import { turnText } from "./turns.js";
 
 // How many characters of a result, and of a message, are shown until the person asks for all.
 const maxText = 20_000;
@@ -12,17 +13,25 @@ export function element(entry) {
   const { body, refresh } = (kinds[entry.kind] ?? kinds.note)(entry);
   const el = h("article", { class: `entry ${entry.kind}` },
     h("time", { datetime: entry.ts, title: date(entry.ts) }, time(entry.ts)), h("div", { class: "body" }, body));
+  el.entry = entry;
   el.refresh = refresh && (() => refresh(el));
   el.refresh?.();
   return el;
 }
 
 const kinds = {
-  prompt: (e) => ({
-    body: [h("div", { class: "who" }, e.who === "user" ? "You" : "A provider's prompt"),
-      h("div", { class: "said" }, folded(e.text))],
-    refresh: (el) => el.classList.toggle("from-provider", e.who !== "user"),
-  }),
+  prompt: (e) => {
+    const turn = h("button", { type: "button", class: "ghost turn" });
+    return {
+      body: [h("div", { class: "who" }, e.who === "user" ? "You" : "A provider's prompt"),
+        h("div", { class: "said" }, folded(e.text)), turn],
+      refresh: (el) => {
+        el.classList.toggle("from-provider", e.who !== "user");
+        turn.setAttribute("aria-expanded", String(!e.folded));
+        setText(turn, turnText(e));
+      },
+    };
+  },
 
   reasoning: (e) => {
     const what = h("span"),
@@ -61,9 +70,8 @@ const kinds = {
     const state = h("span", { class: "state", role: "img" }),
       took = h("span", { class: "took" });
     const parts = h("div", { class: "parts" });
-    const box = details(e,
-      [state, h("code", { class: "name" }, e.name ?? "a tool"), h("span", { class: "brief" }, brief(e.args)), took],
-      parts, () => false);
+    const about = h("span", { class: "brief" });
+    const box = details(e, [state, h("code", { class: "name" }, e.name ?? "a tool"), about, took], parts, () => false);
     let shownState;
     return {
       body: box,
@@ -71,16 +79,19 @@ const kinds = {
         const is = e.error ? "failed" : e.done ? "ok" : "running";
         state.className = `state ${is}`;
         state.setAttribute("aria-label", is);
-        setText(took, e.error?.code ?? (e.done && e.ended ? duration(new Date(e.ended) - new Date(e.ts)) : ""));
+        setText(took, e.error?.code ??
+          (e.done && e.ended ? duration(e.took ?? new Date(e.ended) - new Date(e.ts)) : ""));
+        setText(about, (!e.done && oneLine(e.steps?.at(-1) ?? "", 160)) || brief(e.args));
         el.classList.toggle("nested", Boolean(e.parent));
-        const now = `${is} ${e.text.length} ${box.open}`;
+        const now = `${is} ${e.text.length} ${e.steps?.length} ${box.open}`;
         if (now === shownState) return;
         shownState = now;
         if (!box.open) return;
         parts.replaceChildren(part("Arguments", codeBlock(pretty(e.args ?? "{}"), "JSON")),
+          ...(e.steps ? [part("Progress", steps(e.steps))] : []),
           ...(e.text && !e.result ? [part("So far", h("pre", { tabindex: "0" }, e.text))] : []),
           ...(e.error ? [part("Error", h("p", { class: "fault" }, e.error.message))] : []),
-          ...(e.result ? [part("Result", result(e.result))] : []));
+          ...(e.result ? [part("Result", result(e))] : []));
       },
     };
   },
@@ -102,7 +113,8 @@ const kinds = {
     const it = () =>
       e.kind === "push"
         ? kinds.push(e).body
-        : [h("span", { class: "source" }, e.source), " ", h("span", { class: `said ${e.level}` }, folded(e.text))];
+        : [h("span", { class: "source" }, e.source), " ", h("span", { class: `said ${e.level}` }, folded(e.text)),
+          e.tries?.length > 1 && details(e, `${e.tries.length} attempts`, steps(e.tries), () => false)];
     return {
       body: [],
       refresh: (el) => {
@@ -134,6 +146,8 @@ function details(entry, summary, content, open) {
   return box;
 }
 
+const steps = (texts) => h("ol", { class: "steps" }, texts.map((t) => h("li", null, t)));
+
 // beginning returns whole lines of a text, if they are not too long.
 function beginning(text, most) {
   const end = text.lastIndexOf("\n", most);
@@ -161,17 +175,26 @@ function brief(args) {
   }
 }
 
-function result({ content, detailedContent }) {
+function result({ args, result: { content, detailedContent } }) {
   const text = pretty(detailedContent || content || "");
-  return text ? codeBlockFolded(text) : h("p", { class: "none" }, "empty");
+  return text ? codeBlockFolded(text, languageOf(text, args)) : h("p", { class: "none" }, "empty");
+}
+
+// languageOf guesses what the result of a call, in which JSON is indented, is written in.
+function languageOf(text, args = "") {
+  if (/^\s*(?:diff --git |@@ -|--- .*\n\+\+\+ )/.test(text)) return "diff";
+  if (/^(?:\{\n {2}"|\[\n {2})/.test(text)) return "JSON";
+  const [, extension] = /"(?:path|file_path|filePath|file)":\s*"[^"]*\.(\w+)"/.exec(args) ?? [];
+  return isKnown(extension) ? extension : "";
 }
 
 // codeBlockFolded shows a text, or the beginning of a long one with a button for the rest.
-export function codeBlockFolded(text) {
-  if (text.length <= maxText) return codeBlock(text, "result");
+export function codeBlockFolded(text, language = "JSON") {
+  const label = language || "result";
+  if (text.length <= maxText) return codeBlock(text, label, language);
   const box = h("div", null,
-    codeBlock(text.slice(0, maxText), "result"),
-    h("button", { type: "button", onclick: () => box.replaceChildren(codeBlock(text, "result")) },
+    codeBlock(text.slice(0, maxText), label, language),
+    h("button", { type: "button", onclick: () => box.replaceChildren(codeBlock(text, label, language)) },
       `Show all ${text.length.toLocaleString()} characters`));
   return box;
 }

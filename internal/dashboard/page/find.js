@@ -92,22 +92,16 @@ export class Find {
     const { pattern } = this,
       has = (text) => typeof text === "string" && text.search(pattern) >= 0;
     this.matches = !pattern ? [] : this.entries().filter((e) =>
-      [e.text, e.name, e.args, e.source, e.label, e.result?.content, e.error?.message].some(has) ||
+      [e.text, e.name, e.args, e.source, e.label, e.result?.content, e.error?.message,
+        ...(e.steps ?? []), ...(e.tries ?? [])].some(has) ||
       // As it reads, without the marks of Markdown.
       (e.kind === "message" && has(e.text.replace(/[*_`~]+/g, ""))));
   }
 
   // nearest is the last match above the end of what the person sees, else the first one.
   nearest() {
-    const { scroller, elements } = this.list,
-      end = scroller.getBoundingClientRect().bottom;
-    let last, top = -Infinity;
-    for (const [entry, el] of elements) {
-      const at = el.getBoundingClientRect().top;
-      if (at < end && at > top) [last, top] = [entry, at];
-    }
     const all = this.entries(),
-      until = all.indexOf(last);
+      until = all.indexOf(this.list.inSight().at(-1));
     return (until >= 0 && all.slice(0, until + 1).findLast((e) => this.matches.includes(e))) || this.matches[0];
   }
 

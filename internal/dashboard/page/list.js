@@ -6,6 +6,8 @@ const blockSize = 40;
 const estimatedHeight = 30;
 const margin = 800;
 
+const topOf = (el) => el.getBoundingClientRect().top;
+
 // WindowedList shows any number of entries. Only those near the visible part are in the document. With onBehind, it
 // follows its end until the person scrolls up.
 export class WindowedList {
@@ -26,15 +28,43 @@ export class WindowedList {
     this.reset([]);
   }
 
-  reset(entries) {
+  // reset shows other entries: their end, or with keep the place of that entry.
+  reset(entries, keep) {
+    const was = this.elements?.get(keep);
+    const place = was && topOf(was);
     this.observer.disconnect();
     this.content.replaceChildren();
     this.blocks = [];
     this.elements = new Map(); // entry → its element, while it is in the document
     this.missed = 0;
     this.append(entries);
-    if (this.onBehind) this.follow(true);
-    else this.scroller.scrollTop = 0;
+    const kept = this.mounted(keep);
+    if (kept) {
+      this.follow(false);
+      if (was) this.scroller.scrollTop += topOf(kept) - place;
+    } else if (this.onBehind) {
+      this.follow(true);
+    } else {
+      this.scroller.scrollTop = 0;
+    }
+  }
+
+  // mounted returns the element of an entry, which is in the document then.
+  mounted(entry) {
+    const block = this.blocks.find((b) => b.entries.includes(entry));
+    if (!block) return;
+    if (!block.mounted) this.mount(block);
+    const el = this.elements.get(entry);
+    el.tabIndex = -1;
+    return el;
+  }
+
+  // inSight returns the entries that the person sees, from the top.
+  inSight() {
+    const { top, bottom } = this.scroller.getBoundingClientRect();
+    return [...this.elements].map(([entry, el]) => [el.getBoundingClientRect(), entry])
+      .filter(([box]) => box.height && box.top < bottom && box.bottom > top + 4)
+      .sort(([a], [b]) => a.top - b.top).map(([, entry]) => entry);
   }
 
   get length() {
@@ -71,10 +101,7 @@ export class WindowedList {
   // keepPlace makes a change above what the person sees, which stays where it is. Not all browsers do that themselves,
   // and none right after a jump.
   keepPlace(change) {
-    const { top, bottom } = this.scroller.getBoundingClientRect();
-    const topOf = (el) => el.getBoundingClientRect().top;
-    const seen = !this.following && this.scroller.scrollTop > 0 &&
-      [...this.elements.values()].find((el) => topOf(el) < bottom && el.getBoundingClientRect().bottom > top);
+    const seen = !this.following && this.scroller.scrollTop > 0 && this.elements.get(this.inSight()[0]);
     const was = seen && topOf(seen);
     change();
     if (seen?.isConnected && topOf(seen) !== was) this.scroller.scrollTop += topOf(seen) - was;
@@ -109,12 +136,9 @@ export class WindowedList {
 
   // reveal scrolls to an entry and, if focus says so, gives it the focus.
   reveal(entry, focus = true) {
-    const block = this.blocks.find((b) => b.entries.includes(entry));
-    if (!block) return;
+    const el = this.mounted(entry);
+    if (!el) return;
     this.follow(false);
-    if (!block.mounted) this.mount(block);
-    const el = this.elements.get(entry);
-    el.tabIndex = -1;
     if (focus) el.focus({ preventScroll: true });
     el.scrollIntoView({ block: "center" });
   }

@@ -265,6 +265,7 @@ function run() {
   key("l", "copy the address of the entry", () => views.sessions.session.copyAddress());
   key("i", "interrupt the turn", () => views.sessions.session.interrupt.click());
   key("e", "follow the end of the timeline", () => views.sessions.session.list.follow(true));
+  key("c", "fold the turn, or unfold it", () => views.sessions.session.turns.toggle());
   key("n", "start a session", () => startDialog(app));
   key("w", "all that waits for you", () => drawer.toggle(), true);
   key("q", "the next question", () => drawer.next(), true);

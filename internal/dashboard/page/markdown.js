@@ -254,7 +254,7 @@ function make(b, links) {
     case "rule":
       return [h("hr")];
     case "fence":
-      return [codeBlock(b.lines.join("\n"), b.language, b.closed)];
+      return [codeBlock(b.lines.join("\n"), b.language, b.closed ? b.language : "")];
     case "indented":
       return [codeBlock(b.lines.join("\n").replace(/^\s*\n/, "").trimEnd())];
     case "list":

@@ -7,6 +7,7 @@ import { oneLine, share, short } from "./format.js";
 import { WindowedList } from "./list.js";
 import { copyAddress, isBefore, isOfOneSession, linkTime } from "./place.js";
 import { Queue } from "./queue.js";
+import { isFolded, Turns } from "./turns.js";
 import { Asks } from "./waiting.js";
 
 // The toggles above a timeline, with the kinds of entries that they hide.
@@ -56,7 +57,7 @@ export class SessionView {
     });
     this.scroller.addEventListener("scroll", () => this.loadOlder(), { passive: true });
     this.find = new Find(this.list, {
-      entries: () => this.feed?.timeline.entries.filter((e) => this.shows(e)) ?? [],
+      entries: () => this.feed?.timeline.entries.filter((e) => !this.hiddenKinds.has(e.kind)) ?? [],
       reveal: (entry) => this.reveal(entry, false),
       isLoading: () => this.feed?.hasOlder(),
       begun: () => {
@@ -64,6 +65,8 @@ export class SessionView {
         this.loadOlder();
       },
     });
+    this.turns = new Turns(this);
+    this.foldAll = h("button", { type: "button", class: "toggle", onclick: () => this.turns.toggleAll() }, "Fold turns");
     this.empty = h("p", { class: "empty" });
 
     this.prompt = h("textarea", {
@@ -118,7 +121,7 @@ export class SessionView {
         this.meta,
         h("div", { class: "buttons" }, this.interrupt, this.front, this.model, this.stop),
         h("div", { class: "tools" }, h("div", { class: "toggles", role: "group", "aria-label": "Show" }, toggles),
-          this.find.element),
+          this.foldAll, this.find.element),
         this.figuresBox),
       h("div", { class: "stage" }, this.scroller, this.empty, this.latest),
       this.asks.element,
@@ -169,8 +172,11 @@ export class SessionView {
   // reveal shows an entry of the timeline, whatever was hidden, and gives it the focus unless that is to stay.
   reveal(entry, focus = true) {
     if (!this.shows(entry)) {
-      this.hiddenKinds.clear();
-      for (const b of this.toggles) b.setAttribute("aria-pressed", "true");
+      if (entry.turn) entry.turn.folded = false;
+      if (this.hiddenKinds.has(entry.kind)) {
+        this.hiddenKinds.clear();
+        for (const b of this.toggles) b.setAttribute("aria-pressed", "true");
+      }
       this.refill();
     }
     this.list.reveal(entry, focus);
@@ -200,20 +206,18 @@ export class SessionView {
 
   // copyAddress copies the address of the entry that has the focus, else of the last one in sight.
   copyAddress() {
-    const end = this.scroller.getBoundingClientRect().bottom;
     copyAddress(document.activeElement.closest(".entry") ??
-      [...this.list.elements.values()].filter((el) => el.querySelector("time > a"))
-        .map((el) => [el, el.getBoundingClientRect().top]).filter(([, top]) => top < end)
-        .sort(([, a], [, b]) => b - a)[0]?.[0]);
+      this.list.elements.get(this.list.inSight().findLast((e) => e.place && e.ts)));
   }
 
   shows(entry) {
-    return !this.hiddenKinds.has(entry.kind);
+    return !this.hiddenKinds.has(entry.kind) && !isFolded(entry);
   }
 
-  refill() {
+  // refill shows the entries again that are to be shown: from their end, or where an entry is that the person reads.
+  refill(keep) {
     const entries = this.feed?.timeline.entries ?? [];
-    this.list.reset(entries.filter((e) => this.shows(e)));
+    this.list.reset(entries.filter((e) => this.shows(e)), keep);
     this.updateEmpty();
     this.find.changed();
     this.seek();
@@ -222,8 +226,10 @@ export class SessionView {
 
   news({ added, changed }) {
     for (const entry of changed) this.list.change(entry);
+    for (const e of this.list.elements.keys()) if (e.kind === "prompt") this.list.change(e);
     this.list.append(added.filter((e) => this.shows(e)));
     this.list.trim(this.feed.keep);
+    if (added.some((e) => e.kind === "prompt")) this.turns.use();
     this.updateEmpty();
     this.find.changed();
     this.seek();
@@ -238,6 +244,7 @@ export class SessionView {
   // addOlder adds entries above the others.
   addOlder(entries) {
     this.list.prepend(entries.filter((e) => this.shows(e)));
+    this.turns.use();
     this.updateEmpty();
     this.find.changed();
     this.seek();
@@ -272,8 +279,11 @@ export class SessionView {
     this.front.hidden ||= foreground;
     this.model.hidden ||= host === "local";
     this.composer.hidden = over;
-    if (was?.id !== this.id) setText(this.usage, "");
-    if (was?.id !== this.id) this.figures.replaceChildren();
+    if (was?.id !== this.id) {
+      setText(this.usage, "");
+      this.turns.counted = [];
+      this.figures.replaceChildren();
+    }
     if (was?.id !== this.id || was.state !== state) {
       this.showUsage();
       this.drawFigures();
@@ -287,6 +297,7 @@ export class SessionView {
     const { id, host } = this.session;
     const u = host === "local" || this.composer.hidden ? null : await sessions.usage(id).catch(() => null);
     if (id !== this.id || !u?.total.calls) return;
+    this.turns.use(u.turns);
     const context = u.contextLimit ? `, context ${share(u.contextTokens, u.contextLimit)}` : "";
     setText(this.usage, `${short(u.total.inputTokens)} tokens in, ${short(u.total.outputTokens)} out${context}`);
   }

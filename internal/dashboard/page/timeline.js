@@ -4,23 +4,28 @@ import { count } from "./format.js";
 // callbacks of the session, and pushed events. Here each thing that happened is one entry.
 
 const recent = 200; // entries among which the first event of the same thing is looked for
+const mostSteps = 200; // what is kept of what a provider tells of a call, and of attempts that follow each other
 
 // Timeline turns the gateway's events into entries:
 //
 //	prompt     who (user, provider), text
 //	reasoning  text, done
 //	message    text, done
-//	tool       name, args, parent, progress, result, error, done, ended
+//	tool       name, args, parent, steps, result, error, done, ended, took
 //	push       level, stream, provider, text, metadata, shown
-//	note       level, source, text
+//	note       level, source, text, tries
 //	error      text
 //	mark       text: a gap, or the end
 //
-// Each has its place, the id of the first event that it is from.
+// Each has its place, the id of the first event that it is from, and turn, the prompt whose turn it belongs to, unless it
+// came between two turns. A prompt has all entries of its turn, and the last of these when the turn ended (idle). What a
+// provider tells of a running call is in the call's steps, and attempts to reach the model that follow each other are one
+// note, with all texts in tries.
 export class Timeline {
   constructor() {
     this.entries = [];
     this.open = new Map(); // what has begun, by kind and id
+    this.measures = []; // how long calls took that began before the first entry
     this.rows = []; // events of streams, oldest first
     this.added = []; // since takeChanges was called
     this.changed = new Set();
@@ -32,12 +37,15 @@ export class Timeline {
     this.added = [];
     this.changed = new Set();
     for (const entry of added) changed.delete(entry);
+    this.setTurns();
     return { added, changed };
   }
 
   // trim removes the oldest entries while there are more than most, and returns whether there were.
   trim(most) {
-    return this.entries.length > most && this.entries.splice(0, this.entries.length - most);
+    if (this.entries.length <= most) return false;
+    this.entries.splice(0, this.entries.length - most);
+    return true;
   }
 
   // join puts the entries of a timeline that ends where this one begins before its own, and returns those that are new.
@@ -45,7 +53,7 @@ export class Timeline {
     const near = this.entries.slice(0, recent);
     let list = older.entries;
     for (const [key, begun] of older.open) {
-      const { kind, id, ts, name, args, parent, place } = begun;
+      const { kind, id, ts, name, args, parent, place, steps } = begun;
       const twin = near.find((e) => e.kind === kind && e.id === id);
       if (!twin) {
         this.open.set(key, begun);
@@ -53,12 +61,31 @@ export class Timeline {
       }
       const text = twin.done ? twin.text : begun.text + twin.text;
       this.change(twin, { ts, name, args, parent, place, text });
+      if (steps) twin.steps = more(steps, twin.steps);
       list = list.filter((e) => e !== begun);
     }
+    for (const [id, took] of this.measures) {
+      const call = list.findLast((e) => e.kind === "tool" && e.id === id);
+      if (call) call.took = took;
+    }
+    this.measures = older.measures;
     const last = list.at(-1);
     if (last?.kind === "note" && near.find((e) => e.kind === "push" && !e.shown && isShownBy(e, last))) list.pop();
     this.entries.unshift(...list);
+    this.setTurns();
     return list;
+  }
+
+  // setTurns says of each entry what turn it is in, since entries come at both ends and go.
+  setTurns() {
+    let turn;
+    for (const e of this.entries) {
+      if (e.kind === "mark") turn = undefined;
+      else if (e.kind === "prompt") (turn = e).all = [];
+      e.turn = turn;
+      turn?.all.push(e);
+      if (e.idle) turn = undefined;
+    }
   }
 
   apply(name, data, id) {
@@ -98,8 +125,9 @@ export class Timeline {
     }
   }
 
-  line({ ts, level, source, message: text }) {
-    let twin;
+  line({ ts, level, source, message: text, toolCallId }) {
+    let twin = toolCallId && this.call(toolCallId);
+    if (twin) return this.change(twin, { steps: more(twin.steps, [text.slice(text.indexOf(": ") + 2)]) });
     switch (source) {
       case "user":
         return this.add({ kind: "prompt", who: "user", ts, text });
@@ -115,7 +143,10 @@ export class Timeline {
           if (twin) return this.change(twin, { fromLine: true });
           return this.add({ kind: "error", ts, text, fromLine: true });
         }
-        break;
+        if (!attempt.test(text)) break;
+        twin = this.entries.at(-1);
+        if (twin?.tries) return this.change(twin, { text, tries: more(twin.tries, [text]) });
+        return this.add({ kind: "note", ts, level, source, text, tries: [text] });
       case "gateway":
         break;
       default:
@@ -159,6 +190,11 @@ export class Timeline {
     this.change(entry, { ...members, done: true, ended: ts });
   }
 
+  // call finds a call by its id, if it is not long ago.
+  call(id) {
+    return this.open.get(`tool ${id}`) ?? this.before((e) => e.kind === "tool" && e.id === id);
+  }
+
   callback(e) {
     if (e.sessionError) {
       const twin = this.before((o) => o.kind === "error" && o.text === e.sessionError && o.fromLine);
@@ -188,12 +224,30 @@ export class Timeline {
       case "onToolExecution":
         return grow("tool", e.toolCallId);
       case "onEndToolExecution":
-        return this.finish("tool", e.toolCallId, e.ts, { result: e.result, error: e.error });
+        return this.finish("tool", e.toolCallId, e.ts, {
+          result: e.result, error: e.error, took: e.durationMs ?? this.call(e.toolCallId)?.took,
+        });
+      case "onIdle":
+        if (this.entries.length) this.entries.at(-1).idle = e.ts;
+        return;
+      case undefined: {
+        const call = this.call(e.toolCallId);
+        return call ? this.change(call, { took: e.durationMs }) : this.measures.push([e.toolCallId, e.durationMs]);
+      }
       case "onGeneratedUserPrompt":
         return this.add({ kind: "prompt", who: "provider", ts: e.ts, text: e.prompt });
     }
   }
 }
+
+// What the gateway says of an attempt to reach the model.
+const attempt = /^(?:a call of model .* failed|asking the model again)/;
+
+// more adds texts to steps. The first steps stay, and the newest: those between make room.
+const more = (steps = [], texts = []) => {
+  const all = [...steps, ...texts];
+  return all.length > mostSteps ? [...all.slice(0, mostSteps / 2), "…", ...all.slice(1 - mostSteps / 2)] : all;
+};
 
 // isShownBy tells whether a line of the gateway's timeline shows a push.
 const isShownBy = (push, { source, text }) => push.label === source && clean(push.text) === text;
