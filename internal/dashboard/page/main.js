@@ -6,6 +6,7 @@ import { Feed } from "./feed.js";
 import { follow } from "./follow.js";
 import { count, decoded, plain } from "./format.js";
 import { help, key, listen } from "./keys.js";
+import { lookButton } from "./look.js";
 import { SessionsView, startDialog } from "./sessions.js";
 import { signIn } from "./signin.js";
 
@@ -110,6 +111,7 @@ function run() {
       connection,
       version,
       drawer.button,
+      lookButton,
       h("button", { type: "button", class: "ghost", "aria-label": "Keys", title: "Keys (?)", onclick: help }, "?"),
       h("button", {
         type: "button",
