@@ -3,10 +3,13 @@
 package e2e_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // TestPageQueue sees the prompts that wait above the composer, changes one, takes one back, sends one now, and
@@ -62,5 +65,71 @@ func TestPageQueue(t *testing.T) {
 	if strings.Contains(log, "user: one") || strings.Contains(log, "user: two") {
 		t.Errorf("the session got what was changed or taken back:\n%s", log)
 	}
+	pageComposes(t, v)
 	v.checkFaults(g.origin())
+}
+
+// pageComposes goes through earlier prompts and back to the draft, and sends with the key that the person chose.
+func pageComposes(t *testing.T, v *view) {
+	t.Helper()
+	holds := func(text string) {
+		t.Helper()
+		v.until(`document.querySelector("#prompt").value === %s`, text)
+	}
+	enter := func() { // as a keyboard does it: a page that keeps the key gets no character
+		t.Helper()
+		v.do("pressing Enter", chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+			_, err := chromedp.Call(ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+				Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r",
+				WindowsVirtualKeyCode: 13,
+			})
+			return err
+		}))
+	}
+	v.waitText(".composer .primary", "Send")
+	sent := eval[[]string](v.tab, `[...document.querySelectorAll(".entry.prompt .body")].map((e) =>
+		e.innerText.split("\n").at(-1))`)
+	last := sent[len(sent)-1]
+	v.fill("#prompt", "my draft")
+	v.press(kb.ArrowUp)
+	holds(last)
+	v.press(kb.ArrowUp)
+	holds(sent[len(sent)-2])
+	v.press("+")
+	v.press(kb.ArrowDown)
+	holds(last)
+	v.press(kb.ArrowUp)
+	holds(sent[len(sent)-2] + "+")
+	v.press(kb.ArrowDown + kb.ArrowDown)
+	holds("my draft")
+
+	v.press("\r")
+	holds("my draft\n")
+	v.press(kb.ArrowUp + kb.ArrowUp) // to the first line, and from there
+	holds(last)
+	v.press(kb.ArrowDown)
+	holds("my draft\n")
+	eval[bool](v.tab, `(() => {
+		const key = document.querySelector(".send-key");
+		key.value = "sends";
+		return key.dispatchEvent(new Event("change"));
+	})()`)
+	v.press("\r", chromedp.KeyModifiers(chromedp.ModifierShift))
+	holds("my draft\n\n")
+	eval[bool](v.tab, `document.querySelector("#prompt").dispatchEvent(
+		new KeyboardEvent("keydown", { key: "Enter", isComposing: true, cancelable: true }))`)
+	v.press("more")
+	holds("my draft\n\nmore")
+	enter()
+	v.waitText(".entry.prompt", "more")
+	holds("")
+	v.do("reloading", chromedp.Reload())
+	v.waitText(".entry.prompt", "more")
+	v.until(`document.querySelector(".send-key").value === "sends"`)
+	v.fill("#prompt", "kept")
+	v.press(kb.ArrowUp)
+	holds("my draft\n\nmore")
+	enter()
+	holds("kept")
+	v.checkAccessibility("composer")
 }

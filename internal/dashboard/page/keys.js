@@ -27,7 +27,7 @@ export function listen() {
 
 export function help() {
   const rows = [...table.map(({ name, does }) => [name, does]), ["Ctrl Enter", "send the prompt"],
-    ["Esc", "leave a field, close a dialog"], ["↑ ↓", "move in a list"]];
+    ["Esc", "leave a field, close a dialog"], ["↑ ↓", "move in a list; in the prompt, to earlier ones"]];
   const off = h("input", {
     type: "checkbox",
     checked: localStorage.getItem(storage) !== "off",

@@ -1,4 +1,5 @@
 import { get, sessions } from "./api.js";
+import { Earlier, sendKey, sends } from "./composer.js";
 import { announce, attempt, confirm, dialog, toast } from "./dialogs.js";
 import { h, setText } from "./dom.js";
 import { element } from "./entries.js";
@@ -73,15 +74,15 @@ export class SessionView {
       id: "prompt",
       rows: "2",
       "aria-label": "Prompt",
-      "aria-describedby": "prompt-hint",
       oninput: () => this.edited(),
       onkeydown: (e) => {
-        if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && !e.isComposing) {
-          e.preventDefault();
-          this.send("enqueue");
-        }
+        if (!sends(e)) return;
+        e.preventDefault();
+        this.send("enqueue");
       },
     });
+    this.earlier = new Earlier(this.prompt, () => (this.feed?.timeline.entries ?? [])
+      .filter((e) => e.kind === "prompt" && e.who === "user").map((e) => e.text), () => this.buttons());
     this.submit = h("button", { type: "submit", class: "primary" }, "Send");
     this.steer = h("button", {
       type: "button",
@@ -98,9 +99,7 @@ export class SessionView {
     },
       this.prompt,
       h("div", { class: "row" },
-        h("span", { id: "prompt-hint", class: "hint" },
-          `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} Enter sends`),
-        this.steer, this.submit));
+        sendKey(), h("span", { class: "hint" }), this.steer, this.submit));
 
     this.figures = h("div", { class: "figures", tabindex: "0", role: "group", "aria-label": "Figures" });
     this.figuresBox = h("details", { class: "figures-box", ontoggle: () => this.drawFigures() },
@@ -142,6 +141,7 @@ export class SessionView {
     this.asks.update();
     this.queue.update();
     if (!feed) return;
+    this.earlier.end();
     this.prompt.value = sessionStorage.getItem(draft(this.id)) ?? "";
     this.refill();
     this.find.clear();
@@ -329,7 +329,10 @@ export class SessionView {
     try {
       await sessions.query(id, text, mode);
       if (sessionStorage.getItem(draft(id)) === text) sessionStorage.removeItem(draft(id));
-      if (id === this.id && this.prompt.value === text) this.prompt.value = "";
+      if (id === this.id && this.prompt.value === text) {
+        this.prompt.value = this.earlier.end();
+        if (this.prompt.value) this.edited();
+      }
     } catch (e) {
       toast(e.message, "error");
     } finally {
