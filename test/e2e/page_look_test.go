@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// TestPageLook changes the page's colours, which stay after a reload and in another tab, and has the browser say whether
-// it would install the page as an app.
+// TestPageLook changes the page's colours, which stay after a reload and in another tab, and has the browser say
+// whether it would install the page as an app.
 func TestPageLook(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
