@@ -87,8 +87,7 @@ func pageComposes(t *testing.T, v *view) {
 		}))
 	}
 	v.waitText(".composer .primary", "Send")
-	sent := eval[[]string](v.tab, `[...document.querySelectorAll(".entry.prompt .body")].map((e) =>
-		e.innerText.split("\n").at(-1))`)
+	sent := eval[[]string](v.tab, `[...document.querySelectorAll(".entry.prompt")].map((e) => e.entry.text)`)
 	last := sent[len(sent)-1]
 	v.fill("#prompt", "my draft")
 	v.press(kb.ArrowUp)
