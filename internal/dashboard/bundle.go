@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -70,14 +71,16 @@ func bundle(sources map[string]string) (map[string]string, error) {
 	return scripts, nil
 }
 
-// inner is the name of the value that a bundled module exports.
-func inner(module string) string { return "module_" + strings.ReplaceAll(module, "-", "_") }
+// inner is the name of the value that a bundled module exports, short since the minifier leaves it as it is.
+func (b *bundler) inner(module string) string {
+	return "$" + strconv.Itoa(slices.Index(slices.Sorted(maps.Keys(b.sources)), module))
+}
 
 // bundler puts modules behind those that they import.
 type bundler struct {
 	sources map[string]string
 	outside map[string]string // the modules that the entry's script has
-	main    string            // the module whose statements run outside of a function
+	main    string            // the module that exports nothing
 	state   map[string]string // "adding" and "added", by module
 	used    map[string]bool   // modules of outside that are imported
 	out     strings.Builder
@@ -110,10 +113,10 @@ func (b *bundler) add(name string) error {
 	b.state[name] = "added"
 	text = importing.ReplaceAllStringFunc(text, func(statement string) string {
 		m := importing.FindStringSubmatch(statement)
-		return fmt.Sprintf("const {%s} = %s;\n", strings.ReplaceAll(m[1], " as ", ": "), inner(m[2]))
+		return fmt.Sprintf("const {%s} = %s;\n", strings.ReplaceAll(m[1], " as ", ": "), b.inner(m[2]))
 	})
 	if name == b.main {
-		b.out.WriteString(text)
+		fmt.Fprintf(&b.out, "(() => {\n%s})();\n", text) // names in a function are made short
 		return nil
 	}
 	var names []string
@@ -121,7 +124,7 @@ func (b *bundler) add(name string) error {
 		names = append(names, m[2])
 	}
 	fmt.Fprintf(&b.out, "const %s = (() => {\n%s\nreturn { %s };\n})();\n",
-		inner(name), exporting.ReplaceAllString(text, "$1"), strings.Join(names, ", "))
+		b.inner(name), exporting.ReplaceAllString(text, "$1"), strings.Join(names, ", "))
 	return nil
 }
 
@@ -132,7 +135,7 @@ func (b *bundler) imports() string {
 	}
 	var names []string
 	for _, module := range slices.Sorted(maps.Keys(b.used)) {
-		names = append(names, fmt.Sprintf("%q as %s", module, inner(module)))
+		names = append(names, fmt.Sprintf("%q as %s", module, b.inner(module)))
 	}
 	return fmt.Sprintf("import { %s } from \"./%s.js\";\n", strings.Join(names, ", "), entry)
 }
@@ -142,7 +145,7 @@ func (b *bundler) exports() string {
 	var names []string
 	for _, module := range slices.Sorted(maps.Keys(b.state)) {
 		if module != entry {
-			names = append(names, fmt.Sprintf("%s as %q", inner(module), module))
+			names = append(names, fmt.Sprintf("%s as %q", b.inner(module), module))
 		}
 	}
 	return fmt.Sprintf("export { %s };\n", strings.Join(names, ", "))

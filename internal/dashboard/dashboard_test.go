@@ -165,16 +165,18 @@ func TestBundle(t *testing.T) {
 		sources, want map[string]string
 		fault         string
 	}{
-		"alone": {map[string]string{"main": "run();\n"}, map[string]string{"main": "run();\nexport {  };\n"}, ""},
+		"alone": {map[string]string{"main": "run();\n"}, map[string]string{
+			"main": "(() => {\nrun();\n})();\nexport {  };\n",
+		}, ""},
 		"others": {map[string]string{
 			"main":   "import { a, b as c } from \"./first.js\";\nimport {\n  d,\n} from \"./second.js\";\na(c, d);\n",
 			"first":  "import { d } from \"./second.js\";\nexport const a = d;\nexport async function b() {}\n",
 			"second": "export class d {}\n",
 		}, map[string]string{
-			"main": "const module_second = (() => {\nclass d {}\n\nreturn { d };\n})();\n" +
-				"const module_first = (() => {\nconst { d } = module_second;\nconst a = d;\nasync function b() {}\n\n" +
-				"return { a, b };\n})();\nconst { a, b: c } = module_first;\nconst {\n  d,\n} = module_second;\na(c, d);\n" +
-				"export { module_first as \"first\", module_second as \"second\" };\n",
+			"main": "const $2 = (() => {\nclass d {}\n\nreturn { d };\n})();\n" +
+				"const $0 = (() => {\nconst { d } = $2;\nconst a = d;\nasync function b() {}\n\n" +
+				"return { a, b };\n})();\n(() => {\nconst { a, b: c } = $0;\nconst {\n  d,\n} = $2;\na(c, d);\n})();\n" +
+				"export { $0 as \"first\", $2 as \"second\" };\n",
 		}, ""},
 		"later": {map[string]string{
 			"main":     "import { a } from \"./first.js\";\nimport(\"./view-a.js\").then(a);\n",
@@ -183,15 +185,15 @@ func TestBundle(t *testing.T) {
 			"last":     "export const b = () => import(\"./first.js\");\n",
 			"a-worker": "import { b } from \"./last.js\";\nb();\n",
 		}, map[string]string{
-			"main": "const module_first = (() => {\nconst a = 1;\n\nreturn { a };\n})();\nconst { a } = module_first;\n" +
-				"import(\"./later.js\").then((m) => m[\"view-a\"]).then(a);\nexport { module_first as \"first\" };\n",
-			"later": "import { \"first\" as module_first } from \"./main.js\";\nconst module_last = (() => {\n" +
+			"main": "const $1 = (() => {\nconst a = 1;\n\nreturn { a };\n})();\n(() => {\nconst { a } = $1;\n" +
+				"import(\"./later.js\").then((m) => m[\"view-a\"]).then(a);\n})();\nexport { $1 as \"first\" };\n",
+			"later": "import { \"first\" as $1 } from \"./main.js\";\nconst $2 = (() => {\n" +
 				"const b = () => import(\"./main.js\").then((m) => m[\"first\"]);\n\nreturn { b };\n})();\n" +
-				"const module_view_a = (() => {\nconst { a } = module_first;\nconst { b } = module_last;\n" +
+				"const $4 = (() => {\nconst { a } = $1;\nconst { b } = $2;\n" +
 				"const e = [a, b];\n\nreturn { e };\n})();\n" +
-				"export { module_last as \"last\", module_view_a as \"view-a\" };\n",
-			"a-worker": "const module_last = (() => {\nconst b = () => import(\"./first.js\");\n\nreturn { b };\n})();\n" +
-				"const { b } = module_last;\nb();\n",
+				"export { $2 as \"last\", $4 as \"view-a\" };\n",
+			"a-worker": "const $2 = (() => {\nconst b = () => import(\"./first.js\");\n\nreturn { b };\n})();\n" +
+				"(() => {\nconst { b } = $2;\nb();\n})();\n",
 		}, ""},
 		"none": {map[string]string{"main": "import { a } from \"./first.js\";\n"}, nil, "no module first"},
 		"circle": {map[string]string{"main": "import { a } from \"./first.js\";\n",
