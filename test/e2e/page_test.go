@@ -62,16 +62,7 @@ func TestPage(t *testing.T) {
 	}
 
 	// A session.
-	v.button("New…")
-	v.fill("#start-model", scriptmodel.ModelID)
-	v.fill("#start-cwd", h.path("nowhere"))
-	v.fill("#start-label", "review")
-	v.button("Start")
-	v.waitText("dialog .fault", "does not exist")
-	v.fill("#start-cwd", h.path("work"))
-	v.button("Start")
-	v.waitText(".session h2", "review")
-	session := eval[string](v.tab, `decodeURIComponent(location.hash.split("/")[2])`)
+	session := pageStarts(h, v)
 	h.bindProvider(session, "greeter", "greet")
 	v.waitText(".note", "provider greeter joined")
 
@@ -83,9 +74,48 @@ func TestPage(t *testing.T) {
 	pageChangesModel(v)
 	pageOtherViews(v)
 	pageStops(h, v, session)
-	pageResumes(g, v)
+	pageResumes(h, g, v)
 	v.button("Sign out")
 	v.waitText("main", "tapctl open")
+}
+
+// pageStarts starts a session from the empty page: an error stands at the field that it names, and what was written is
+// there again after the dialog was closed, but for secrets.
+func pageStarts(h *home, v *view) string {
+	h.t.Helper()
+	v.waitText(".first .code", "tapgw install copilot")
+	v.checkWidths("first")
+	v.button("Start a session")
+	v.fill("#start-model", scriptmodel.ModelID)
+	v.fill("#start-cwd", h.path("nowhere"))
+	v.fill("#start-label", "review")
+	v.fill("#start-prompt", "who is there?")
+	v.button("Start")
+	v.waitText("#start-cwd + .fault", "does not exist")
+	v.until(`document.activeElement.id === "start-cwd" && document.activeElement.ariaInvalid === "true"`)
+	v.fill("#start-cwd", h.path("work"))
+	v.click("dialog summary")
+	v.fill("#start-profile", "nobody")
+	v.fill("#start-providerKey", "of no endpoint")
+	v.click("dialog summary")
+	v.button("Start")
+	v.waitText("#start-providerKey + .fault", "requires providerUrl")
+	v.checkWidths("start")
+	v.press("\x1b") // leaves the field
+	v.press("\x1b")
+	v.waitNoDialog()
+	v.button("New…")
+	v.until(`document.querySelector("#start-providerKey").value === ""`)
+	v.button("Start")
+	v.waitText("#start-profile + .fault", "there is no profile")
+	v.fill("#start-profile", "\b")
+	v.button("Start")
+	v.waitText(".session h2", "review")
+	v.waitText(".entry.prompt", "who is there?")
+	v.waitText(".entry.message", "You said: who is there?")
+	v.waitText(".chip", "idle")
+	v.waitNoDialog()
+	return eval[string](v.tab, `decodeURIComponent(location.hash.split("/")[2])`)
 }
 
 // pageShowsTurn starts a turn and follows it as it streams.
@@ -215,6 +245,12 @@ func pageOtherViews(v *view) {
 func pageStops(h *home, v *view, session string) {
 	v.press("\x1b")
 	v.press("1")
+	v.click(`.items [aria-label="Rename review"]`)
+	v.fill("dialog input", "renamed")
+	v.button("Rename")
+	v.waitText(".items .label", "renamed")
+	v.waitText(".session h2", "renamed")
+	v.waitNoDialog()
 	v.button("Stop…")
 	v.button("Stop session")
 	v.waitNoDialog()
@@ -224,14 +260,36 @@ func pageStops(h *home, v *view, session string) {
 	h.noSession(session)
 }
 
-// pageResumes resumes the session.
-func pageResumes(g *gateway, v *view) {
-	v.button("Resume…")
-	v.waitText("dialog .choices", "review")
+// pageResumes finds the session among those that ended, and resumes it.
+func pageResumes(h *home, g *gateway, v *view) {
+	v.click(".side > .group .fold")
+	v.waitText(".choices", "renamed")
+	v.fill("[type=search]", "renamed work")
+	v.waitText(".choices", "renamed")
+	v.fill("[type=search]", "nothing like it")
+	v.until(`!document.querySelector(".choices li")`)
+	v.fill("[type=search]", "\b")
+	v.waitText(".choices", "renamed")
 	v.keepPicture("resume")
+	v.checkWidths("ended")
+	// Its directory has moved: the page asks for another one, from the list and in the session.
+	if err := os.Rename(h.path("work"), h.path("moved")); err != nil {
+		h.t.Fatal(err)
+	}
+	v.click(".choices button")
+	v.waitText("#start-cwd + .fault", "is no more")
+	v.press("\x1b") // leaves the field
+	v.press("\x1b")
+	v.waitNoDialog()
+	v.click(".session .buttons .now:not([hidden])")
+	v.waitText("#start-cwd + .fault", "is no more")
+	v.fill("#start-cwd", h.path("moved"))
 	v.button("Resume")
+	v.waitNoDialog()
 	v.waitText(".chip", "idle")
-	v.waitText(".side", "review")
+	v.waitText(".items", "renamed")
+	v.waitText(".entry.prompt", "who is there?")
+	v.until(`!document.querySelector(".choices li")`)
 	v.fill("#prompt", "are you back?")
 	v.button("Send")
 	v.waitText(".entry.message", "You said: are you back?")

@@ -65,6 +65,7 @@ func TestPageBarriers(t *testing.T) {
 	v.waitNoDialog()
 	v.press("n")
 	v.waitText("dialog h2", "New session")
+	v.click("dialog summary")
 	v.checkAccessibility("start")
 	v.press(kb.Escape)
 	v.waitNoDialog()
@@ -98,7 +99,12 @@ func TestPageKeys(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	g := h.serve()
-	first, second := h.local("--label", "first"), h.local("--label", "second")
+	if err := os.MkdirAll(h.path("tea", ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.put("tea/.git/HEAD", "ref: refs/heads/main\n")
+	h.put("tea/.git/config", "[remote \"origin\"]\n\turl = https://github.com/kitchen/tea.git\n")
+	first, second := h.local("--label", "first"), h.local("--label", "second", "--cwd", h.path("tea"))
 	v := h.browser().profile(t).openView(h.link())
 	v.waitText(".items", "second")
 	if n := v.loaded(); n > firstLoad {
@@ -122,6 +128,28 @@ func TestPageKeys(t *testing.T) {
 	v.press(kb.Enter)
 	v.until(`location.hash.endsWith(%s)`, second)
 	v.waitText(".session h2", "second") // a moment later than the address
+
+	// Groups, which are folded by their headings, stay for the next time; a search looks into folded ones, too.
+	eval[any](v.tab, `document.querySelector(".filter select").focus()`)
+	v.press(kb.ArrowDown)
+	v.waitText(".items h3", "kitchen/tea1")
+	v.until(`localStorage.getItem("tapgw.groups") === "repository"`)
+	eval[any](v.tab, `location.reload(), 0`)
+	v.waitText(".items h3", "kitchen/tea1")
+	eval[any](v.tab, `[...document.querySelectorAll(".fold")].find((b) => b.textContent.includes("kitchen")).focus()`)
+	v.press(kb.Enter)
+	v.until(`document.activeElement.ariaExpanded === "false"`)
+	v.until(`document.querySelectorAll(".items a:not([hidden] *)").length === 1`)
+	v.press("s")
+	v.until(`document.activeElement.type === "search"`)
+	v.press("kitchen sec")
+	v.until(`document.querySelectorAll(".items a").length === 1`)
+	v.waitText(".items a:not([hidden] *)", "second")
+	v.press("x")
+	v.waitText(".side .empty", "No session matches")
+	v.fill("[type=search]", "\b")
+	v.press(kb.Escape)
+	v.until(`document.querySelectorAll(".items li").length === 2`)
 
 	// While something is typed, keys are letters; Escape leaves the field.
 	v.press("/")
@@ -346,11 +374,14 @@ func (p *longPage) staysWhereThePersonReads() {
 func (p *longPage) survivesALostConnection() {
 	p.w.set(true)
 	p.v.waitText(".connection", "Connection lost")
+	p.v.waitText(".banner", "tapgw ensure")
 	p.before, p.added = p.before+p.added, 0
 	for range 300 {
 		p.s.Event("user.message", message{"content": "unseen"})
 	}
 	p.w.set(false)
+	// It may be back by itself before the button is pressed.
+	p.v.until(`(document.querySelector(".banner button").click(), document.querySelector(".banner").hidden)`)
 	p.v.waitText(".connection", "Live")
 	p.added = 300
 	p.addEntries(4)

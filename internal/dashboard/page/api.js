@@ -22,7 +22,7 @@ export async function call(method, path, body, headers = {}, signal) {
       signal,
     });
   } catch {
-    throw new ApiError(0, "UNREACHABLE", "the gateway does not answer");
+    throw new ApiError(0, "UNREACHABLE", "the gateway does not answer; if it does not run, start it: tapgw ensure");
   }
   const text = await response.text();
   let answer = {};
@@ -51,6 +51,7 @@ export const sessions = {
   cancelQueued: (id, prompt) => call("DELETE", sessionPath(id, `/queue/${prompt}`)),
   sendQueued: (id, prompt) => post(sessionPath(id, `/queue/${prompt}/send`)),
   foreground: (id) => post(sessionPath(id, "/foreground")),
+  rename: (id, label) => post(sessionPath(id, "/rename"), { label }),
   model: (id, model, effort) => post(sessionPath(id, "/model"), effort ? { model, effort } : { model }),
   answer: (id, answer) => post(sessionPath(id, "/answer"), answer),
   usage: (id, calls) => get(sessionPath(id, `/usage${calls ? "?calls=1" : ""}`)),
@@ -63,7 +64,7 @@ export const sessions = {
 // Sessions that have ended and can be resumed.
 export const persisted = {
   list: (last) => get(`/persisted?last=${last}`),
-  resume: (id) => post(`/persisted/${encodeURIComponent(id)}/resume`),
+  resume: (id, request) => post(`/persisted/${encodeURIComponent(id)}/resume`, request),
 };
 
 export const providers = {

@@ -1,10 +1,11 @@
 import { h } from "./dom.js";
 
 // dialog shows a modal dialog and resolves when it is closed. actions are its buttons, each [label, run, class]; the
-// last one is the default. The dialog closes after run, or shows the error that it threw.
-export function dialog(title, content, actions = []) {
+// last one is the default. The dialog closes after run, or shows the error that it threw, at the field that it names.
+// An error to begin with is shown so, too.
+export function dialog(title, content, actions = [], error) {
   return new Promise((resolve) => {
-    const fault = h("p", { class: "fault", role: "alert" });
+    const fault = h("p", { class: "fault", role: "alert", id: "dialog-fault" });
     const buttons = actions.map(([label, run, kind], i) =>
       h("button", {
         type: i === actions.length - 1 ? "submit" : "button",
@@ -15,16 +16,36 @@ export function dialog(title, content, actions = []) {
     );
     const act = async (run) => {
       fault.textContent = "";
+      wrong?.removeAttribute("aria-invalid");
       for (const b of buttons) b.disabled = true;
       try {
         await run();
         box.close();
       } catch (e) {
-        fault.textContent = e.message;
+        show(e);
       } finally {
         for (const b of buttons) b.disabled = false;
       }
     };
+    let wrong;
+    const show = ({ message }) => {
+      const [, name, rest] = /^(\w+): (.*)/s.exec(message) ?? [];
+      wrong = name && form.elements.namedItem(name);
+      const folded = wrong?.closest("details");
+      if (folded) folded.open = true;
+      if (!wrong?.checkVisibility()) {
+        foot.before(fault);
+        fault.textContent = message;
+        return;
+      }
+      wrong.after(fault);
+      fault.textContent = rest;
+      wrong.setAttribute("aria-invalid", "true");
+      wrong.setAttribute("aria-errormessage", fault.id);
+      wrong.focus();
+    };
+    const foot = h("div", { class: "actions" },
+      h("button", { type: "button", onclick: () => box.close() }, actions.length ? "Cancel" : "Close"), buttons);
     const form = h("form", {
       onsubmit: (e) => {
         e.preventDefault();
@@ -33,8 +54,7 @@ export function dialog(title, content, actions = []) {
     },
       content,
       fault,
-      h("div", { class: "actions" },
-        h("button", { type: "button", onclick: () => box.close() }, actions.length ? "Cancel" : "Close"), buttons));
+      foot);
     const box = h("dialog", {
       "aria-labelledby": "dialog-title",
       onclose: () => {
@@ -48,8 +68,13 @@ export function dialog(title, content, actions = []) {
       h("div", { class: "dialog" }, h("h2", { id: "dialog-title" }, title), form));
     document.body.append(box);
     box.showModal();
+    if (error) show(error);
   });
 }
+
+// field makes an input with its label; rest stands below.
+export const field = (label, input, ...rest) =>
+  h("div", { class: "field" }, h("label", { for: input.id }, label), input, rest);
 
 export const confirm = (title, text, label, run) => dialog(title, [h("p", null, text)], [[label, run, "danger"]]);
 

@@ -54,7 +54,7 @@ export function reconcile(parent, items, key, make, update) {
 // arrows moves the focus among a list's items with the arrow keys, Home and End.
 export function arrows(list, selector) {
   list.addEventListener("keydown", (e) => {
-    const items = [...list.querySelectorAll(selector)];
+    const items = [...list.querySelectorAll(selector)].filter((el) => el.checkVisibility());
     const i = items.indexOf(e.target.closest(selector));
     const to = { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: items.length - 1 }[e.key];
     if (i < 0 || to === undefined || !items[to]) return;

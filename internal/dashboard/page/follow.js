@@ -15,9 +15,11 @@ export function follow(path, { on, state, gone, seen, lines, begin }) {
     wait = waitFirst,
     reading,
     timer,
+    isWaiting,
     leaving;
   const open = async () => {
     clearTimeout(timer);
+    isWaiting = false;
     const { signal } = (reading = new AbortController());
     try {
       const response = await stream(path, id, signal);
@@ -42,11 +44,13 @@ export function follow(path, { on, state, gone, seen, lines, begin }) {
     }
     if (signal.aborted) return;
     state?.("lost");
+    isWaiting = true;
     timer = setTimeout(open, wait);
     wait = Math.min(wait * 2, waitMost);
   };
   const leave = () => {
     clearTimeout(timer);
+    isWaiting = false;
     reading?.abort();
     reading = null;
   };
@@ -56,6 +60,8 @@ export function follow(path, { on, state, gone, seen, lines, begin }) {
     else if (!reading) open();
   };
   if (seen) document.addEventListener("visibilitychange", updateVisibility);
+  const retry = () => isWaiting && open();
+  addEventListener("online", retry);
   open();
   return {
     // to follows another path from its beginning.
@@ -68,6 +74,7 @@ export function follow(path, { on, state, gone, seen, lines, begin }) {
     },
     close() {
       document.removeEventListener("visibilitychange", updateVisibility);
+      removeEventListener("online", retry);
       clearTimeout(leaving);
       leave();
     },

@@ -1,5 +1,5 @@
 import { goals } from "./api.js";
-import { attempt, dialog } from "./dialogs.js";
+import { attempt, dialog, field } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { count, date, decoded, distance, duration, moment, oneLine, plain, short } from "./format.js";
 import { addressOf } from "./record.js";
@@ -190,7 +190,7 @@ function stopDialog(g) {
   const reason = h("input", { id: "goal-reason", autocomplete: "off" });
   return dialog("Stop the goal?", [
     h("p", null, "The session goes on, but nobody keeps it at this goal."),
-    h("div", { class: "field" }, h("label", { for: "goal-reason" }, "Why (may be empty)"), reason),
+    field("Why (may be empty)", reason),
   ], [["Stop goal", () => goals.stop(g.id, reason.value.trim()), "danger"]]);
 }
 
@@ -211,8 +211,7 @@ function checkField(n, remove) {
     const [, , list] = checkKinds.find(([k]) => k === kind.value);
     inputs = list.map(([name, label, required]) =>
       [name, h("input", { id: id(name), required, autocomplete: "off", spellcheck: "false" }), label]);
-    fields.replaceChildren(...inputs.map(([name, input, label]) =>
-      h("div", { class: "field" }, h("label", { for: id(name) }, label), input)));
+    fields.replaceChildren(...inputs.map(([, input, label]) => field(label, input)));
   };
   const kind = h("select", { "aria-label": `Check ${n}`, onchange: offer },
     checkKinds.map(([value, text]) => h("option", { value }, text)));
@@ -249,7 +248,6 @@ async function startDialog(app) {
   const text = h("textarea", { id: "goal-text", rows: "2", required: true });
   const number = (id, value) => h("input", { id, type: "number", min: "1", step: "1", value });
   const limits = { turns: number("goal-turns", "50"), minutes: number("goal-minutes"), tokens: number("goal-tokens") };
-  const field = (label, input) => h("div", { class: "field" }, h("label", { for: input.id }, label), input);
   let list = [], made = 0;
   const box = h("div", { class: "fields" });
   const remove = (element) => {

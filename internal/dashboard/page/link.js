@@ -5,6 +5,9 @@ const silence = 40_000; // ms; the gateway says something every 15 s
 let link,
   numbers = 0;
 
+// Without a network nothing tells that a connection is lost. One within the machine is there again at once.
+addEventListener("offline", () => link?.lose());
+
 // connected returns the link, which it opens if there is none.
 function connected() {
   if (link) return link;
@@ -22,7 +25,7 @@ function connected() {
     clearTimeout(timer);
     timer = setTimeout(lose, silence);
   };
-  const mine = (link = { socket, streams });
+  const mine = (link = { socket, streams, lose });
   mine.opened = new Promise((resolve, reject) => {
     socket.onopen = () => resolve(listen());
     socket.onclose = () => {

@@ -4,13 +4,14 @@ import { h, reconcile, setText } from "./dom.js";
 import { Drawer } from "./drawer.js";
 import { Feed } from "./feed.js";
 import { follow } from "./follow.js";
-import { count, decoded, plain } from "./format.js";
+import { count, decoded, plain, time } from "./format.js";
 import { help, key, listen } from "./keys.js";
 import { lookButton } from "./look.js";
-import { SessionsView, startDialog } from "./sessions.js";
+import { openStart, SessionsView } from "./sessions.js";
 import { signIn } from "./signin.js";
 
 const narrow = 800; // pixels, as in the stylesheet
+const brief = 1500; // ms without the gateway, as when it restarts, that need no banner
 const refresh = 2000; // ms between two readings of the diagnostics, while a view shows them
 
 // The states of /api/v1/events that the page always follows. A view that shows another one names it as its state.
@@ -103,6 +104,11 @@ function run() {
   const drawer = new Drawer(app, () => views.sessions.session.asks);
   const version = h("span", { class: "version" });
   const banners = h("section", { class: "banners", "aria-label": "Warnings" });
+  const since = h("span");
+  const lost = h("div", { class: "banner warning row", hidden: true },
+    h("span", null, "The gateway does not answer since ", since, ". What you see is of then; what you write stays. " +
+      "If it does not come back by itself, start it: ", h("code", null, "tapgw ensure")),
+    h("button", { type: "button", onclick: () => dispatchEvent(new Event("online")) }, "Try now"));
   const main = h("main", null, Object.values(views).map((v) => v.element));
   document.body.replaceChildren(
     h("header", { class: "bar" },
@@ -118,6 +124,7 @@ function run() {
         class: "ghost",
         onclick: (e) => attempt(e.target, () => post("/signout").then(() => location.reload())),
       }, "Sign out")),
+    lost,
     banners,
     main,
   );
@@ -239,9 +246,15 @@ function run() {
     else if (shown === "streams" && !app.feed) route();
   });
 
-  let lastState;
+  let lastState, notice;
   const showConnection = (state) => {
     connection.className = `connection ${state}`;
+    if (state !== lastState) {
+      clearTimeout(notice);
+      if (state === "live") lost.hidden = true;
+      else notice = setTimeout(() => (lost.hidden = false), brief);
+      setText(since, time(new Date()));
+    }
     setText(connection, state === "live" ? "Live" : "Connection lost, trying again…");
     if (lastState && lastState !== state)
       announce(state === "live" ? "The connection is back" : "The connection to the gateway is lost");
@@ -268,7 +281,8 @@ function run() {
   key("i", "interrupt the turn", () => views.sessions.session.interrupt.click());
   key("e", "follow the end of the timeline", () => views.sessions.session.list.follow(true));
   key("c", "fold the turn, or unfold it", () => views.sessions.session.turns.toggle());
-  key("n", "start a session", () => startDialog(app));
+  key("n", "start a session", () => openStart(app));
+  key("s", "search the sessions", () => views.sessions.search.focus());
   key("w", "all that waits for you", () => drawer.toggle(), true);
   key("q", "the next question", () => drawer.next(), true);
   key("a", "allow what the chosen question asks", (e) => drawer.decide(e, ".permission .primary"), true);
@@ -285,6 +299,7 @@ get("/status").then(run, (e) =>
   document.body.replaceChildren(
     e.status === 401
       ? signIn()
-      : h("main", { class: "signin" }, h("h1", null, "tapgw"), h("p", { class: "fault" }, e.message)),
+      : h("main", { class: "signin" }, h("h1", null, "tapgw"), h("p", { class: "fault" }, e.message),
+        h("button", { type: "button", onclick: () => location.reload() }, "Try again")),
   ),
 );

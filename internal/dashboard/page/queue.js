@@ -1,5 +1,5 @@
 import { sessions } from "./api.js";
-import { attempt, dialog } from "./dialogs.js";
+import { attempt, dialog, field } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { oneLine, plain } from "./format.js";
 
@@ -48,6 +48,6 @@ function chip(it) {
 // edit changes a prompt in a dialog, which keeps what was written if the agent has got the prompt meanwhile.
 function edit(q) {
   const text = h("textarea", { id: "queued-prompt", rows: "6", value: q.prompt });
-  return dialog("Change the prompt that waits", [h("div", { class: "field" }, h("label", { for: text.id }, "Prompt"), text)],
+  return dialog("Change the prompt that waits", [field("Prompt", text)],
     [["Save", () => sessions.editQueued(q.session, q.id, text.value), "primary"]]);
 }

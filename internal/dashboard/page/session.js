@@ -1,6 +1,6 @@
-import { get, sessions } from "./api.js";
+import { sessions } from "./api.js";
 import { Earlier, sendKey, sends } from "./composer.js";
-import { announce, attempt, confirm, dialog, toast } from "./dialogs.js";
+import { announce, attempt, confirm, toast } from "./dialogs.js";
 import { h, setText } from "./dom.js";
 import { element } from "./entries.js";
 import { Find } from "./find.js";
@@ -28,9 +28,12 @@ export class SessionView {
     this.chip = h("span", { class: "chip" });
     this.meta = h("p", { class: "meta" });
     this.usage = h("span");
+    const late = async (name) => (await import("./start.js"))[name](this.session);
     this.interrupt = this.action("Interrupt", () => sessions.interrupt(this.id), "now");
     this.front = this.action("Make foreground", () => sessions.foreground(this.id));
-    this.model = this.action("Model…", () => this.changeModel());
+    this.model = this.action("Model…", () => late("changeModel"));
+    this.rename = this.action("Rename…", () => late("rename"));
+    this.resume = this.action("Resume", () => late("resume"), "now");
     this.stop = this.action("Stop…", () => this.askStop(), "danger");
 
     const toggles = this.toggles = groups.map(([label, kinds]) => {
@@ -118,7 +121,8 @@ export class SessionView {
         h("div", { class: "heading" }, this.title, this.chip),
         more,
         this.meta,
-        h("div", { class: "buttons" }, this.interrupt, this.front, this.model, this.stop),
+        h("div", { class: "buttons" }, this.interrupt, this.resume, this.front, this.model, this.rename,
+          this.stop),
         h("div", { class: "tools" }, h("div", { class: "toggles", role: "group", "aria-label": "Show" }, toggles),
           this.foldAll, this.find.element),
         this.figuresBox),
@@ -274,7 +278,8 @@ export class SessionView {
       this.usage,
     );
     const over = !s || state === "ending";
-    for (const b of [this.interrupt, this.front, this.model, this.stop]) b.hidden = over;
+    for (const b of [this.interrupt, this.front, this.model, this.rename, this.stop]) b.hidden = over;
+    this.resume.hidden = Boolean(s || (host && host !== "copilot"));
     this.interrupt.hidden ||= state !== "busy";
     this.front.hidden ||= foreground;
     this.model.hidden ||= host === "local";
@@ -346,26 +351,5 @@ export class SessionView {
     return confirm("Stop the session?",
       `“${label}” ends for all who take part in it. Providers have ten seconds to clean up.`, "Stop session",
       () => sessions.stop(id));
-  }
-
-  async changeModel() {
-    const models = await get(`/models?host=${encodeURIComponent(this.session.host)}`);
-    const effort = h("select", { id: "effort" });
-    const effortField = h("div", { class: "field" }, h("label", { for: "effort" }, "Reasoning effort"), effort);
-    const efforts = () => {
-      const known = models.find((m) => m.id === model.value)?.efforts ?? [];
-      effortField.hidden = !known.length;
-      effort.replaceChildren(...["", ...known].map((e) => h("option", { value: e }, e || "the model's own")));
-    };
-    const model = h("select", { id: "model", onchange: efforts },
-      models.map((m) =>
-        h("option", { value: m.id, selected: m.id === this.session.model },
-          m.name && m.name !== m.id ? `${m.name} (${m.id})` : m.id),
-      ));
-    efforts();
-    const id = this.id;
-    await dialog("Change the model",
-      [h("div", { class: "field" }, h("label", { for: "model" }, "Model"), model), effortField],
-      [["Change", () => sessions.model(id, model.value, effort.value), "primary"]]);
   }
 }

@@ -1,29 +1,104 @@
-import { get, persisted, sessions } from "./api.js";
-import { attempt, dialog } from "./dialogs.js";
+import { persisted } from "./api.js";
+import { attempt } from "./dialogs.js";
+import { codeBlock } from "./code.js";
 import { arrows, h, reconcile, setText } from "./dom.js";
 import { ago, date, tail } from "./format.js";
 import { SessionView } from "./session.js";
+
+const storage = "tapgw.groups";
+
+// What sessions can be grouped by, with the name of a session's group.
+const groupings = {
+  none: () => "",
+  repository: (s) => s.repository || tail(s.cwd),
+  state: (s) => s.state,
+  host: (s) => s.host,
+};
+
+// What a person may want next, each with its command.
+const steps = [
+  ["See what is missing", "tapgw doctor"],
+  ["Give sessions tools with a provider", "tapgw new provider hello --lang python"],
+  ["Make the Copilot CLIs of your terminals sessions", "tapgw install copilot"],
+];
+
+const offered = 200; // sessions that ended, the newest
+
+const address = (id) => `#/sessions/${encodeURIComponent(id)}`;
+
+// foldable makes a heading that folds what is below it.
+function foldable(body, onfold) {
+  const name = h("span"), count = h("span", { class: "sub" });
+  const button = h("button", { type: "button", class: "fold", onclick: () => onfold() }, name, count);
+  return h("div", { class: "group" }, h("h3", null, button), body);
+}
+
+function showFold(group, name, count, isOpen) {
+  const [{ firstChild: button }, body] = group.children;
+  setText(button.firstChild, name);
+  setText(button.lastChild, count);
+  button.setAttribute("aria-expanded", String(isOpen));
+  body.hidden = !isOpen;
+}
+
+// openStart opens the dialog of a new session.
+export const openStart = (app) => import("./start.js").then((m) => m.startDialog(app));
 
 // SessionsView shows the list of sessions and the session that is chosen.
 export class SessionsView {
   constructor(app) {
     this.app = app;
-    this.items = h("ul", { class: "items" });
-    arrows(this.items, "a");
-    this.none = h("p", { class: "empty" }, "No session runs. Start one here, or with tapctl sessions start.");
+    this.folded = new Set(); // names of groups
+    this.items = h("div", { class: "items" });
+    arrows(this.items, ".fold, a");
+    this.none = h("p", { class: "empty", hidden: true });
     this.session = new SessionView(app);
     this.pick = h("p", { class: "empty pick" }, "Choose a session.");
-    const resume = h("button", { type: "button", class: "ghost", onclick: () => attempt(resume, resumeDialog) },
-      "Resume…");
+    this.search = h("input", {
+      type: "search", placeholder: "Search", "aria-label": "Search label, id, directory and repository",
+      oninput: () => this.update(),
+    });
+    this.grouping = h("select", {
+      "aria-label": "Group by",
+      onchange: () => {
+        localStorage.setItem(storage, this.grouping.value);
+        this.update();
+      },
+    }, Object.keys(groupings).map((g) =>
+      h("option", { value: g, selected: g === localStorage.getItem(storage) },
+        g === "none" ? "no groups" : `by ${g}`)));
+    this.filter = h("div", { class: "row filter" }, this.search, this.grouping);
+    this.endedItems = h("ul", { class: "choices" });
+    this.fault = h("p", { class: "fault" });
+    this.ended = foldable(h("div", null, this.fault, this.endedItems), () => {
+      this.stored = this.stored ? null : [];
+      this.update();
+      if (this.stored) this.loadEnded();
+    });
+    this.first = h("section", { class: "first", "aria-label": "First steps", hidden: true },
+      h("h2", null, "Start here"),
+      h("p", null, "Here you see all that an agent does, and step in."),
+      h("button", { type: "button", class: "primary large", onclick: () => openStart(app) }, "Start a session"),
+      h("h3", null, "Next steps, in a terminal"),
+      steps.map(([text, command]) => [h("p", null, text), codeBlock(command)]).flat());
     this.element = h("div", { class: "view sessions" },
       h("section", { class: "side", "aria-label": "Sessions" },
-        h("header", null, h("h2", null, "Sessions"), resume,
-          h("button", { type: "button", onclick: () => startDialog(app) }, "New…")),
+        h("header", null, h("h2", null, "Sessions"),
+          h("button", { type: "button", onclick: () => openStart(app) }, "New…")),
+        this.filter,
         this.items,
-        this.none),
+        this.none,
+        this.ended),
       this.session.element,
-      this.pick);
-    app.on("sessions", () => this.update());
+      this.pick,
+      this.first);
+    app.on("sessions", () => {
+      this.isKnown = true;
+      const ids = app.state.sessions.map((s) => s.id).join();
+      if (this.stored && ids !== this.ids) this.loadEnded();
+      this.ids = ids;
+      this.update();
+    });
     app.on("questions", () => this.update());
     app.on("feed", () => {
       this.session.show(app.feed);
@@ -31,26 +106,79 @@ export class SessionsView {
     });
   }
 
+  // loadEnded lists the sessions that ended.
+  async loadEnded() {
+    const asked = (this.asked = {});
+    try {
+      const stored = await persisted.list(offered);
+      if (asked !== this.asked) return;
+      if (this.stored) this.stored = stored;
+      this.fault.textContent = "";
+    } catch (e) {
+      this.fault.textContent = e.message;
+    }
+    this.update();
+  }
+
+  matches(s) {
+    const text = [s.label, s.summary, s.id, s.cwd, s.repository].join("\n").toLowerCase();
+    return this.search.value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+  }
+
   update() {
-    const { sessions: list, questions } = this.app.state;
-    this.none.hidden = list.length > 0;
-    this.pick.hidden = Boolean(this.app.feed) || !list.length;
-    this.element.classList.toggle("chosen", Boolean(this.app.feed));
+    const { sessions } = this.app.state, { feed } = this.app,
+      isSearch = Boolean(this.search.value.trim()),
+      list = sessions.filter((s) => this.matches(s)),
+      groups = Map.groupBy(list, groupings[this.grouping.value]),
+      focused = document.activeElement.closest?.(".items li")?.dataset.key;
+    setText(this.none, sessions.length ? "No session matches." :
+      "No session runs. Start one here, or with tapctl sessions start.");
+    this.none.hidden = !this.isKnown || list.length > 0;
+    this.filter.hidden = !sessions.length && !this.stored;
+    this.pick.hidden = Boolean(feed) || !sessions.length;
+    this.first.hidden = Boolean(feed) || sessions.length > 0 || !this.isKnown;
+    this.element.classList.toggle("chosen", Boolean(feed));
+    reconcile(this.items, [...groups.keys()].sort(), (name) => name, (name) =>
+      foldable(h("ul"), () => {
+        if (!this.folded.delete(name)) this.folded.add(name);
+        this.update();
+      }),
+    (group, name) => {
+      const of = groups.get(name);
+      group.firstChild.hidden = !name;
+      showFold(group, name, of.length, isSearch || !this.folded.has(name));
+      this.fill(group.lastChild, of);
+    });
+    // A session that moved to another group keeps the focus.
+    if (focused && !this.items.contains(document.activeElement))
+      this.items.querySelector(`[data-key="${CSS.escape(focused)}"] a`)?.focus();
+    this.showEnded();
+    this.session.update();
+  }
+
+  fill(ul, list) {
+    const { questions } = this.app.state;
     reconcile(
-      this.items,
+      ul,
       list,
       (s) => s.id,
-      (s) =>
+      ({ id }) =>
         h("li", null,
-          h("a", { href: `#/sessions/${encodeURIComponent(s.id)}` }, h("span", { class: "dot", role: "img" }),
+          h("a", { href: address(id) }, h("span", { class: "dot", role: "img" }),
             h("span", { class: "label" }), h("span", { class: "tags" }), h("span", { class: "sub" }),
-            h("span", { class: "sub path" }))),
+            h("span", { class: "sub path" })),
+          h("button", {
+            type: "button", class: "ghost", title: "Rename",
+            onclick: async () =>
+              (await import("./start.js")).rename(this.app.state.sessions.find((s) => s.id === id) ?? { id }),
+          }, "✎")),
       (li, s) => {
         const a = li.firstChild;
         const [dot, label, tags, sub, path] = a.children;
         dot.className = `dot ${s.state}`;
         dot.setAttribute("aria-label", s.state);
         setText(label, s.label || s.id);
+        li.lastChild.setAttribute("aria-label", `Rename ${s.label || s.id}`);
         const asks = questions.some((q) => q.session === s.id);
         setText(tags, asks ? "asks you" : s.foreground ? "foreground" : "");
         tags.classList.toggle("asks", asks);
@@ -63,111 +191,32 @@ export class SessionsView {
         if (chosen) a.scrollIntoView({ block: "nearest" });
       },
     );
-    this.session.update();
+  }
+
+  showEnded() {
+    const list = (this.stored ?? []).filter((s) =>
+      !this.app.state.sessions.some((it) => it.id === s.id) && this.matches(s));
+    showFold(this.ended, "Ended", !this.stored ? "" : this.stored.length < offered ? list.length :
+      `the newest ${offered}`, Boolean(this.stored));
+    reconcile(this.endedItems, list, (s) => s.id + s.state, (s) => {
+      const name = s.label || s.summary || s.id;
+      const b = h("button", {
+        type: "button", "aria-label": `Resume ${name}`,
+        onclick: () => attempt(b, async () => (await import("./start.js")).resume(s)),
+      }, "Resume");
+      return h("li", null,
+        h("div", null, h("strong", null, name),
+          h("div", { class: "sub" }, [s.state === "inUse" && "in use elsewhere", s.model, tail(s.cwd), s.branch,
+            ago(s.usedAt)].filter(Boolean).join(" · "))),
+        b);
+    });
   }
 
   // step chooses the session by places further down the list.
   step(by) {
-    const list = this.app.state.sessions;
-    const i = list.findIndex((s) => s.id === this.app.feed?.id);
+    const list = [...this.items.querySelectorAll("ul:not([hidden]) > li")].map((li) => li.dataset.key);
+    const i = list.indexOf(this.app.feed?.id);
     const to = list[i < 0 ? 0 : i + by];
-    if (to) location.hash = `#/sessions/${encodeURIComponent(to.id)}`;
+    if (to) location.hash = address(to);
   }
-}
-
-const remembered = "tapgw.start";
-
-// startDialog asks for the settings of a new session, starts it and opens it.
-export async function startDialog(app) {
-  let last = {};
-  try {
-    last = JSON.parse(localStorage.getItem(remembered)) ?? {};
-  } catch {
-    // No session was started in this browser yet.
-  }
-  const cwds = [...new Set([last.cwd, ...app.state.sessions.map((s) => s.cwd)].filter(Boolean))];
-  const host = h("select", { id: "start-host", onchange: () => offer() },
-    ["copilot", "local"].map((v) =>
-      h("option", { value: v, selected: v === last.host }, v === "local" ? "local (no model)" : v),
-    ));
-  const models = h("datalist", { id: "start-models" });
-  const model = h("input", {
-    id: "start-model", list: "start-models", autocomplete: "off", spellcheck: "false", value: last.model ?? "",
-  });
-  const cwd = h("input", {
-    id: "start-cwd", list: "start-cwds", autocomplete: "off", spellcheck: "false", required: true, value: cwds[0] ?? "",
-  });
-  const label = h("input", { id: "start-label", autocomplete: "off" });
-  const modelField = h("div", { class: "field" }, h("label", { for: "start-model" }, "Model (empty: the default)"),
-    model, models);
-  const offer = async () => {
-    modelField.hidden = host.value === "local";
-    if (modelField.hidden || models.childElementCount) return;
-    const list = await get(`/models?host=${host.value}`).catch(() => []);
-    models.replaceChildren(...list.map((m) => h("option", { value: m.id }, m.name)));
-  };
-  offer();
-  if (!cwds.length) {
-    // The gateway's own directory is the default.
-    fetch("/api/config")
-      .then((r) => r.json())
-      .then(({ repoRoot }) => {
-        if (!cwd.value) cwd.value = repoRoot ?? "";
-      })
-      .catch(() => {});
-  }
-  await dialog(
-    "New session",
-    [
-      h("div", { class: "field" }, h("label", { for: "start-host" }, "Host"), host),
-      modelField,
-      h("div", { class: "field" }, h("label", { for: "start-cwd" }, "Working directory (absolute)"), cwd,
-        h("datalist", { id: "start-cwds" }, cwds.map((c) => h("option", { value: c })))),
-      h("div", { class: "field" }, h("label", { for: "start-label" }, "Label (empty: the directory's name)"), label),
-    ],
-    [
-      [
-        "Start",
-        async () => {
-          const request = {
-            host: host.value, model: host.value === "local" ? "" : model.value.trim(), cwd: cwd.value.trim(),
-            label: label.value.trim(),
-          };
-          const { id } = await sessions.start(request);
-          localStorage.setItem(remembered,
-            JSON.stringify({ host: request.host, model: model.value.trim(), cwd: request.cwd }));
-          location.hash = `#/sessions/${encodeURIComponent(id)}`;
-        },
-        "primary",
-      ],
-    ],
-  );
-}
-
-const offered = 50; // sessions that ended, the newest
-
-// resumeDialog lists the sessions that ended, resumes one and opens it.
-async function resumeDialog() {
-  const list = (await persisted.list(offered)).filter((s) => s.state === "stored");
-  const item = (s) => {
-    const b = h("button", {
-      type: "button",
-      onclick: () =>
-        attempt(b, async () => {
-          const { id } = await persisted.resume(s.id);
-          location.hash = `#/sessions/${encodeURIComponent(id)}`;
-          b.closest("dialog").close();
-        }),
-    }, "Resume");
-    return h("li", null,
-      h("div", null, h("strong", null, s.label || s.summary || s.id),
-        h("div", { class: "sub" }, [s.model, tail(s.cwd), s.branch, ago(s.usedAt)].filter(Boolean).join(" · "))),
-      b);
-  };
-  await dialog(
-    "Resume a session",
-    list.length
-      ? h("ul", { class: "choices", tabindex: "0" }, list.map(item))
-      : h("p", { class: "hint" }, "There is none to resume."),
-  );
 }
