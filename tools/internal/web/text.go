@@ -44,7 +44,7 @@ func (p Page) Content(ctx context.Context) (Content, error) {
 	if p.Type != "text/html" && p.Type != "application/xhtml+xml" {
 		return Content{Text: string(p.Body), Cut: p.Cut}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, convertTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, convertTimeout, fmt.Errorf("it takes longer than %v", convertTimeout))
 	defer cancel()
 	source, isCut := simplify(p.Body)
 	c := Content{Cut: p.Cut || isCut}
@@ -81,6 +81,9 @@ func (p Page) Content(ctx context.Context) (Content, error) {
 	text, err := conv.ConvertNode(doc, domain)
 	if err != nil {
 		return Content{}, fmt.Errorf("reading the HTML of %s: %w", p.URL, err)
+	}
+	if ctx.Err() != nil && len(bytes.TrimSpace(text)) == 0 {
+		return Content{}, fmt.Errorf("reading the HTML of %s: %w", p.URL, context.Cause(ctx))
 	}
 	if len(text) > maxText {
 		text, c.Cut = text[:maxText], true
