@@ -84,12 +84,9 @@ func (t *tracker) overtime(number int) {
 func (t *tracker) stopTurn(why string) {
 	t.emit(gateway.Event{SessionError: "the turn is stopped: " + why})
 	t.s.r.spawn(func() {
-		dropped, err := t.s.Interrupt(t.s.ctx, "past its budget")
-		if err != nil {
+		// What waited behind the turn goes back to the gateway's queue: reportDropped says so.
+		if _, err := t.s.Interrupt(t.s.ctx, "past its budget"); err != nil {
 			t.s.note(adminapi.LogError, fmt.Sprintf("the turn could not be stopped, and goes on: %v", err))
-		}
-		if len(dropped) > 0 {
-			t.s.note(adminapi.LogWarning, gateway.DroppedPrompts(dropped))
 		}
 	})
 }

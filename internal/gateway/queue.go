@@ -207,7 +207,7 @@ func (s *Session) failQueued() {
 	}
 	s.mu.Unlock()
 	if len(texts) > 0 {
-		s.note(adminapi.LogWarning, sourceGateway, DroppedPrompts(texts))
+		s.note(adminapi.LogWarning, sourceGateway, droppedPrompts(texts))
 	}
 	for _, in := range injects {
 		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "the session has ended"})

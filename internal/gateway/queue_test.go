@@ -214,6 +214,28 @@ func TestQueueSurvivesInterrupt(t *testing.T) {
 	})
 }
 
+// A prompt that an interrupt takes from the host and that the host gets again is not one that was dropped, also where
+// it gets it before the interrupt returns.
+func TestInterruptKeepsPrompts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newQueueRig(t)
+		r.turn("one", "")
+		r.turn("two", adminapi.ModeImmediate)
+		r.gave("one", "two immediate")
+		r.h.interrupt = func() []string {
+			r.s.TurnEnded([]string{r.h.sent[0].ID}, "interrupted")
+			r.s.TurnEnded([]string{r.h.sent[1].ID}, InterruptedBefore)
+			r.s.Idle()
+			r.gave("one", "two immediate", "two enqueue")
+			return []string{"two", "of the host's own"}
+		}
+		dropped, err := r.s.Interrupt(t.Context(), "enough")
+		if err != nil || !slices.Equal(dropped, []string{"of the host's own"}) {
+			t.Errorf("dropped %q, %v, want the one that does not come back", dropped, err)
+		}
+	})
+}
+
 // Injects wait behind the prompts. A person can take one back or send it, but its words are its provider's.
 func TestQueueHasInjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

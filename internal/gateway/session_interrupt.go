@@ -30,15 +30,17 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 			"the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind)
 	}
 	s.note(adminapi.LogInfo, sourceGateway, "interrupted: "+reason)
+	kept := s.keptPrompts()
 	if s.info.StopsFirst {
 		dropped, err = s.stopAndCancel(ctx, reason)
 	} else {
 		s.CancelCalls()
 		dropped, err = s.host.Interrupt(ctx, reason)
 	}
-	dropped = s.withoutQueued(dropped)
+	kept = append(kept, s.keptPrompts()...)
+	dropped = slices.DeleteFunc(dropped, func(text string) bool { return slices.Contains(kept, text) })
 	if len(dropped) > 0 {
-		s.show(adminapi.LogWarning, sourceGateway, DroppedPrompts(dropped))
+		s.show(adminapi.LogWarning, sourceGateway, droppedPrompts(dropped))
 	}
 	for i, text := range dropped {
 		dropped[i] = firstWords(text)
@@ -49,13 +51,21 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 	return dropped, nil
 }
 
-// withoutQueued removes the texts of prompts that are in the queue again.
-func (s *Session) withoutQueued(dropped []string) []string {
+// keptPrompts are the texts of the prompts that an interrupt does not lose: those that wait, and those that the host got
+// while a turn runs, which come back to the queue. The worker may have given the host such a prompt again before the
+// interrupt returns: it is among those before the interrupt only.
+func (s *Session) keptPrompts() (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(dropped, func(text string) bool {
-		return slices.ContainsFunc(s.promptQueue, func(q *queuedPrompt) bool { return q.prompt.Text == text })
-	})
+	for _, q := range s.promptQueue {
+		texts = append(texts, q.prompt.Text)
+	}
+	for _, q := range s.given {
+		if q.steers && !q.hasBegun {
+			texts = append(texts, q.prompt.Text)
+		}
+	}
+	return texts
 }
 
 // stopTimeout is how long a host may take to stop a turn before its calls end anyway.
@@ -81,12 +91,12 @@ func (s *Session) stopAndCancel(ctx context.Context, reason string) (dropped []s
 	return dropped, err
 }
 
-// maxNamedPrompts is how many dropped prompts [DroppedPrompts] names.
+// maxNamedPrompts is how many dropped prompts [droppedPrompts] names.
 const maxNamedPrompts = 5
 
-// DroppedPrompts is the line for the timeline that names the prompts that were dropped, at
+// droppedPrompts is the line for the timeline that names the prompts that were dropped, at
 // least one, by the first words of their texts. It names five and counts the others.
-func DroppedPrompts(texts []string) string {
+func droppedPrompts(texts []string) string {
 	var names []string
 	for _, text := range texts[:min(len(texts), maxNamedPrompts)] {
 		names = append(names, strconv.Quote(firstWords(text)))

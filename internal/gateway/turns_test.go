@@ -17,6 +17,15 @@ type turnHost struct {
 	mu   sync.Mutex
 	sent []Prompt
 	err  error
+
+	interrupt func() (dropped []string) // nil: an interrupt drops none
+}
+
+func (h *turnHost) Interrupt(context.Context, string) (dropped []string, err error) {
+	if h.interrupt == nil {
+		return nil, nil
+	}
+	return h.interrupt(), nil
 }
 
 func (h *turnHost) Send(_ context.Context, p Prompt) error {
