@@ -5,7 +5,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -22,73 +21,68 @@ var (
 	importing = regexp.MustCompile(`(?m)^import \{([^}]*)\} from "\./([\w-]+)\.js";\n`)
 	opening   = regexp.MustCompile(`\bimport\("\./([\w-]+)\.js"\)`)
 	exporting = regexp.MustCompile(`(?m)^export ((?:async )?(?:function\*?|class|const) (\w+))`)
+	declaring = regexp.MustCompile(`(?m)^(?:export )?(?:async )?(?:function\*?|class|const|let) (\w+)`)
 )
 
 // bundle returns the scripts as they are served. The entry and all modules that it imports are one script, since over a
-// slow link each request costs more than a module. It exports these modules by their names, for those that are loaded
-// when somebody needs them; these are one script too, which compresses to three quarters of what they take alone.
+// slow link each request costs more than a module. Modules that are loaded when somebody needs them are one script too,
+// which compresses to three quarters of what they take alone; it takes from the entry's what they import from there.
+// All modules of a script share one scope, whose names the minifier makes short: no two of them declare the same name.
 // Sources are by name without directory and extension.
 func bundle(sources map[string]string) (map[string]string, error) {
 	first := newBundler(sources, nil)
 	if err := first.add(entry); err != nil {
 		return nil, err
 	}
-	scripts, second := map[string]string{}, newBundler(sources, first.state)
+	scripts, second := map[string]string{}, newBundler(sources, first)
+	var opened []string // what the modules export that are loaded later
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		for _, m := range opening.FindAllStringSubmatch(sources[name], -1) {
+			if first.state[m[1]] != "" {
+				return nil, fmt.Errorf("dashboard: %s loads %s later, which is there at first", name, m[1])
+			}
+			for _, e := range exporting.FindAllStringSubmatch(sources[m[1]], -1) {
+				opened = append(opened, e[2])
+			}
+		}
 		b := second
 		switch {
 		case first.state[name] != "" || second.state[name] != "":
 			continue
 		case strings.HasSuffix(name, worker):
 			b = newBundler(sources, nil)
-			b.main = name
 		}
 		if err := b.add(name); err != nil {
 			return nil, err
 		}
 		if b != second {
-			scripts[name] = b.out.String()
+			scripts[name] = fmt.Sprintf("(() => {\n%s})();\n", &b.out)
 		}
 	}
-	for _, b := range []*bundler{first, second} {
-		if b.out.Len() == 0 {
-			continue
-		}
-		name := entry
-		if b == second {
-			name = later
-		}
-		script := b.imports() + b.out.String() + b.exports()
-		scripts[name] = opening.ReplaceAllStringFunc(script, func(call string) string {
-			module := opening.FindStringSubmatch(call)[1]
-			home := later
-			if first.state[module] != "" {
-				home = entry
-			}
-			return fmt.Sprintf(`import("./%s.js").then((m) => m[%q])`, home, module)
-		})
+	slices.Sort(opened)
+	lent := strings.Join(slices.Sorted(maps.Keys(second.borrowed)), ", ")
+	scripts[entry] = fmt.Sprintf("let $;\n(() => {\n%s$ = [%s];\n})();\nexport { $ };\n", &first.out, lent)
+	if second.out.Len() > 0 {
+		scripts[later] = fmt.Sprintf("import { $ as lent } from \"./%s.js\";\nlet $;\n(() => {\nconst [%s] = lent;\n%s"+
+			"$ = { %s };\n})();\nexport { $ };\n", entry, lent, &second.out, strings.Join(slices.Compact(opened), ", "))
 	}
 	return scripts, nil
 }
 
-// inner is the name of the value that a bundled module exports, short since the minifier leaves it as it is.
-func (b *bundler) inner(module string) string {
-	return "$" + strconv.Itoa(slices.Index(slices.Sorted(maps.Keys(b.sources)), module))
-}
-
 // bundler puts modules behind those that they import.
 type bundler struct {
-	sources map[string]string
-	outside map[string]string // the modules that the entry's script has
-	main    string            // the module that exports nothing
-	state   map[string]string // "adding" and "added", by module
-	used    map[string]bool   // modules of outside that are imported
-	out     strings.Builder
+	sources  map[string]string
+	outside  *bundler          // of the script that other modules come from; nil: there is none
+	borrowed map[string]bool   // what is imported from outside
+	state    map[string]string // "adding" and "added", by module
+	declared map[string]string // modules by the names that they declare
+	out      strings.Builder
 }
 
-func newBundler(sources, outside map[string]string) *bundler {
+func newBundler(sources map[string]string, outside *bundler) *bundler {
 	return &bundler{
-		sources: sources, outside: outside, main: entry, state: map[string]string{}, used: map[string]bool{},
+		sources: sources, outside: outside, borrowed: map[string]bool{}, state: map[string]string{},
+		declared: map[string]string{},
 	}
 }
 
@@ -98,55 +92,43 @@ func (b *bundler) add(name string) error {
 		return fmt.Errorf("dashboard: there is no module %s", name)
 	}
 	b.state[name] = "adding"
+	var aliases strings.Builder
 	for _, m := range importing.FindAllStringSubmatch(text, -1) {
+		names, from := m[1], m[2]
+		isOutside := b.outside != nil && b.outside.state[from] != ""
 		switch {
-		case b.outside[m[2]] != "":
-			b.used[m[2]] = true
-		case b.state[m[2]] == "adding":
-			return fmt.Errorf("dashboard: the modules %s and %s import each other", name, m[2])
-		case b.state[m[2]] == "":
-			if err := b.add(m[2]); err != nil {
+		case isOutside:
+		case b.state[from] == "adding":
+			return fmt.Errorf("dashboard: the modules %s and %s import each other", name, from)
+		case b.state[from] == "":
+			if err := b.add(from); err != nil {
 				return err
+			}
+		}
+		for imported := range strings.SplitSeq(names, ",") {
+			original, alias, isRenamed := strings.Cut(strings.TrimSpace(imported), " as ")
+			if isRenamed {
+				fmt.Fprintf(&aliases, "const %s = %s;\n", alias, original)
+			}
+			if isOutside && original != "" {
+				b.borrowed[original] = true
 			}
 		}
 	}
 	b.state[name] = "added"
-	text = importing.ReplaceAllStringFunc(text, func(statement string) string {
-		m := importing.FindStringSubmatch(statement)
-		return fmt.Sprintf("const {%s} = %s;\n", strings.ReplaceAll(m[1], " as ", ": "), b.inner(m[2]))
-	})
-	if name == b.main {
-		fmt.Fprintf(&b.out, "(() => {\n%s})();\n", text) // names in a function are made short
-		return nil
-	}
-	var names []string
-	for _, m := range exporting.FindAllStringSubmatch(text, -1) {
-		names = append(names, m[2])
-	}
-	fmt.Fprintf(&b.out, "const %s = (() => {\n%s\nreturn { %s };\n})();\n",
-		b.inner(name), exporting.ReplaceAllString(text, "$1"), strings.Join(names, ", "))
-	return nil
-}
-
-// imports is the statement that brings the modules that the entry's script has.
-func (b *bundler) imports() string {
-	if len(b.used) == 0 {
-		return ""
-	}
-	var names []string
-	for _, module := range slices.Sorted(maps.Keys(b.used)) {
-		names = append(names, fmt.Sprintf("%q as %s", module, b.inner(module)))
-	}
-	return fmt.Sprintf("import { %s } from \"./%s.js\";\n", strings.Join(names, ", "), entry)
-}
-
-// exports is the statement that gives away the modules of a script by their names.
-func (b *bundler) exports() string {
-	var names []string
-	for _, module := range slices.Sorted(maps.Keys(b.state)) {
-		if module != entry {
-			names = append(names, fmt.Sprintf("%s as %q", b.inner(module), module))
+	for _, m := range declaring.FindAllStringSubmatch(text, -1) {
+		other, isTaken := b.declared[m[1]]
+		if !isTaken && b.outside != nil {
+			other, isTaken = b.outside.declared[m[1]]
 		}
+		if isTaken {
+			return fmt.Errorf("dashboard: the modules %s and %s both declare %s", other, name, m[1])
+		}
+		b.declared[m[1]] = name
 	}
-	return fmt.Sprintf("export { %s };\n", strings.Join(names, ", "))
+	text = importing.ReplaceAllString(text, "")
+	text = exporting.ReplaceAllString(text, "$1")
+	text = opening.ReplaceAllString(text, fmt.Sprintf(`import("./%s.js").then((m) => m.$$)`, later))
+	b.out.WriteString(aliases.String() + text)
+	return nil
 }

@@ -3,13 +3,18 @@ package dashboard
 import (
 	"compress/gzip"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tdewolff/parse/v2"
+	"github.com/tdewolff/parse/v2/js"
 )
 
 // ask returns the answer to a request, with a header where there is one.
@@ -161,49 +166,97 @@ func TestCompressed(t *testing.T) {
 // that is loaded later takes them from there.
 func TestBundle(t *testing.T) {
 	t.Parallel()
+	const loads = "run(() => import(\"./view.js\").then((m) => new m.View()));\n"
 	for name, test := range map[string]struct {
 		sources, want map[string]string
 		fault         string
 	}{
 		"alone": {map[string]string{"main": "run();\n"}, map[string]string{
-			"main": "(() => {\nrun();\n})();\nexport {  };\n",
+			"main": "let $;\n(() => {\nrun();\n$ = [];\n})();\nexport { $ };\n",
 		}, ""},
 		"others": {map[string]string{
 			"main":   "import { a, b as c } from \"./first.js\";\nimport {\n  d,\n} from \"./second.js\";\na(c, d);\n",
 			"first":  "import { d } from \"./second.js\";\nexport const a = d;\nexport async function b() {}\n",
 			"second": "export class d {}\n",
 		}, map[string]string{
-			"main": "const $2 = (() => {\nclass d {}\n\nreturn { d };\n})();\n" +
-				"const $0 = (() => {\nconst { d } = $2;\nconst a = d;\nasync function b() {}\n\n" +
-				"return { a, b };\n})();\n(() => {\nconst { a, b: c } = $0;\nconst {\n  d,\n} = $2;\na(c, d);\n})();\n" +
-				"export { $0 as \"first\", $2 as \"second\" };\n",
+			"main": "let $;\n(() => {\nclass d {}\nconst a = d;\nasync function b() {}\nconst c = b;\na(c, d);\n" +
+				"$ = [];\n})();\nexport { $ };\n",
 		}, ""},
 		"later": {map[string]string{
-			"main":     "import { a } from \"./first.js\";\nimport(\"./view-a.js\").then(a);\n",
-			"first":    "export const a = 1;\n",
-			"view-a":   "import { a } from \"./first.js\";\nimport { b } from \"./last.js\";\nexport const e = [a, b];\n",
-			"last":     "export const b = () => import(\"./first.js\");\n",
+			"main":     "import { a } from \"./first.js\";\n" + loads + "a();\n",
+			"first":    "export const a = 1;\nexport const z = 2;\n",
+			"view":     "import { a as x } from \"./first.js\";\nimport { b } from \"./last.js\";\nexport const View = x + b;\n",
+			"last":     "import { a } from \"./first.js\";\nexport const b = () => a;\n",
 			"a-worker": "import { b } from \"./last.js\";\nb();\n",
 		}, map[string]string{
-			"main": "const $1 = (() => {\nconst a = 1;\n\nreturn { a };\n})();\n(() => {\nconst { a } = $1;\n" +
-				"import(\"./later.js\").then((m) => m[\"view-a\"]).then(a);\n})();\nexport { $1 as \"first\" };\n",
-			"later": "import { \"first\" as $1 } from \"./main.js\";\nconst $2 = (() => {\n" +
-				"const b = () => import(\"./main.js\").then((m) => m[\"first\"]);\n\nreturn { b };\n})();\n" +
-				"const $4 = (() => {\nconst { a } = $1;\nconst { b } = $2;\n" +
-				"const e = [a, b];\n\nreturn { e };\n})();\n" +
-				"export { $2 as \"last\", $4 as \"view-a\" };\n",
-			"a-worker": "const $2 = (() => {\nconst b = () => import(\"./first.js\");\n\nreturn { b };\n})();\n" +
-				"(() => {\nconst { b } = $2;\nb();\n})();\n",
+			"main": "let $;\n(() => {\nconst a = 1;\nconst z = 2;\n" +
+				"run(() => import(\"./later.js\").then((m) => m.$).then((m) => new m.View()));\na();\n" +
+				"$ = [a];\n})();\nexport { $ };\n",
+			"later": "import { $ as lent } from \"./main.js\";\nlet $;\n(() => {\nconst [a] = lent;\n" +
+				"const b = () => a;\nconst x = a;\nconst View = x + b;\n$ = { View };\n})();\nexport { $ };\n",
+			"a-worker": "(() => {\nconst a = 1;\nconst z = 2;\nconst b = () => a;\nb();\n})();\n",
 		}, ""},
 		"none": {map[string]string{"main": "import { a } from \"./first.js\";\n"}, nil, "no module first"},
 		"circle": {map[string]string{"main": "import { a } from \"./first.js\";\n",
 			"first": "import { b } from \"./main.js\";\n"}, nil, "first and main import each other"},
+		"a name twice": {map[string]string{"main": "import { a } from \"./first.js\";\nconst b = a;\n",
+			"first": "export const a = 1;\nfunction b() {}\n"}, nil, "first and main both declare b"},
+		"a name twice, later": {map[string]string{"main": "const b = 1;\n" + loads,
+			"view": "export class View {}\nconst b = 1;\n"}, nil, "main and view both declare b"},
+		"loaded later and at first": {map[string]string{"main": "import { View } from \"./view.js\";\n" + loads,
+			"view": "export class View {}\n"}, nil, "main loads view later, which is there at first"},
 	} {
 		got, err := bundle(test.sources)
 		if (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), test.fault) {
 			t.Errorf("%s: %v, want %q", name, err, test.fault)
 		} else if !maps.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestScope checks that no module means something of the browser by a name that another one declares: all modules of a
+// script share one scope.
+func TestScope(t *testing.T) {
+	t.Parallel()
+	declared, used := map[string]string{}, map[string]string{}
+	err := fs.WalkDir(files, ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || path.Ext(name) != ".js" {
+			return err
+		}
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		module, err := js.Parse(parse.NewInputBytes(text), js.Options{})
+		if err != nil {
+			return err
+		}
+		imported := map[string]bool{}
+		for _, m := range importing.FindAllStringSubmatch(string(text), -1) {
+			for _, word := range strings.Fields(strings.ReplaceAll(m[1], ",", " ")) {
+				imported[word] = true
+			}
+		}
+		for _, v := range module.Declared {
+			declared[string(v.Data)] = name
+		}
+		for _, v := range module.Undeclared {
+			if !imported[string(v.Data)] {
+				used[string(v.Data)] = name
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(declared) < 100 || used["document"] == "" {
+		t.Errorf("%d names are declared, want all of the page's modules", len(declared))
+	}
+	for name, by := range used {
+		if module := declared[name]; module != "" {
+			t.Errorf("%s declares %s, which is the browser's in %s; give it another name", module, name, by)
 		}
 	}
 }

@@ -133,8 +133,8 @@ func figuresOfProvider(t *testing.T, v *view) {
 	if len(loads) != 1 || loads[0].Calls != 2 {
 		t.Fatalf("the load of the providers: got %+v, want one with 2 calls", loads)
 	}
-	want := eval[string](v.tab, `import("/page/main.js").then(({ format: { duration } }) =>
-		"greet 2 calls: p50 " + duration(Number(%s)) + " (line), p99 " + duration(Number(%s)) + " (dashed).")`,
+	want := eval[string](v.tab, `((duration) =>
+		"greet 2 calls: p50 " + duration(Number(%s)) + " (line), p99 " + duration(Number(%s)) + " (dashed).")(`+pageDuration(t)+`)`,
 		fmt.Sprint(loads[0].P50Ms), fmt.Sprint(loads[0].P99Ms))
 	v.waitText("figcaption", want)
 	// The columns have all calls, and so has the table.

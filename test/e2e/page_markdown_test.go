@@ -70,7 +70,7 @@ func TestPageMarkdown(t *testing.T) {
 	}
 	v := parts(t)
 	// It comes in pieces, and whole it looks the same.
-	const show = `import("/page/main.js").then(({ markdown: { render } }) => ((text) => {
+	const show = `import("/sources/markdown.js").then(({ render }) => ((text) => {
 		const el = document.createElement("div"), whole = document.createElement("div");
 		for (let i = 1; i < text.length; i += 1 + Math.floor(text.length / 2000)) render(el, text.slice(0, i));
 		render(el, text);

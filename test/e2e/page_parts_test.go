@@ -3,7 +3,10 @@
 package e2e_test
 
 import (
+	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,14 +14,31 @@ import (
 	"tapgw/internal/dashboard"
 )
 
-// parts serves the page without a gateway, to try its modules in a browser.
+// parts serves the page without a gateway, and the sources of its modules, to try these in a browser.
 func parts(t *testing.T) *view {
 	t.Helper()
-	s := httptest.NewServer(dashboard.Handler())
+	mux := http.NewServeMux()
+	mux.Handle("/", dashboard.Handler())
+	mux.Handle("/sources/", http.StripPrefix("/sources/", http.FileServer(http.Dir(pageSources()))))
+	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	v := newHome(t).browser().profile(t).openView(s.URL + "/")
 	v.waitText("main", "tapgw")
 	return v
+}
+
+func pageSources() string { return filepath.Join(repo, "internal", "dashboard", "page") }
+
+// pageDuration is an expression for the function that writes durations on the page, whose scripts give it to nobody. It
+// is for formats.
+func pageDuration(t *testing.T) string {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join(pageSources(), "format.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("export ", "", "%", "%%").Replace(string(source))
+	return "(() => {\n" + text + "\nreturn duration;\n})()"
 }
 
 // TestPageParts tries the modules of the page: Markdown, lists, filters and the timeline.
@@ -47,7 +67,7 @@ func markdownRenders(t *testing.T, v *view) {
 		"3. a\n4. b":                                     `<ol start="3"><li>a</li><li>b</li></ol>`,
 		"- [x] done\n- [ ] not":                          `<ul><li class="task"><span role="img" aria-label="done">☑</span> done</li><li class="task"><span role="img" aria-label="not done">☐</span> not</li></ul>`,
 		"> a\n> b\n\nc":                                  `<blockquote><p>a b</p></blockquote><p>c</p>`,
-		"```go\nx := `a`\n<b>\n```\nafter":               `<div class="code"><div class="head"><span>go</span><button type="button" class="ghost wrap" title="Whether long lines of code are wrapped">Wrap</button><button class="copy" type="button">Copy</button></div><pre tabindex="0" role="group" aria-label="Code, go"><code>x := <span class="t-text">` + "`a`" + `</span>` + "\n" + `&lt;b&gt;</code></pre></div><p>after</p>`,
+		"```go\nx := `a`\n<b>\n```\nafter":               `<div class="code"><div class="head"><span>go</span><button type="button" class="ghost wrap" title="Whether long lines of code are wrapped">Wrap</button><button type="button" class="copy">Copy</button></div><pre tabindex="0" role="group" aria-label="Code, go"><code>x := <span class="t-text">` + "`a`" + `</span>` + "\n" + `&lt;b&gt;</code></pre></div><p>after</p>`,
 		"| a | b |\n|---|--:|\n| 1 | x\\|y |\n| 2 |":     `<div class="wide" tabindex="0" role="group" aria-label="Table"><table><thead><tr><th>a</th><th class="right">b</th></tr></thead><tbody><tr><td>1</td><td class="right">x|y</td></tr><tr><td>2</td><td class="right"></td></tr></tbody></table></div>`,
 		"a  \nb\nc\\\nd":                                 `<p>a<br>b c<br>d</p>`,
 		"---\ntext":                                      `<hr><p>text</p>`,
@@ -58,7 +78,7 @@ func markdownRenders(t *testing.T, v *view) {
 		"<script>alert(1)</script> &lt;b&gt; &nope;":     `<p>&lt;script&gt;alert(1)&lt;/script&gt; &lt;b&gt; &amp;nope;</p>`,
 		"": ``,
 	} {
-		const render = `import("/page/main.js").then(({ markdown: { render } }) => { const el = document.createElement("div"); %s; return el.innerHTML; })`
+		const render = `import("/sources/markdown.js").then(({ render }) => { const el = document.createElement("div"); %s; return el.innerHTML; })`
 		if got := eval[string](v.tab, strings.Replace(render, "%s", `render(el, %s)`, 1), source); got != want {
 			t.Errorf("%q reads\n %s, want\n %s", source, got, want)
 		}
@@ -108,7 +128,7 @@ func linksStayOutside(t *testing.T, v *view) {
 		"https://e.com:" + own + "/":             true,
 		"https://localhost.e.com:" + own + "/":   true,
 	} {
-		const count = `import("/page/main.js").then(({ markdown: { render } }) => { const el = document.createElement("div"); render(el, %s); return el.querySelectorAll("a").length; })`
+		const count = `import("/sources/markdown.js").then(({ render }) => { const el = document.createElement("div"); render(el, %s); return el.querySelectorAll("a").length; })`
 		for _, source := range []string{"[a](" + href + ")", "![a](" + href + ")", "<" + href + ">", href} {
 			n := eval[int](v.tab, count, source)
 			if n > 0 && !link || n == 0 && link {
@@ -120,7 +140,7 @@ func linksStayOutside(t *testing.T, v *view) {
 
 func longTextsRender(_ *testing.T, v *view) {
 	// Nothing that a model may write takes forever, or overflows.
-	eval[any](v.tab, `import("/page/main.js").then(({ markdown: { render } }) => {
+	eval[any](v.tab, `import("/sources/markdown.js").then(({ render }) => {
 			for (const s of ["*a ", "**", "_", "~~", "[", "[a](", "`+"`"+`", "`+"``a"+`", ">", "- ", "  - ", "|", "|-|\\n", "<https://", "\\\\", "![", "http://", "&amp;", "# ", "1. \\n"]) render(document.createElement("div"), s.repeat(5000));
 		for (const [start, middle, end] of [["# a", " ", "b"], ["# a", " #", "b"], ["http://a", ".", "x"], ["http://a", ")", "x"], ["~~~", "~", "`+"`"+`"], ["`+"```"+`", "a", "`+"`"+`"], ["`+"```"+`", " ", "x`+"`"+`"], ["", "[a](" + " ".repeat(4000), ""]])
 				render(document.createElement("div"), start + middle.repeat(400_000 / middle.length) + end);
@@ -129,7 +149,7 @@ func longTextsRender(_ *testing.T, v *view) {
 
 func listsReconcile(t *testing.T, v *view) {
 	// Things of one key are all there, and nothing stays that is no more.
-	got := eval[[]string](v.tab, `import("/page/main.js").then(({ dom: { h, reconcile } }) => {
+	got := eval[[]string](v.tab, `import("/sources/dom.js").then(({ h, reconcile }) => {
 			const list = h("ul"), shown = [];
 			document.body.append(list);
 			for (const items of [["a", "b"], ["b", "", "a", ""], ["", "", "c"], ["", ""], ["c", "b"], []]) {
@@ -161,7 +181,7 @@ func filterPreviews(t *testing.T, v *view) {
 		{[]rule{{".", "keep"}, {"failed", "inject"}}, []int{0, 0, 0, -1, -1}},
 	} {
 		// On a busy machine the worker may run into its limit of time: null says that it decided nothing.
-		if got := eval[[]int](v.tab, `import("/page/later.js").then(async ({ filter: f }) => {
+		if got := eval[[]int](v.tab, `import("/sources/filter.js").then(async (f) => {
 			let decisions = null;
 			for (let i = 0; i < 20 && !decisions; i++) decisions = await f.preview(%s, %s);
 			return decisions;
@@ -169,10 +189,10 @@ func filterPreviews(t *testing.T, v *view) {
 			t.Errorf("%v decides %v, want %v", test.rules, got, test.want)
 		}
 	}
-	if slow := eval[bool](v.tab, `import("/page/later.js").then(({ filter: f }) => f.preview([{ match: "^(a+)+$", outcome: "drop" }], ["a".repeat(40) + "b"])).then((d) => d === null)`); !slow {
+	if slow := eval[bool](v.tab, `import("/sources/filter.js").then((f) => f.preview([{ match: "^(a+)+$", outcome: "drop" }], ["a".repeat(40) + "b"])).then((d) => d === null)`); !slow {
 		t.Error("a pattern that explodes is not stopped, want its end")
 	}
-	faults := eval[[]string](v.tab, `import("/page/later.js").then(({ filter: f }) => f.check(%s))`,
+	faults := eval[[]string](v.tab, `import("/sources/filter.js").then((f) => f.check(%s))`,
 		[]rule{{"ok", "drop"}, {"", "drop"}, {"(", "drop"}, {strings.Repeat("é", 513), "drop"}})
 	if faults[0] != "" || faults[1] == "" || !strings.Contains(faults[2], "Unterminated") ||
 		!strings.Contains(faults[3], "1024") {
@@ -181,7 +201,7 @@ func filterPreviews(t *testing.T, v *view) {
 }
 
 func timelineMerges(t *testing.T, v *view) {
-	const texts = `import("/page/main.js").then(({ timeline: { Timeline } }) => {
+	const texts = `import("/sources/timeline.js").then(({ Timeline }) => {
 			const t = new Timeline();
 			for (const [name, data] of %s) t.apply(name, data);
 			return t.entries.map((e) => [e.kind, e.done === false ? "open" : "", e.who ?? e.level ?? e.name ?? "", e.text || e.result?.content || e.error?.message || ""].filter(Boolean).join(" "));
@@ -256,7 +276,7 @@ func timelineMerges(t *testing.T, v *view) {
 // tracesNest makes a tree of records: by their spans, else by time.
 func tracesNest(t *testing.T, v *view) {
 	// A record is its name, span, parent, end in seconds and duration in milliseconds.
-	const spans = `import("/page/later.js").then(({ trace: { spansOf } }) => spansOf(%s.map(([id, span, parent, end, durationMs]) =>
+	const spans = `import("/sources/trace.js").then(({ spansOf }) => spansOf(%s.map(([id, span, parent, end, durationMs]) =>
 		({ id, span, parent, durationMs, ts: end === null ? "never" : new Date(end * 1000).toISOString() })))
 		.map((s) => s.depth + s.record.id))`
 	type o = []any
@@ -286,7 +306,7 @@ func tracesNest(t *testing.T, v *view) {
 
 // pausesFold places times on an axis.
 func pausesFold(t *testing.T, v *view) {
-	const places = `import("/page/later.js").then(({ waterfall: { timeScale } }) => {
+	const places = `import("/sources/waterfall.js").then(({ timeScale }) => {
 			const { place, pauses } = timeScale(%s.map(([from, to]) => ({ from, to })), 100);
 			return [pauses.length, ...%s.map((t) => Math.round(place(t) * 1000))];
 		})`

@@ -219,8 +219,8 @@ func TestPageCalls(t *testing.T) {
 		v.visit(g.origin() + "/?" + again + "#/sessions/" + session)
 		v.waitText(".entry.message", "You said: flaky")
 		for id, ms := range took {
-			v.until(`import("/page/main.js").then(({ format: { duration } }) => ((call) => call.querySelector(".took").textContent ===
-				duration(Math.round(Number(%s) * 1000) / 1000))([...document.querySelectorAll(".entry.tool")].find((e) => e.entry.id === %s)))`,
+			v.until(`((duration) => ((call) => call.querySelector(".took").textContent ===
+				duration(Math.round(Number(%s) * 1000) / 1000))([...document.querySelectorAll(".entry.tool")].find((e) => e.entry.id === %s)))(`+pageDuration(t)+`)`,
 				fmt.Sprint(ms), id)
 		}
 		v.until(`((e) => e.steps.join() === "one of two,two of two")(

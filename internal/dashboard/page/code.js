@@ -16,21 +16,21 @@ const string = String.raw`"(?:[^"\\\n]|\\.)*"`;
 const group = (comment, strings, word = words.replaceAll(" ", "|")) => new RegExp(
   String.raw`(?<comment>${comment})|${strings}|(?<string>${string}?|'(?:[^'\\\n]|\\.)*')|(?<number>\b\d[\w.]*)|` +
     String.raw`(?<word>\b(?:${word})\b)`, "g");
-const block = String.raw`|/\*(?:[^*]|\*(?!/))*(?:\*/)?`;
+const blockComment = String.raw`|/\*(?:[^*]|\*(?!/))*(?:\*/)?`;
 
-const groups = {};
+const languages = {};
 for (const [pattern, names] of [
-  [group(`//.*${block}`, "(?<text>`(?:[^`\\\\]|\\\\[^])*`?)"),
+  [group(`//.*${blockComment}`, "(?<text>`(?:[^`\\\\]|\\\\[^])*`?)"),
     "c cpp c++ cs csharp css dart go h java javascript js jsx kotlin kt mjs php rs rust scala swift ts tsx typescript"],
   [group(String.raw`(?<![^\s;({])#.*`, `(?<text>"""[^]*?(?:"""|$))`),
     "bash dockerfile makefile perl py python r rb ruby sh shell toml yaml yml"],
-  [group(`--.*${block}`, "(?!)", "[A-Z]{2,}"), "sql"],
+  [group(`--.*${blockComment}`, "(?!)", "[A-Z]{2,}"), "sql"],
   [group("(?!)", String.raw`(?<key>${string}(?=\s*:))`), "json jsonc"],
   [/(?<comment>^(?:diff |index |--- |\+\+\+ ).*)|(?<number>^@@.*)|(?<added>^\+.*)|(?<removed>^-.*)/gm, "diff patch"],
-]) for (const name of names.split(" ")) groups[name] = pattern;
+]) for (const name of names.split(" ")) languages[name] = pattern;
 
-const patternOf = (language) => language && Object.hasOwn(groups, language.toLowerCase()) &&
-  groups[language.toLowerCase()];
+const patternOf = (language) => language && Object.hasOwn(languages, language.toLowerCase()) &&
+  languages[language.toLowerCase()];
 
 // isKnown tells whether code of a language gets colours.
 export const isKnown = (language) => Boolean(patternOf(language));
@@ -48,14 +48,14 @@ function painted(code, pattern) {
 }
 
 // What the person chose for all blocks: the style sheet applies it and says it on the buttons.
-const chosen = document.documentElement.dataset;
-for (const name of ["wrap", "tab"]) chosen[name] = localStorage.getItem(`tapgw.${name}`) ?? "";
+const codeLook = document.documentElement.dataset;
+for (const name of ["wrap", "tab"]) codeLook[name] = localStorage.getItem(`tapgw.${name}`) ?? "";
 
 const next = { wrap: { "": "on" }, tab: { "": "8", 8: "2" } }; // after each choice; else the default, ""
 
 const choice = (name, label, title) => h("button", {
-  type: "button", class: `ghost ${name}`, title,
-  onclick: () => localStorage.setItem(`tapgw.${name}`, (chosen[name] = next[name][chosen[name]] ?? "")),
+  class: `ghost ${name}`, title,
+  onclick: () => localStorage.setItem(`tapgw.${name}`, (codeLook[name] = next[name][codeLook[name]] ?? "")),
 }, label);
 
 // codeBlock shows code. label is shown above it; language, by which it gets colours, is the same unless it is given.

@@ -1,7 +1,7 @@
 import { h } from "./dom.js";
 
-const storage = "enter";
-const mayEnter = () => localStorage[storage] === "sends";
+const sendStorage = "enter";
+const mayEnter = () => localStorage[sendStorage] === "sends";
 
 // sendKey makes the choice of the key that sends. Shift Enter is always a new line, Ctrl Enter always sends.
 export function sendKey() {
@@ -9,7 +9,7 @@ export function sendKey() {
   const select = h("select", {
     class: "send-key",
     "aria-label": "Key that sends",
-    onchange: () => { localStorage[storage] = select.value; },
+    onchange: () => { localStorage[sendStorage] = select.value; },
     onfocus: () => { select.value = mayEnter() ? "sends" : ""; },
   },
     h("option", { value: "" }, `${ctrl} Enter sends`),

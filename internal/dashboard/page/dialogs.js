@@ -45,7 +45,7 @@ export function dialog(title, content, actions = [], error) {
       wrong.focus();
     };
     const foot = h("div", { class: "actions" },
-      h("button", { type: "button", onclick: () => box.close() }, actions.length ? "Cancel" : "Close"), buttons);
+      h("button", { onclick: () => box.close() }, actions.length ? "Cancel" : "Close"), buttons);
     const form = h("form", {
       onsubmit: (e) => {
         e.preventDefault();
@@ -84,7 +84,7 @@ const toasts = h("div", { class: "toasts", role: "status" });
 export function toast(text, level = "info") {
   if (!toasts.isConnected) document.body.append(toasts);
   const line = h("div", { class: `toast ${level}` }, text,
-    h("button", { type: "button", "aria-label": "Dismiss", onclick: () => line.remove() }, "×"));
+    h("button", { "aria-label": "Dismiss", onclick: () => line.remove() }, "×"));
   toasts.append(line);
   setTimeout(() => line.remove(), level === "info" ? 4000 : 12_000);
 }

@@ -2,9 +2,10 @@
 
 // h makes an element. In props "on…" adds a listener, "data" sets data attributes, "value" the value, and every other
 // name an attribute: true sets it empty; false, null and undefined leave it out. Children are nodes or texts; null,
-// undefined and false are skipped.
+// undefined and false are skipped. A button sends no form unless its type is submit.
 export function h(tag, props, ...children) {
   const el = document.createElement(tag);
+  if (tag === "button") el.type = tag;
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) el.addEventListener(name.slice(2), value);
@@ -67,7 +68,6 @@ export function arrows(list, selector) {
 export function copyButton(text) {
   const button = h("button", {
     class: "copy",
-    type: "button",
     onclick: async () => {
       try {
         await navigator.clipboard.writeText(text());

@@ -1,9 +1,9 @@
 import { announce, toast } from "./dialogs.js";
 import { h, setText } from "./dom.js";
-import { oneLine, plain } from "./format.js";
+import { address, oneLine, plain } from "./format.js";
 import { Asks, waitingFor } from "./waiting.js";
 
-const most = 3; // notifications at once
+const notesMost = 3; // notifications at once
 
 // Drawer shows all that waits for a person over all sessions, and says elsewhere that something does: on its button, in
 // the tab's title and icon, and in a notification if the person has allowed that.
@@ -13,14 +13,14 @@ export class Drawer {
     this.app = app;
     this.asksOfSession = asksOfSession;
     this.known = new Set();
-    this.button = h("button", { type: "button", class: "waits", title: "All that waits for you (w)",
+    this.button = h("button", { class: "waits", title: "All that waits for you (w)",
       onclick: () => this.toggle() }, "0 waiting");
     this.title = h("h2", { id: "drawer-title", tabindex: "-1" }, "Waiting for you");
     this.none = h("p", { class: "empty" }, "Nothing waits for you. Questions of all sessions come here.");
     this.asks = new Asks(app, "Questions and codes", () => "", () => this.title);
-    this.allow = h("button", { type: "button", onclick: () => this.askToNotify() }, "Notify me of questions");
+    this.allow = h("button", { onclick: () => this.askToNotify() }, "Notify me of questions");
     this.said = h("p", { class: "hint" });
-    const close = h("button", { type: "button", class: "ghost", onclick: () => this.box.close() }, "Close");
+    const close = h("button", { class: "ghost", onclick: () => this.box.close() }, "Close");
     this.box = h("dialog", {
       class: "drawer", "aria-labelledby": "drawer-title",
       onclose: () => this.box.remove(),
@@ -45,7 +45,7 @@ export class Drawer {
     document.querySelector("link[rel=icon]").href = `page/icon${count ? "-waiting" : ""}.svg`;
     if (fresh.length) announce(`${this.text(fresh[0])} ${count} waiting for you`);
     if (document.hidden && globalThis.Notification?.permission === "granted")
-      for (const it of fresh.slice(0, most)) this.notify(it);
+      for (const it of fresh.slice(0, notesMost)) this.notify(it);
   }
 
   text(it) {
@@ -116,7 +116,7 @@ export class Drawer {
 
   // go shows the session of a question, and the question in it.
   go(it) {
-    const hash = `#/sessions/${encodeURIComponent(it.session)}`;
+    const hash = address("sessions", it.session);
     const show = () => {
       const card = [...this.asksOfSession().element.children].find((c) => c.dataset.key === it.key);
       card ? card.focus() : toast("This question is over.");

@@ -10,7 +10,7 @@ const maxMessage = 64_000;
 
 // element makes the element of a timeline's entry. Its refresh(), if it has one, shows a change of the entry.
 export function element(entry) {
-  const { body, refresh } = (kinds[entry.kind] ?? kinds.note)(entry);
+  const { body, refresh } = (entryKinds[entry.kind] ?? entryKinds.note)(entry);
   const el = h("article", { class: `entry ${entry.kind}` },
     h("time", { datetime: entry.ts, title: date(entry.ts) }, time(entry.ts)), h("div", { class: "body" }, body));
   el.entry = entry;
@@ -19,9 +19,9 @@ export function element(entry) {
   return el;
 }
 
-const kinds = {
+const entryKinds = {
   prompt: (e) => {
-    const turn = h("button", { type: "button", class: "ghost turn" });
+    const turn = h("button", { class: "ghost turn" });
     return {
       body: [h("div", { class: "who" }, e.who === "user" ? "You" : "A provider's prompt"),
         h("div", { class: "said" }, folded(e.text)), turn],
@@ -50,7 +50,7 @@ const kinds = {
 
   message: (e) => {
     const text = h("div", { class: "markdown" });
-    const more = h("button", { type: "button", hidden: true, onclick: () => {
+    const more = h("button", { hidden: true, onclick: () => {
       e.whole = true;
       more.closest("article").refresh();
     } });
@@ -81,14 +81,14 @@ const kinds = {
         state.setAttribute("aria-label", is);
         setText(took, e.error?.code ??
           (e.done && e.ended ? duration(e.took ?? new Date(e.ended) - new Date(e.ts)) : ""));
-        setText(about, (!e.done && oneLine(e.steps?.at(-1) ?? "", 160)) || brief(e.args));
+        setText(about, (!e.done && oneLine(e.steps?.at(-1) ?? "", 160)) || briefArgs(e.args));
         el.classList.toggle("nested", Boolean(e.parent));
         const now = `${is} ${e.text.length} ${e.steps?.length} ${box.open}`;
         if (now === shownState) return;
         shownState = now;
         if (!box.open) return;
         parts.replaceChildren(part("Arguments", codeBlock(pretty(e.args ?? "{}"), "JSON")),
-          ...(e.steps ? [part("Progress", steps(e.steps))] : []),
+          ...(e.steps ? [part("Progress", stepList(e.steps))] : []),
           ...(e.text && !e.result ? [part("So far", h("pre", { tabindex: "0" }, e.text))] : []),
           ...(e.error ? [part("Error", h("p", { class: "fault" }, e.error.message))] : []),
           ...(e.result ? [part("Result", result(e))] : []));
@@ -112,9 +112,9 @@ const kinds = {
   note: (e) => {
     const it = () =>
       e.kind === "push"
-        ? kinds.push(e).body
+        ? entryKinds.push(e).body
         : [h("span", { class: "source" }, e.source), " ", h("span", { class: `said ${e.level}` }, folded(e.text)),
-          e.tries?.length > 1 && details(e, `${e.tries.length} attempts`, steps(e.tries), () => false)];
+          e.tries?.length > 1 && details(e, `${e.tries.length} attempts`, stepList(e.tries), () => false)];
     return {
       body: [],
       refresh: (el) => {
@@ -146,7 +146,7 @@ function details(entry, summary, content, open) {
   return box;
 }
 
-const steps = (texts) => h("ol", { class: "steps" }, texts.map((t) => h("li", null, t)));
+const stepList = (texts) => h("ol", { class: "steps" }, texts.map((t) => h("li", null, t)));
 
 // beginning returns whole lines of a text, if they are not too long.
 function beginning(text, most) {
@@ -159,8 +159,8 @@ const part = (title, content) => h("div", { class: "part" }, h("h3", null, title
 // The arguments that say most about a call, in order.
 const mainArguments = ["command", "path", "file_path", "filePath", "file", "pattern", "query", "url"];
 
-// brief returns the arguments of a call, a JSON text, as one line.
-function brief(args) {
+// briefArgs returns the arguments of a call, a JSON text, as one line.
+function briefArgs(args) {
   try {
     const it = JSON.parse(args || "{}");
     const most = mainArguments.find((k) => typeof it[k] === "string" && it[k]);
@@ -194,7 +194,7 @@ export function codeBlockFolded(text, language = "JSON") {
   if (text.length <= maxText) return codeBlock(text, label, language);
   const box = h("div", null,
     codeBlock(text.slice(0, maxText), label, language),
-    h("button", { type: "button", onclick: () => box.replaceChildren(codeBlock(text, label, language)) },
+    h("button", { onclick: () => box.replaceChildren(codeBlock(text, label, language)) },
       `Show all ${text.length.toLocaleString()} characters`));
   return box;
 }
@@ -204,6 +204,6 @@ function folded(text) {
   const most = 2000;
   if (text.length <= most) return text;
   const box = h("span", null, `${text.slice(0, most)}… `,
-    h("button", { class: "link", type: "button", onclick: () => box.replaceChildren(text) }, "show all"));
+    h("button", { class: "link", onclick: () => box.replaceChildren(text) }, "show all"));
   return box;
 }

@@ -3,7 +3,7 @@ import { follow } from "./follow.js";
 import { Timeline } from "./timeline.js";
 
 const backlog = 2000; // things that are requested at first, and each time that the person scrolls up
-const keep = 20_000; // entries that are kept while the person follows the end
+const keepEnd = 20_000; // entries that are kept while the person follows the end
 const keepRead = 50_000; // entries that are kept while the person reads older ones: more than the gateway has
 const retry = 5000; // ms after which older entries are asked for again when that failed
 const slice = 10; // ms of work before the browser may draw
@@ -25,7 +25,7 @@ export class Feed extends EventTarget {
 
   // readsEnd says whether the person follows the end.
   readsEnd(yes) {
-    this.keep = yes ? keep : keepRead;
+    this.keep = yes ? keepEnd : keepRead;
   }
 
   reset() {

@@ -122,8 +122,8 @@ function tokensFigure({ total, turns }, turnLink, leadOf) {
 
 // The waterfall of a turn.
 
-const kinds = ["model", "built-in", "provider"];
-const kindOf = (r) => (r.kind === "call" ? kinds[r.provider ? 2 : 1] : r.kind);
+const callKinds = ["model", "built-in", "provider"];
+const kindOf = (r) => (r.kind === "call" ? callKinds[r.provider ? 2 : 1] : r.kind);
 
 // turnRecords are what is recorded of a turn, newest first, with the calls of models in it.
 async function turnRecords(turn, modelCalls) {
@@ -151,7 +151,7 @@ async function turnFigure(app, turns, modelCalls, leadOf) {
     if (mine !== run) return;
     trace.element.hidden = !list;
     if (!list) return setText(words, "The records can't be read now.");
-    setText(words, `${duration(turn.durationMs ?? 0)}: ${kinds.map((kind) => {
+    setText(words, `${duration(turn.durationMs ?? 0)}: ${callKinds.map((kind) => {
       const of = list.filter((r) => kindOf(r) === kind);
       return `${count(of.length, `${kind} call`)} ${duration(sum(of.map((r) => r.durationMs ?? 0)))}`;
     }).join(", ")}.`);
@@ -193,7 +193,7 @@ export async function sessionFigures(app, id, entries, reveal) {
   const turnLead = (t) => leadOf({ kind: "first call", ts: t.startedAt });
   const turnLink = (t) => {
     const onclick = turnLead(t);
-    return onclick ? h("button", { type: "button", class: "link", onclick }, `Turn ${t.turn}`) : `Turn ${t.turn}`;
+    return onclick ? h("button", { class: "link", onclick }, `Turn ${t.turn}`) : `Turn ${t.turn}`;
   };
   const shown = { ...usage, turns: usage.turns.slice(-mostColumns) };
   return [contextFigure(shown, turnLink, turnLead), tokensFigure(shown, turnLink, turnLead),
@@ -224,19 +224,19 @@ function overTime(title, list, from, what, bad, isBad, more = "") {
 
 const oldest = (list) => Date.parse(list.at(-1).ts);
 
-// recent asks for the records of the last day, newest first.
-const recent = (query) => records({ ...query, since: new Date(Date.now() - lately).toISOString(), last: 2000 });
+// lastDay asks for the records of the last day, newest first.
+const lastDay = (query) => records({ ...query, since: new Date(Date.now() - lately).toISOString(), last: 2000 });
 
 // figuresOf makes a box that fills itself.
 function figuresOf(query, none, make) {
   const box = h("div", { class: "figures" }, h("p", { class: "hint" }, "Reading the records…"));
-  recent(query).then(
+  lastDay(query).then(
     ({ records: list }) => box.replaceChildren(...(list.length ? make(list) : [nothing(none)])),
     (e) => box.replaceChildren(nothing(e.message)));
   return box;
 }
 
-const groups = (list, key) =>
+const groupedBy = (list, key) =>
   [...Map.groupBy(list, key)].sort((a, b) => b[1].length - a[1].length).slice(0, mostFigures);
 
 // percentile of sorted numbers, as the gateway has it in its diagnostics.
@@ -267,7 +267,7 @@ export const providerFigures = (name) =>
   figuresOf({ kind: "call", provider: name }, "The records have no call of this provider in the last day.",
     (list) => [
       overTime("Calls", list, oldest(list), "call", "failed", (r) => r.outcome === "failed"),
-      ...groups(list, (r) => r.tool).map(([tool, calls]) => toolFigure(plain(tool ?? ""), calls)),
+      ...groupedBy(list, (r) => r.tool).map(([tool, calls]) => toolFigure(plain(tool ?? ""), calls)),
     ]);
 
 // pushFigures makes the figures of a session's streams: how many events were pushed into each, over time.
@@ -281,6 +281,6 @@ export const pushFigures = (session) =>
       if (r.fate === "queued") queued.add(key);
       return true;
     });
-    return groups(once, (r) => `${r.stream}@${r.provider}`).map(([name, events]) =>
+    return groupedBy(once, (r) => `${r.stream}@${r.provider}`).map(([name, events]) =>
       overTime(plain(name), events, oldest(list), "event", "dropped", (r) => r.fate === "dropped"));
   });

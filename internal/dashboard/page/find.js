@@ -1,7 +1,7 @@
 import { h, setText } from "./dom.js";
 
 const pause = 150; // ms without a key before the search begins
-const again = 500; // ms between two searches while entries come
+const searchAgain = 500; // ms between two searches while entries come
 
 // Find finds a text in the entries of a timeline. It marks each place in the document, counts the entries that have the
 // text, and goes from one to the next, also to those that are not in the document.
@@ -21,7 +21,7 @@ export class Find {
     });
     this.count = h("span", { class: "count", role: "status" });
     const button = (text, label, by) =>
-      h("button", { type: "button", class: "ghost", "aria-label": label, title: label, onclick: () => this.step(by) },
+      h("button", { class: "ghost", "aria-label": label, title: label, onclick: () => this.step(by) },
         text);
     this.buttons = [button("↑", "Previous match (Shift Enter)", -1), button("↓", "Next match (Enter)", 1)];
     this.element = h("div", { class: "find", role: "search" }, this.field, this.count, this.buttons);
@@ -85,7 +85,7 @@ export class Find {
       this.look();
       if (!had && this.matches.length) this.go(this.matches.at(-1));
       this.show();
-    }, again);
+    }, searchAgain);
   }
 
   look() {
@@ -165,7 +165,7 @@ function center(range) {
   }
 }
 
-const most = 1000; // places in an entry
+const marksMost = 1000; // places in an entry
 
 // ranges returns where the text of an element matches, also where it is in several nodes.
 function ranges(el, pattern) {
@@ -185,7 +185,7 @@ function ranges(el, pattern) {
     return [nodes[i].node, at - nodes[i].from];
   };
   for (const m of text.matchAll(pattern)) {
-    if (found.length === most) break;
+    if (found.length === marksMost) break;
     const range = new Range();
     range.setStart(...place(m.index, false));
     range.setEnd(...place(m.index + m[0].length, true));

@@ -82,3 +82,8 @@ export const oneLine = (text, most = 120) => {
 export const plain = (text) =>
   text.replace(/\p{Bidi_Control}|[\x00-\x08\x0b-\x1f\x7f-\x9f]/gu,
     (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+
+// address leads to a thing of a view, such as a session.
+export const address = (view, id) => `#/${view}/${encodeURIComponent(id)}`;
+
+export const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);

@@ -1,12 +1,12 @@
 import { goals } from "./api.js";
 import { attempt, dialog, field } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
-import { count, date, decoded, distance, duration, moment, oneLine, plain, short } from "./format.js";
+import { address, count, date, decoded, distance, duration, moment, oneLine, plain, short } from "./format.js";
 import { addressOf } from "./record.js";
 import { setBar, timeScale } from "./waterfall.js";
 
 const stateTexts = { active: "active", met: "met", budget: "out of budget", stopped: "stopped", blocked: "blocked" };
-const pauseLeast = 60_000; // ms; a shorter pause between turns is not folded
+const turnPauseLeast = 60_000; // ms; a shorter pause between turns is not folded
 
 // GoalsView lists the goals, and shows one: its contract with the evidence, its budget and its turns.
 export class GoalsView {
@@ -14,7 +14,7 @@ export class GoalsView {
     this.app = app;
     this.element = element;
     const start = () =>
-      h("button", { type: "button", class: "primary", onclick: () => startDialog(app) }, "New goal…");
+      h("button", { class: "primary", onclick: () => startGoal(app) }, "New goal…");
     this.rows = h("tbody");
     this.table = h("table", { class: "grid stack", hidden: true },
       h("thead", null,
@@ -71,11 +71,11 @@ export class GoalsView {
 
   row(g) {
     const cell = (className, label, ...content) => h("td", { class: className, data: { label } }, content);
-    const stop = h("button", { type: "button", class: "danger", "aria-label": `Stop ${oneLine(g.contract.text, 60)}`,
+    const stop = h("button", { class: "danger", "aria-label": `Stop ${oneLine(g.contract.text, 60)}`,
       onclick: () => attempt(stop, () => stopDialog(g)) }, "Stop…");
     return h("tr", null,
       h("th", { scope: "row" },
-        h("a", { href: `#/goals/${encodeURIComponent(g.id)}` }, plain(oneLine(g.contract.text, 100)))),
+        h("a", { href: address("goals", g.id) }, plain(oneLine(g.contract.text, 100)))),
       cell("session", "Session"), cell("", "State", h("span", { class: "chip" })), cell("spent", "Turns"),
       cell("", "Started", h("time", { class: "distance", datetime: g.startedAt, title: date(g.startedAt) })),
       cell("why", "Why"), h("td", { class: "buttons" }, stop));
@@ -98,7 +98,7 @@ export class GoalsView {
     const runs = this.labels.has(g.session);
     return [
       h("div", { class: "headline" }, h("h2", null, "The goal"), chip,
-        runs && h("a", { href: `#/sessions/${encodeURIComponent(g.session)}` }, "Its session"),
+        runs && h("a", { href: address("sessions", g.session) }, "Its session"),
         h("a", { href: addressOf({ session: g.session }) }, "Records of the session"),
         h("a", { class: "close", href: "#/goals" }, "Close")),
       h("p", { class: "contract" }, plain(g.contract.text)),
@@ -118,8 +118,8 @@ function showState(chip, g) {
   chip.className = `chip ${g.state}`;
 }
 
-// subject is what a check is about, as the gateway names it in the evidence.
-function subject({ description, file, stream, call }) {
+// checkSubject is what a check is about, as the gateway names it in the evidence.
+function checkSubject({ description, file, stream, call }) {
   if (description) return description;
   if (file) return `file ${file.path}`;
   if (stream) return `stream ${stream.channel}`;
@@ -134,7 +134,7 @@ function checks(g) {
     const state = !e ? "not looked at" : e.holds ? "holds" : "missing";
     return h("li", { class: e?.holds ? "ok" : "" },
       h("span", { class: "mark", role: "img", "aria-label": state }, !e ? "○" : e.holds ? "✓" : "✗"), " ",
-      h("strong", null, plain(subject(check))),
+      h("strong", null, plain(checkSubject(check))),
       e?.why && h("div", { class: "why" }, plain(e.why)),
       h("details", null, h("summary", null, e ? `The check, looked at ${moment(e.at)}` : "The check"),
         h("code", null, plain(JSON.stringify(check)))));
@@ -163,7 +163,7 @@ function turns(g) {
   const spans = g.iterations.map((it) => ({
     it, from: Date.parse(it.startedAt), to: it.endedAt ? Date.parse(it.endedAt) : now,
   }));
-  const { place, pauses } = timeScale(spans, pauseLeast);
+  const { place, pauses } = timeScale(spans, turnPauseLeast);
   const folded = pauses.reduce((sum, p) => sum + p.to - p.from, 0);
   return [
     pauses.length > 0 &&
@@ -217,7 +217,7 @@ function checkField(n, remove) {
     checkKinds.map(([value, text]) => h("option", { value }, text)));
   const element = h("fieldset", { class: "check-field" }, h("legend", { class: "hidden" }, `Check ${n}`),
     h("div", { class: "row" }, kind,
-      h("button", { type: "button", "aria-label": `Remove check ${n}`, onclick: () => remove(element) }, "×")),
+      h("button", { "aria-label": `Remove check ${n}`, onclick: () => remove(element) }, "×")),
     fields);
   offer();
   return {
@@ -236,8 +236,8 @@ function checkField(n, remove) {
   };
 }
 
-// startDialog asks for a goal, starts it and opens it.
-async function startDialog(app) {
+// startGoal asks for a goal, starts it and opens it.
+async function startGoal(app) {
   const { sessions } = app.state;
   if (!sessions.length)
     return dialog("New goal", h("p", null, "A goal is for a session, and none runs. ",
@@ -261,7 +261,7 @@ async function startDialog(app) {
     box.append(check.element);
     return check;
   };
-  const more = h("button", { type: "button", onclick: () => add().element.querySelector("select").focus() },
+  const more = h("button", { onclick: () => add().element.querySelector("select").focus() },
     "Add a check");
   add();
   const start = async () => {
@@ -271,7 +271,7 @@ async function startDialog(app) {
       session: session.value, text: text.value.trim(), checks: list.map((c) => c.value()), turns: n(limits.turns),
       timeMs: minutes && minutes * 60_000, tokens: n(limits.tokens),
     });
-    location.hash = `#/goals/${encodeURIComponent(id)}`;
+    location.hash = address("goals", id);
   };
   await dialog("New goal", [
     field("Session", session), field("What must be true", text),

@@ -2,11 +2,11 @@ import { h } from "./dom.js";
 import { dialog } from "./dialogs.js";
 
 // The keys that work while no field has the focus.
-const table = [];
-const storage = "tapgw.keys";
+const allKeys = [];
+const keysStorage = "tapgw.keys";
 
 // key adds one, which works in the drawer too if inDrawer says so.
-export const key = (name, does, run, inDrawer) => table.push({ name, does, run, inDrawer });
+export const key = (name, does, run, inDrawer) => allKeys.push({ name, does, run, inDrawer });
 
 const typing = (el) => el.closest("input, textarea, select, [contenteditable]");
 
@@ -18,20 +18,20 @@ export function listen() {
     }
     const box = document.querySelector("dialog[open]");
     if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing || typing(e.target)) return;
-    const it = table.find((k) => k.name === e.key && (!box || (k.inDrawer && box.matches(".drawer"))));
-    if (!it || (localStorage.getItem(storage) === "off" && it.name !== "?")) return;
+    const it = allKeys.find((k) => k.name === e.key && (!box || (k.inDrawer && box.matches(".drawer"))));
+    if (!it || (localStorage.getItem(keysStorage) === "off" && it.name !== "?")) return;
     e.preventDefault();
     it.run(e);
   });
 }
 
 export function help() {
-  const rows = [...table.map(({ name, does }) => [name, does]), ["Ctrl Enter", "send the prompt"],
+  const rows = [...allKeys.map(({ name, does }) => [name, does]), ["Ctrl Enter", "send the prompt"],
     ["Esc", "leave a field, close a dialog"], ["↑ ↓", "move in a list; in the prompt, to earlier ones"]];
   const off = h("input", {
     type: "checkbox",
-    checked: localStorage.getItem(storage) !== "off",
-    onchange: (e) => localStorage.setItem(storage, e.target.checked ? "on" : "off"),
+    checked: localStorage.getItem(keysStorage) !== "off",
+    onchange: (e) => localStorage.setItem(keysStorage, e.target.checked ? "on" : "off"),
   });
   dialog("Keys", [
     h("table", { class: "keys" },

@@ -6,14 +6,14 @@ import { plain } from "./format.js";
 import { WindowedList } from "./list.js";
 
 const linesFirst = 500; // at first
-const linesMost = 5000;
+const logMost = 5000;
 
 // ProviderLog shows the log of what a provider file names, as it grows. said() is called for each line.
 export class ProviderLog {
   constructor(said) {
     this.said = said;
     this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Log" });
-    this.latest = h("button", { type: "button", class: "latest", hidden: true, onclick: () => this.list.follow(true) },
+    this.latest = h("button", { class: "latest", hidden: true, onclick: () => this.list.follow(true) },
       "Latest ↓");
     this.list = new WindowedList(this.scroller, entryElement, (n) => (this.latest.hidden = n < 0));
     this.quiet = h("p", { class: "empty" }, "It has said nothing yet.");
@@ -43,7 +43,7 @@ export class ProviderLog {
   line({ ts, level, source, message }) {
     this.quiet.hidden = true;
     this.list.append([{ kind: "note", ts, level, source, text: plain(message) }]);
-    this.list.trim(linesMost);
+    this.list.trim(logMost);
     this.said?.();
   }
 }

@@ -4,15 +4,15 @@ import { h, reconcile, setText } from "./dom.js";
 import { Drawer } from "./drawer.js";
 import { Feed } from "./feed.js";
 import { follow } from "./follow.js";
-import { count, decoded, plain, time } from "./format.js";
+import { address, count, decoded, plain, time } from "./format.js";
 import { help, key, listen } from "./keys.js";
 import { lookButton } from "./look.js";
 import { openStart, SessionsView } from "./sessions.js";
 import { signIn } from "./signin.js";
 
 const narrow = 800; // pixels, as in the stylesheet
-const brief = 1500; // ms without the gateway, as when it restarts, that need no banner
-const refresh = 2000; // ms between two readings of the diagnostics, while a view shows them
+const briefLoss = 1500; // ms without the gateway, as when it restarts, that need no banner
+const diagnosticsEvery = 2000; // ms between two readings of the diagnostics, while a view shows them
 
 // The states of /api/v1/events that the page always follows. A view that shows another one names it as its state.
 const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools", "queue"];
@@ -108,7 +108,7 @@ function run() {
   const lost = h("div", { class: "banner warning row", hidden: true },
     h("span", null, "The gateway does not answer since ", since, ". What you see is of then; what you write stays. " +
       "If it does not come back by itself, start it: ", h("code", null, "tapgw ensure")),
-    h("button", { type: "button", onclick: () => dispatchEvent(new Event("online")) }, "Try now"));
+    h("button", { onclick: () => dispatchEvent(new Event("online")) }, "Try now"));
   const main = h("main", null, Object.values(views).map((v) => v.element));
   document.body.replaceChildren(
     h("header", { class: "bar" },
@@ -118,9 +118,8 @@ function run() {
       version,
       drawer.button,
       lookButton,
-      h("button", { type: "button", class: "ghost", "aria-label": "Keys", title: "Keys (?)", onclick: help }, "?"),
+      h("button", { class: "ghost", "aria-label": "Keys", title: "Keys (?)", onclick: help }, "?"),
       h("button", {
-        type: "button",
         class: "ghost",
         onclick: (e) => attempt(e.target, () => post("/signout").then(() => location.reload())),
       }, "Sign out")),
@@ -156,7 +155,7 @@ function run() {
   };
 
   app.on("feed", () => {
-    links.sessions.href = app.feed ? `#/sessions/${encodeURIComponent(app.feed.id)}` : "#/sessions";
+    links.sessions.href = app.feed ? address("sessions", app.feed.id) : "#/sessions";
   });
 
   let timer;
@@ -168,7 +167,7 @@ function run() {
         app.set("diagnostics", diagnostics);
       }, () => {});
       clearTimeout(timer);
-      timer = setTimeout(refreshDiagnostics, refresh);
+      timer = setTimeout(refreshDiagnostics, diagnosticsEvery);
     }
   };
   document.addEventListener("visibilitychange", refreshDiagnostics);
@@ -202,7 +201,7 @@ function run() {
             {
               key: [...wrong.keys()].join("\n"), level: "error", text: `${count(wrong.size, "provider")} with a fault: `,
               links: [...wrong.values()].map(({ kind, name }) => h("a", {
-                href: `#/${kind === "source" ? "sources" : "providers"}/${encodeURIComponent(name)}`,
+                href: address(kind === "source" ? "sources" : "providers", name),
               }, plain(name))),
             },
           ]
@@ -242,7 +241,7 @@ function run() {
     // The only session is opened at once, unless the person is on the way to another view.
     const isList = shown === "sessions" && ["", "#/", "#/sessions"].includes(location.hash);
     if (isList && !app.feed && app.state.sessions.length === 1 && innerWidth > narrow)
-      location.replace(`#/sessions/${encodeURIComponent(app.state.sessions[0].id)}`);
+      location.replace(address("sessions", app.state.sessions[0].id));
     else if (shown === "streams" && !app.feed) route();
   });
 
@@ -252,7 +251,7 @@ function run() {
     if (state !== lastState) {
       clearTimeout(notice);
       if (state === "live") lost.hidden = true;
-      else notice = setTimeout(() => (lost.hidden = false), brief);
+      else notice = setTimeout(() => (lost.hidden = false), briefLoss);
       setText(since, time(new Date()));
     }
     setText(connection, state === "live" ? "Live" : "Connection lost, trying again…");
@@ -300,6 +299,6 @@ get("/status").then(run, (e) =>
     e.status === 401
       ? signIn()
       : h("main", { class: "signin" }, h("h1", null, "tapgw"), h("p", { class: "fault" }, e.message),
-        h("button", { type: "button", onclick: () => location.reload() }, "Try again")),
+        h("button", { onclick: () => location.reload() }, "Try again")),
   ),
 );

@@ -14,7 +14,7 @@ export function render(el, source) {
   const blocks = source.startsWith(old.source) ? old.blocks.slice(0, -2) : [];
   let same = blocks.length;
   const from = same ? old.blocks[same].from : 0;
-  for (const block of parse(source.slice(from))) blocks.push({ ...block, from: block.from + from });
+  for (const block of parseBlocks(source.slice(from))) blocks.push({ ...block, from: block.from + from });
   const definitions = new Map(blocks.flatMap((b) => b.definitions ?? []).reverse()); // the first one counts
   const links = JSON.stringify([...definitions]);
   const relinked = links !== old.links;
@@ -73,8 +73,8 @@ function untab(line) {
   return line;
 }
 
-// parse returns the blocks of a text. Each has its place in the text, and its source, by which render compares it.
-function parse(text) {
+// parseBlocks returns the blocks of a text. Each has its place in the text, and its source, by which render compares it.
+function parseBlocks(text) {
   const root = { kind: "root", children: [] };
   const open = [root]; // the blocks that the next line may go on with, from the outermost to the innermost
   let wasBlank = false,
@@ -265,7 +265,7 @@ function make(b, links) {
     cells(line).length === cells(b.lines[i - 1]).length);
   const text = b.lines.slice(0, at < 0 ? b.lines.length : at - 1).map((l) => l.trimStart()).join("\n").trimEnd();
   return [...(text ? [h("p", null, inline(text, links))] : []),
-    ...(at < 0 ? [] : [table(b.lines.slice(at - 1), links)])];
+    ...(at < 0 ? [] : [tableOf(b.lines.slice(at - 1), links)])];
 }
 
 function listItem({ children }, loose, links) {
@@ -291,7 +291,7 @@ function cells(line, most = Infinity) {
   return all.map((c) => c.trim().replaceAll("\\|", "|"));
 }
 
-function table([head, marks, ...rows], links) {
+function tableOf([head, marks, ...rows], links) {
   const align = cells(marks).map((m) => (m.endsWith(":") ? (m.startsWith(":") ? "center" : "right") : null));
   const cell = (tag) => (text, i) => h(tag, { class: align[i] }, inline(text, links));
   return h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" },
@@ -310,7 +310,7 @@ const mark = /[\p{P}\p{S}]/u;
 const entities = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" };
 const entity = /&(?:(amp|lt|gt|quot|apos|nbsp)|#(\d{1,7})|#[xX]([\da-fA-F]{1,6}));/y;
 const lineBreak = /<br *\/?>/iy;
-const address = /https?:\/\/(?:\[[\da-fA-F:.]+\])?[^\s<>"`[\]\u3000-\u303f\uff00-\uff65]+/y;
+const webAddress = /https?:\/\/(?:\[[\da-fA-F:.]+\])?[^\s<>"`[\]\u3000-\u303f\uff00-\uff65]+/y;
 const title = /[ \t\n]+(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\))/y;
 
 // at matches a sticky pattern at a place of a text.
@@ -375,11 +375,11 @@ function inline(text, links) {
     } else if (c === "<" && (found = matchAt(lineBreak, text, i))) {
       put(h("br"));
       i += found[0].length;
-    } else if (c === "<" && (found = matchAt(address, text, i + 1)) && text[i + 1 + found[0].length] === ">") {
+    } else if (c === "<" && (found = matchAt(webAddress, text, i + 1)) && text[i + 1 + found[0].length] === ">") {
       put(anchor(found[0], [found[0]]));
       i += found[0].length + 2;
     } else if (c.startsWith("http")) {
-      const href = /\w/.test(text[i - 1] ?? "") ? "" : withoutEnd(matchAt(address, text, i)?.[0] ?? "");
+      const href = /\w/.test(text[i - 1] ?? "") ? "" : withoutEnd(matchAt(webAddress, text, i)?.[0] ?? "");
       href.length > c.length ? put(anchor(href, [href])) : (plain += c);
       i += Math.max(c.length, href.length);
     } else if (c === "[" || c === "![") {

@@ -1,7 +1,7 @@
 import { providers } from "./api.js";
 import { attempt, confirm } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
-import { ago, count, date, decoded, distance, duration, plain, share, tail } from "./format.js";
+import { address, ago, count, date, decoded, distance, duration, plain, share, tail } from "./format.js";
 import { ProviderDetail } from "./provider.js";
 
 // How a provider of no file is, in the place of a reason.
@@ -24,7 +24,7 @@ function itemsOf({ configured, providers: connected }) {
 // actionButtons makes the buttons of a provider, and returns a function that shows those that would do something now.
 export function actionButtons(name, box) {
   const button = (label, run, kind) => {
-    const b = h("button", { type: "button", class: kind, "aria-label": `${label} ${plain(name)}`,
+    const b = h("button", { class: kind, "aria-label": `${label} ${plain(name)}`,
       onclick: () => attempt(b, run) }, label);
     return b;
   };
@@ -138,7 +138,7 @@ export class ProvidersView {
     const isSource = c?.kind === "source";
     const tr = h("tr", null,
       h("th", { scope: "row" },
-        h("a", { href: `#/${isSource ? "sources" : "providers"}/${encodeURIComponent(name)}` }, plain(name)),
+        h("a", { href: address(isSource ? "sources" : "providers", name) }, plain(name)),
         p?.instance && h("span", { class: "sub" }, plain(p.instance)),
         h("span", { class: "sub about", title: c && plain(c.file) })),
       h("td", { class: "state" }, h("span", { class: "chip" }), h("span", { class: "sub whyText" }), nextStart()),

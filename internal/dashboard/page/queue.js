@@ -30,7 +30,7 @@ export class Queue {
 function chip(it) {
   const from = it.source.startsWith("provider:") && it.source.slice("provider:".length);
   const button = (label, run) => {
-    const b = h("button", { type: "button", onclick: () => attempt(b, () => run(el.waiting)) }, label);
+    const b = h("button", { onclick: () => attempt(b, () => run(el.waiting)) }, label);
     return b;
   };
   const el = h("li", { class: it.sent ? "sent" : "" },

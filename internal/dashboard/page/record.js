@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { codeBlockFolded } from "./entries.js";
-import { oneLine, plain } from "./format.js";
+import { address, oneLine, plain } from "./format.js";
 
 // keyOf tells records apart.
 export const keyOf = (r) =>
@@ -40,7 +40,7 @@ export function recordParts(app, r) {
   return [
     h("p", { class: "row" },
       r.trace && link("Its trace", addressOf({ trace: r.trace })),
-      runs && link("Its session", `#/sessions/${encodeURIComponent(r.session)}`),
+      runs && link("Its session", address("sessions", r.session)),
       r.session && link("Records of the session", addressOf({ session: r.session })),
       r.provider && link("Records of the provider", addressOf({ provider: r.provider }))),
     codeBlockFolded(plain(JSON.stringify(r, null, 2))),

@@ -1,7 +1,7 @@
 import { announce } from "./dialogs.js";
 import { arrows, h, setText } from "./dom.js";
 import { codeBlockFolded } from "./entries.js";
-import { count, date, oneLine, plain } from "./format.js";
+import { count, date, isObject, oneLine, plain } from "./format.js";
 import { WindowedList } from "./list.js";
 
 // Limits of a file, which somebody else may have made.
@@ -14,7 +14,6 @@ const parties = ["gateway", "provider", "host"];
 
 const optionsMost = 200; // of a list of choices
 
-const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 
 // textOf writes a value for a person. A value of a file is not trusted to be what it should be, or to have a text.
 function textOf(value) {
@@ -83,8 +82,8 @@ function briefOf(kind, l) {
   return names.slice(0, 2).map((name) => textOf(l.message[name])).join(" · ");
 }
 
-// json writes what a line holds for a person.
-function json(raw) {
+// jsonText writes what a line holds for a person.
+function jsonText(raw) {
   try {
     const l = JSON.parse(raw);
     return plain(JSON.stringify(l.message ?? l, null, 2));
@@ -226,7 +225,7 @@ export class RecordingsView {
         h("span", { class: "brief" }, plain(oneLine(e.brief, 200)))),
       content);
     box.addEventListener("toggle", () =>
-      box.open ? content.replaceChildren(codeBlockFolded(json(e.raw))) : content.replaceChildren());
+      box.open ? content.replaceChildren(codeBlockFolded(jsonText(e.raw))) : content.replaceChildren());
     return h("article", { class: `entry tool wire ${e.kind}` },
       h("time", { datetime: e.ts || undefined, title: `line ${e.number}${e.ts ? `, ${safeDate(e.ts)}` : ""}` },
         e.ts ? this.since(e.ts) : `${e.number}`),

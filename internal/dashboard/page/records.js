@@ -7,15 +7,15 @@ import { addressOf, keyOf, outcome, recordParts, subject } from "./record.js";
 import { TraceView } from "./trace.js";
 
 const page = 200; // records that are loaded at once
-const most = 10_000; // that an answer may have
-const keep = 20_000; // that the list has at most
-const again = 2000; // ms until the page asks for new ones, while somebody looks
+const answerMost = 10_000; // that an answer may have
+const listMost = 20_000; // that the list has at most
+const pollEvery = 2000; // ms until the page asks for new ones, while somebody looks
 const overlap = 1000; // ms: records written at once are not quite in the order of their times
 
-const kinds = ["session", "turn", "call", "gate", "push", "source", "goal", "webhook"];
+const recordKinds = ["session", "turn", "call", "gate", "push", "source", "goal", "webhook"];
 const ages = [["15m", "15 minutes ago", 900], ["1h", "an hour ago", 3600], ["24h", "a day ago", 86_400],
   ["168h", "a week ago", 604_800]];
-const outcomes = ["ok", "failed", "allow", "deny", "context", "refused", "ignored", "stored", "queued", "delivered",
+const recordOutcomes = ["ok", "failed", "allow", "deny", "context", "refused", "ignored", "stored", "queued", "delivered",
   "surfaced", "dropped"];
 
 // The members of a filter, as they are in the address and in GET /records.
@@ -50,9 +50,9 @@ export class RecordsView {
       },
     },
       select("since", "Since", [["", "the oldest one"], ...ages]),
-      select("kind", "Kind", [["", "all kinds"], ...kinds.map((k) => [k, k])]),
+      select("kind", "Kind", [["", "all kinds"], ...recordKinds.map((k) => [k, k])]),
       text("session", "Session"), text("provider", "Provider"), text("tool", "Tool"),
-      select("outcome", "Outcome", [["", "any"], ...outcomes.map((o) => [o, o])]),
+      select("outcome", "Outcome", [["", "any"], ...recordOutcomes.map((o) => [o, o])]),
       field("trace", "Trace", h("input", { id: "records-trace", autocomplete: "off", spellcheck: "false" })),
       h("button", { type: "submit" }, "Show"),
       Object.values(this.lists));
@@ -63,7 +63,7 @@ export class RecordsView {
       onscroll: () => this.scrolled() });
     this.list = new WindowedList(this.scroller, (r) => this.row(r));
     arrows(this.scroller, "summary");
-    this.fresh = h("button", { type: "button", class: "latest newest", hidden: true, onclick: () => this.load() });
+    this.fresh = h("button", { class: "latest newest", hidden: true, onclick: () => this.load() });
     this.none = h("div", { class: "start", hidden: true });
     this.trace = new TraceView(app);
     this.stage = h("div", { class: "stage" }, this.scroller, this.fresh);
@@ -126,7 +126,7 @@ export class RecordsView {
 
   // load begins anew, with the newest records.
   async load() {
-    const found = await this.ask({ last: this.filter.trace ? most : page });
+    const found = await this.ask({ last: this.filter.trace ? answerMost : page });
     if (!found && !this.refused) return;
     this.reset();
     if (!found) return this.draw();
@@ -155,7 +155,7 @@ export class RecordsView {
     if (run !== this.run) return;
     this.asking = false;
     if (found) this.failed = false;
-    this.timer = setTimeout(() => (this.failed && !this.records.length ? this.load() : this.poll()), again);
+    this.timer = setTimeout(() => (this.failed && !this.records.length ? this.load() : this.poll()), pollEvery);
     return found;
   }
 
@@ -177,12 +177,12 @@ export class RecordsView {
     if (!this.shown || document.hidden || this.asking) return;
     const newest = this.records.reduce((at, r) => Math.max(at, Date.parse(r.ts)), 0);
     if (!newest) return this.load();
-    const found = await this.ask({ since: new Date(newest - overlap).toISOString(), last: most });
+    const found = await this.ask({ since: new Date(newest - overlap).toISOString(), last: answerMost });
     if (!found) return;
     const fresh = this.unseen(found.records);
     if (!fresh.length) return;
     if (this.filter.trace) this.add(fresh, true);
-    else if (this.isRead() || this.records.length + fresh.length > keep || found.more) this.waiting = fresh.length;
+    else if (this.isRead() || this.records.length + fresh.length > listMost || found.more) this.waiting = fresh.length;
     else this.add(fresh, true);
     this.draw();
   }
@@ -200,10 +200,10 @@ export class RecordsView {
 
   // older loads the records before the oldest one that is there.
   async older(slack = overlap) {
-    if (this.records.length >= keep) return;
+    if (this.records.length >= listMost) return;
     const until = Date.parse(this.records.at(-1).ts) + slack;
     const known = this.records.filter((r) => Date.parse(r.ts) <= until).length;
-    const found = await this.ask({ until: new Date(until).toISOString(), last: Math.min(most, known + page) });
+    const found = await this.ask({ until: new Date(until).toISOString(), last: Math.min(answerMost, known + page) });
     if (!found) return;
     const list = this.unseen(found.records);
     if (!list.length && found.more && slack > 1) return this.older(1);
@@ -222,7 +222,7 @@ export class RecordsView {
     setText(this.fresh, `${this.waiting} new ↑`);
     setText(this.summary, [
       `${count(n, "record")}${this.more ? ", and older ones" : ""}`,
-      n >= keep && this.more && "the list ends here: set a filter to see more",
+      n >= listMost && this.more && "the list ends here: set a filter to see more",
       this.unreadable && `${count(this.unreadable, "line")} of the files can't be read`,
     ].filter(Boolean).join("; "));
     this.scroller.dataset.entries = n;

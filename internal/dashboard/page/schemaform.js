@@ -2,16 +2,15 @@
 // a part, and for all beside the form. The gateway judges the value; its faults are shown at their fields.
 
 import { h, setText } from "./dom.js";
-import { plain } from "./format.js";
+import { isObject, plain } from "./format.js";
 
 const depthMost = 6;
 const fieldsMost = 300; // a schema that refers to itself would have no end
 const itemsMost = 100;
-const inputs = new Map([["email", "email"], ["uri", "url"], ["date", "date"], ["time", "time"]]);
+const inputTypes = new Map([["email", "email"], ["uri", "url"], ["date", "date"], ["time", "time"]]);
 let ids = 0;
 
 const text = (v) => plain(typeof v === "string" ? v : JSON.stringify(v));
-const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 const unescaped = (part) => part.replaceAll("~1", "/").replaceAll("~0", "~");
 
 // resolve follows references inside the schema.
@@ -41,7 +40,7 @@ function typeOf(schema, depth, form) {
   if (types.length !== 1) return "json";
   if (types[0] === "object") return isObject(schema.properties) ? "object" : "json";
   if (types[0] === "array") return isObject(schema.items) && !schema.prefixItems ? "array" : "json";
-  return Object.hasOwn(kinds, types[0]) ? types[0] : "json";
+  return Object.hasOwn(fieldKinds, types[0]) ? types[0] : "json";
 }
 
 // leaf makes the field of a value without parts. read() returns what the input says, write(value) shows a value, or
@@ -66,7 +65,7 @@ function leaf(f, input, read, write) {
   };
 }
 
-const kinds = {
+const fieldKinds = {
   choice(f) {
     const all = choicesOf(f.schema).slice(0, 1000);
     const input = h("select", null, h("option", { value: "" }, f.required ? "" : "not given"),
@@ -78,11 +77,11 @@ const kinds = {
     });
   },
 
-  boolean: (f) => kinds.choice({ ...f, schema: { enum: [true, false] } }),
+  boolean: (f) => fieldKinds.choice({ ...f, schema: { enum: [true, false] } }),
 
   string(f) {
     let isEmptyText = false; // "" was given
-    const type = inputs.get(f.schema.format);
+    const type = inputTypes.get(f.schema.format);
     const input = type ? h("input", { type, autocomplete: "off" }) : h("textarea", { rows: "1", spellcheck: "false" });
     input.addEventListener("input", () => (isEmptyText = false));
     return leaf(f, input,
@@ -105,7 +104,7 @@ const kinds = {
     });
   },
 
-  integer: (f) => kinds.number(f),
+  integer: (f) => fieldKinds.number(f),
 
   json(f) {
     const input = h("textarea", { rows: "2", class: "mono", spellcheck: "false", placeholder: "JSON" });
@@ -143,7 +142,7 @@ const kinds = {
     const add = (value) => {
       const item = new Field(f.form, { schema: f.schema.items, label: f.label, depth: f.depth + 1, isItem: true });
       const row = h("li", { class: "row" }, item.element,
-        h("button", { type: "button", "aria-label": `Remove an item of ${f.label}`, onclick: () => {
+        h("button", { "aria-label": `Remove an item of ${f.label}`, onclick: () => {
           items = items.filter((it) => it !== item);
           row.remove();
           more.focus();
@@ -154,7 +153,7 @@ const kinds = {
       if (value !== undefined) item.set(value);
       return item;
     };
-    const more = h("button", { type: "button", onclick: () => {
+    const more = h("button", { onclick: () => {
       const item = add();
       change();
       item.focus();
@@ -216,7 +215,7 @@ class Field {
     this.id = `arg-${++ids}`;
     this.note = h("span", { class: "hint" });
     this.isDefault = "default" in this.schema;
-    const kind = kinds[typeOf(this.schema, depth, form)];
+    const kind = fieldKinds[typeOf(this.schema, depth, form)];
     Object.assign(this, kind(this));
     this.faultLine = h("span", { class: "fault" });
     const { title, description } = this.schema;

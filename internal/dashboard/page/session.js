@@ -12,7 +12,7 @@ import { isFolded, Turns } from "./turns.js";
 import { Asks } from "./waiting.js";
 
 // The toggles above a timeline, with the kinds of entries that they hide.
-const groups = [["Reasoning", ["reasoning"]], ["Tools", ["tool"]], ["Events", ["push"]], ["Notes", ["note"]]];
+const toggleKinds = [["Reasoning", ["reasoning"]], ["Tools", ["tool"]], ["Events", ["push"]], ["Notes", ["note"]]];
 
 const nearTop = 1500; // pixels
 
@@ -36,9 +36,8 @@ export class SessionView {
     this.resume = this.action("Resume", () => late("resume"), "now");
     this.stop = this.action("Stop…", () => this.askStop(), "danger");
 
-    const toggles = this.toggles = groups.map(([label, kinds]) => {
+    const toggles = this.toggles = toggleKinds.map(([label, kinds]) => {
       const b = h("button", {
-        type: "button",
         class: "toggle",
         "aria-pressed": "true",
         onclick: () => {
@@ -53,7 +52,7 @@ export class SessionView {
     });
 
     this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Timeline" });
-    this.latest = h("button", { type: "button", class: "latest", hidden: true, onclick: () => this.list.follow(true) });
+    this.latest = h("button", { class: "latest", hidden: true, onclick: () => this.list.follow(true) });
     this.list = new WindowedList(this.scroller, (entry) => linkTime(element(entry), this.id, entry), (n) => {
       this.latest.hidden = n < 0;
       this.feed?.readsEnd(n < 0 && !this.find?.isActive && !this.wanted);
@@ -70,7 +69,7 @@ export class SessionView {
       },
     });
     this.turns = new Turns(this);
-    this.foldAll = h("button", { type: "button", class: "toggle", onclick: () => this.turns.toggleAll() }, "Fold turns");
+    this.foldAll = h("button", { class: "toggle", onclick: () => this.turns.toggleAll() }, "Fold turns");
     this.empty = h("p", { class: "empty" });
 
     this.prompt = h("textarea", {
@@ -88,7 +87,6 @@ export class SessionView {
       .filter((e) => e.kind === "prompt" && e.who === "user").map((e) => e.text), () => this.buttons());
     this.submit = h("button", { type: "submit", class: "primary" }, "Send");
     this.steer = h("button", {
-      type: "button",
       hidden: true,
       title: "Add the prompt to the running turn",
       onclick: () => this.send("immediate"),
@@ -111,7 +109,7 @@ export class SessionView {
     this.asks = new Asks(app, "Questions of this session", () => this.id ?? "none", () => this.scroller);
     this.queue = new Queue(app, () => this.id, () => this.prompt);
     const more = h("button", {
-      type: "button", class: "more", "aria-expanded": "false",
+      class: "more", "aria-expanded": "false",
       onclick: () => more.setAttribute("aria-expanded", this.element.classList.toggle("unfolded")),
     }, "More");
 
@@ -133,7 +131,7 @@ export class SessionView {
   }
 
   action(label, run, kind = "") {
-    const b = h("button", { type: "button", class: kind, onclick: () => attempt(b, run) }, label);
+    const b = h("button", { class: kind, onclick: () => attempt(b, run) }, label);
     return b;
   }
 

@@ -2,10 +2,10 @@ import { persisted } from "./api.js";
 import { attempt } from "./dialogs.js";
 import { codeBlock } from "./code.js";
 import { arrows, h, reconcile, setText } from "./dom.js";
-import { ago, date, tail } from "./format.js";
+import { address, ago, date, tail } from "./format.js";
 import { SessionView } from "./session.js";
 
-const storage = "tapgw.groups";
+const groupStorage = "tapgw.groups";
 
 // What sessions can be grouped by, with the name of a session's group.
 const groupings = {
@@ -16,7 +16,7 @@ const groupings = {
 };
 
 // What a person may want next, each with its command.
-const steps = [
+const firstSteps = [
   ["See what is missing", "tapgw doctor"],
   ["Give sessions tools with a provider", "tapgw new provider hello --lang python"],
   ["Make the Copilot CLIs of your terminals sessions", "tapgw install copilot"],
@@ -24,12 +24,11 @@ const steps = [
 
 const offered = 200; // sessions that ended, the newest
 
-const address = (id) => `#/sessions/${encodeURIComponent(id)}`;
 
 // foldable makes a heading that folds what is below it.
 function foldable(body, onfold) {
   const name = h("span"), count = h("span", { class: "sub" });
-  const button = h("button", { type: "button", class: "fold", onclick: () => onfold() }, name, count);
+  const button = h("button", { class: "fold", onclick: () => onfold() }, name, count);
   return h("div", { class: "group" }, h("h3", null, button), body);
 }
 
@@ -61,11 +60,11 @@ export class SessionsView {
     this.grouping = h("select", {
       "aria-label": "Group by",
       onchange: () => {
-        localStorage.setItem(storage, this.grouping.value);
+        localStorage.setItem(groupStorage, this.grouping.value);
         this.update();
       },
     }, Object.keys(groupings).map((g) =>
-      h("option", { value: g, selected: g === localStorage.getItem(storage) },
+      h("option", { value: g, selected: g === localStorage.getItem(groupStorage) },
         g === "none" ? "no groups" : `by ${g}`)));
     this.filter = h("div", { class: "row filter" }, this.search, this.grouping);
     this.endedItems = h("ul", { class: "choices" });
@@ -78,13 +77,13 @@ export class SessionsView {
     this.first = h("section", { class: "first", "aria-label": "First steps", hidden: true },
       h("h2", null, "Start here"),
       h("p", null, "Here you see all that an agent does, and step in."),
-      h("button", { type: "button", class: "primary large", onclick: () => openStart(app) }, "Start a session"),
+      h("button", { class: "primary large", onclick: () => openStart(app) }, "Start a session"),
       h("h3", null, "Next steps, in a terminal"),
-      steps.map(([text, command]) => [h("p", null, text), codeBlock(command)]).flat());
+      firstSteps.map(([text, command]) => [h("p", null, text), codeBlock(command)]).flat());
     this.element = h("div", { class: "view sessions" },
       h("section", { class: "side", "aria-label": "Sessions" },
         h("header", null, h("h2", null, "Sessions"),
-          h("button", { type: "button", onclick: () => openStart(app) }, "New…")),
+          h("button", { onclick: () => openStart(app) }, "New…")),
         this.filter,
         this.items,
         this.none,
@@ -164,11 +163,11 @@ export class SessionsView {
       (s) => s.id,
       ({ id }) =>
         h("li", null,
-          h("a", { href: address(id) }, h("span", { class: "dot", role: "img" }),
+          h("a", { href: address("sessions", id) }, h("span", { class: "dot", role: "img" }),
             h("span", { class: "label" }), h("span", { class: "tags" }), h("span", { class: "sub" }),
             h("span", { class: "sub path" })),
           h("button", {
-            type: "button", class: "ghost", title: "Rename",
+            class: "ghost", title: "Rename",
             onclick: async () =>
               (await import("./start.js")).rename(this.app.state.sessions.find((s) => s.id === id) ?? { id }),
           }, "✎")),
@@ -201,7 +200,7 @@ export class SessionsView {
     reconcile(this.endedItems, list, (s) => s.id + s.state, (s) => {
       const name = s.label || s.summary || s.id;
       const b = h("button", {
-        type: "button", "aria-label": `Resume ${name}`,
+        "aria-label": `Resume ${name}`,
         onclick: () => attempt(b, async () => (await import("./start.js")).resume(s)),
       }, "Resume");
       return h("li", null,
@@ -217,6 +216,6 @@ export class SessionsView {
     const list = [...this.items.querySelectorAll("ul:not([hidden]) > li")].map((li) => li.dataset.key);
     const i = list.indexOf(this.app.feed?.id);
     const to = list[i < 0 ? 0 : i + by];
-    if (to) location.hash = address(to);
+    if (to) location.hash = address("sessions", to);
   }
 }

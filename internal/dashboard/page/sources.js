@@ -1,7 +1,7 @@
 import { providers, records, sources } from "./api.js";
 import { attempt, confirm, toast } from "./dialogs.js";
 import { copyButton, h, reconcile, setText } from "./dom.js";
-import { date, decoded, distance, moment, oneLine, plain, tail } from "./format.js";
+import { address, date, decoded, distance, moment, oneLine, plain, tail } from "./format.js";
 import { ProviderLog } from "./log.js";
 import { addressOf, keyOf } from "./record.js";
 
@@ -97,13 +97,13 @@ export class SourcesView {
 
   row({ name, file }) {
     const button = (label, run, kind) => {
-      const b = h("button", { type: "button", class: kind, "aria-label": `${label} ${name}`,
+      const b = h("button", { class: kind, "aria-label": `${label} ${name}`,
         onclick: () => attempt(b, run) }, label);
       return b;
     };
     const cell = (className, label, ...content) => h("td", { class: className, data: { label } }, content);
     return h("tr", null,
-      h("th", { scope: "row" }, h("a", { href: `#/sources/${encodeURIComponent(name)}` }, plain(name)),
+      h("th", { scope: "row" }, h("a", { href: address("sources", name) }, plain(name)),
         h("span", { class: "sub path", title: plain(file) }, plain(tail(file)))),
       cell("kind", "Kind"), cell("", "State", h("span", { class: "chip" })), cell("session", "Session"),
       cell("stream", "Stream"), cell("last", "Last run"), cell("next", "Next run"), cell("runs", "Runs"),

@@ -1,6 +1,7 @@
 import { get, persisted, sessions } from "./api.js";
 import { dialog, field, toast } from "./dialogs.js";
 import { h } from "./dom.js";
+import { address } from "./format.js";
 
 const remembered = "tapgw.start"; // of the last start
 const drafted = "tapgw.draft"; // of the one that is written
@@ -8,10 +9,10 @@ const secrets = ["providerKey", "githubToken"]; // kept nowhere
 const efforts = ["low", "medium", "high", "xhigh", "max"];
 
 const open = (id) => {
-  location.hash = `#/sessions/${encodeURIComponent(id)}`;
+  location.hash = address("sessions", id);
 };
 
-const inputs = (given) => (name, props) =>
+const inputOf = (given) => (name, props) =>
   h("input", {
     id: `start-${name}`, name, autocomplete: "off", spellcheck: "false", value: given[name] ?? "", ...props,
   });
@@ -71,7 +72,7 @@ const written = (form, without) =>
 export async function startDialog(app) {
   const given = JSON.parse(sessionStorage.getItem(drafted) ?? localStorage.getItem(remembered)) ?? {};
   const cwds = [...new Set([given.cwd, ...app.state.sessions.map((s) => s.cwd)].filter(Boolean))];
-  const input = inputs(given), model = modelFields(given, input);
+  const input = inputOf(given), model = modelFields(given, input);
   const choose = () => (model.hidden = host.value === "local");
   const host = h("select", { id: "start-host", name: "host", onchange: choose },
     ["copilot", "local"].map((v) =>
@@ -117,7 +118,7 @@ export async function resume({ id, label, cwd }) {
     return await send();
   } catch (e) {
     if (e.code !== "INVALID_JSON") throw e;
-    const input = inputs({});
+    const input = inputOf({});
     return ask(`Resume ${label || id}`, [
       h("p", { class: "hint" }, "What you leave empty is as it was."),
       field("Working directory (absolute)", input("cwd", { placeholder: cwd })),
@@ -130,7 +131,7 @@ export async function resume({ id, label, cwd }) {
 
 // rename asks for another label of a session.
 export const rename = ({ id, label }) =>
-  ask("Rename the session", field("Label", inputs({ label })("label", { required: true, maxlength: "200" })),
+  ask("Rename the session", field("Label", inputOf({ label })("label", { required: true, maxlength: "200" })),
     "Rename", (request) => sessions.rename(id, request.label));
 
 // changeModel asks for another model of a session.

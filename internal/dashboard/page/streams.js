@@ -2,10 +2,10 @@ import { sessions } from "./api.js";
 import { toast } from "./dialogs.js";
 import { copyButton, h, reconcile, setText } from "./dom.js";
 import { check, outcomes, preview } from "./filter.js";
-import { count, date, oneLine, plain, time } from "./format.js";
+import { address, count, date, oneLine, plain, time } from "./format.js";
 
-const shown = 300; // events at most
-const refresh = 2000; // ms between two looks at what filters dropped
+const eventsShown = 300; // events at most
+const droppedEvery = 2000; // ms between two looks at what filters dropped
 
 // StreamsView shows the events that were pushed into a session, and what a filter would do with them.
 export class StreamsView {
@@ -16,7 +16,7 @@ export class StreamsView {
     this.session = h("select", {
       id: "streams-session",
       onchange: () => {
-        location.hash = `#/streams/${encodeURIComponent(this.session.value)}`;
+        location.hash = address("streams", this.session.value);
       },
     });
     this.stream = h("select", { id: "streams-stream", onchange: () => this.update() });
@@ -47,7 +47,7 @@ export class StreamsView {
               "of the events that a filter dropped the last 100 are here, with 2 KiB of their text, and the gateway gives each match a millisecond.",
           ),
           this.ruleList,
-          h("div", { class: "row" }, h("button", { type: "button", onclick: () => this.add() }, "Add a rule"),
+          h("div", { class: "row" }, h("button", { onclick: () => this.add() }, "Add a rule"),
             this.summary),
           h("div", { class: "code" }, h("pre", { tabindex: "0", role: "group", "aria-label": "Message" }, this.json),
             copyButton(() => this.json.textContent)))),
@@ -56,7 +56,7 @@ export class StreamsView {
       this.none);
     this.drawRules();
     this.dropped = [];
-    setInterval(() => document.hidden || element.hidden || this.readDropped(), refresh);
+    setInterval(() => document.hidden || element.hidden || this.readDropped(), droppedEvery);
     app.on("sessions", () => this.update());
     app.on("feed", () => this.update());
     app.on("news", () => this.update());
@@ -126,7 +126,7 @@ export class StreamsView {
     const names = [...new Set(all.map((e) => e.name))].sort();
     options(this.stream, [["", "all"], ...names.map((n) => [n, n])],
       names.includes(this.stream.value) ? this.stream.value : "");
-    this.list = all.filter((e) => !this.stream.value || e.name === this.stream.value).slice(0, shown);
+    this.list = all.filter((e) => !this.stream.value || e.name === this.stream.value).slice(0, eventsShown);
     setText(this.none,
       list.length ? (this.list.length ? "" : "Nothing was pushed into this session yet.") : "No session runs.");
     this.table.hidden = !this.list.length;
@@ -176,7 +176,6 @@ export class StreamsView {
             },
               outcomes.map((o) => h("option", { value: o, selected: o === rule.outcome }, o))),
             h("button", {
-              type: "button",
               "aria-label": `Remove rule ${i + 1}`,
               onclick: () => {
                 this.rules.splice(i, 1);

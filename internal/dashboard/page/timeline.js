@@ -143,7 +143,7 @@ export class Timeline {
           if (twin) return this.change(twin, { fromLine: true });
           return this.add({ kind: "error", ts, text, fromLine: true });
         }
-        if (!attempt.test(text)) break;
+        if (!ofAttempt.test(text)) break;
         twin = this.entries.at(-1);
         if (twin?.tries) return this.change(twin, { text, tries: more(twin.tries, [text]) });
         return this.add({ kind: "note", ts, level, source, text, tries: [text] });
@@ -241,7 +241,7 @@ export class Timeline {
 }
 
 // What the gateway says of an attempt to reach the model.
-const attempt = /^(?:a call of model .* failed|asking the model again)/;
+const ofAttempt = /^(?:a call of model .* failed|asking the model again)/;
 
 // more adds texts to steps. The first steps stay, and the newest: those between make room.
 const more = (steps = [], texts = []) => {

@@ -5,23 +5,23 @@ import { date, duration, oneLine, plain, time } from "./format.js";
 import { SchemaForm } from "./schemaform.js";
 
 const resultsMost = 20;
-const textMost = 20_000; // characters of a result that are shown
+const resultMost = 20_000; // characters of a result that are shown
 
 const hints = [["readOnlyHint", "only reads"], ["destructiveHint", "may destroy"], ["idempotentHint", "twice is as once"],
   ["openWorldHint", "reaches out"]];
 
-// block shows a text as code, and how much of it is left out.
-function block(text, label) {
-  const rest = text.length - textMost;
-  return [codeBlock(plain(text.slice(0, textMost)), label),
+// cutBlock shows a text as code, and how much of it is left out.
+function cutBlock(text, label) {
+  const rest = text.length - resultMost;
+  return [codeBlock(plain(text.slice(0, resultMost)), label),
     rest > 0 && h("p", { class: "hint" }, `and ${rest.toLocaleString()} characters more`)];
 }
 
-const json = (value) => JSON.stringify(value, null, 2);
+const indented = (value) => JSON.stringify(value, null, 2);
 
 // partsOf shows the parts of a result: texts as texts, and of the others what they are.
 const partsOf = (content) => content.flatMap((part) =>
-  part.type === "text" ? block(part.text, "text") : block(json(part), part.type));
+  part.type === "text" ? cutBlock(part.text, "text") : cutBlock(indented(part), part.type));
 
 // ToolCall shows a tool with its schema, and calls it in a session as the session's model would.
 export class ToolCall {
@@ -31,7 +31,7 @@ export class ToolCall {
     this.where = h("label", { class: "row" }, "Session", this.session);
     this.about = h("div", { class: "about-tool" });
     this.run = h("button", { type: "submit", class: "primary" }, "Call");
-    this.cancel = h("button", { type: "button", hidden: true, onclick: () => this.abort?.abort() }, "Cancel");
+    this.cancel = h("button", { hidden: true, onclick: () => this.abort?.abort() }, "Cancel");
     this.state = h("span", { class: "hint", role: "status" });
     this.results = h("ol", { class: "call-results", "aria-label": "Results" });
     this.formBox = h("div");
@@ -66,8 +66,8 @@ export class ToolCall {
     this.about.replaceChildren(
       h("p", { class: "described" }, plain(t.description)),
       said.length ? h("p", { class: "hint" }, `It ${said.join(", ")}: so says its provider.`) : "",
-      h("details", null, h("summary", null, "Schema"), block(json(t.parameters), "Schema of the arguments"),
-        t.outputSchema ? [h("p", { class: "hint" }, "Of its results:"), block(json(t.outputSchema), "Schema of the results")]
+      h("details", null, h("summary", null, "Schema"), cutBlock(indented(t.parameters), "Schema of the arguments"),
+        t.outputSchema ? [h("p", { class: "hint" }, "Of its results:"), cutBlock(indented(t.outputSchema), "Schema of the results")]
           : []));
   }
 
@@ -99,18 +99,18 @@ export class ToolCall {
       h("p", { class: "head" }, h("time", { datetime: ts, title: date(ts) }, time(ts)), " ",
         h("strong", { class: "outcome" }, outcome), " ", h("span", { class: "sub" }, duration(r.durationMs)), " ",
         h("span", { class: "sub" }, plain(label)), " ",
-        h("button", { type: "button", class: "link", onclick: () => this.refill(args) }, "Use these arguments")),
+        h("button", { class: "link", onclick: () => this.refill(args) }, "Use these arguments")),
       h("details", null, h("summary", null, h("code", null, plain(oneLine(JSON.stringify(args), 100)))),
-        block(json(args), "Arguments")),
+        cutBlock(indented(args), "Arguments")),
       r.error && h("p", { class: "fault" }, plain(r.error)),
       r.content?.length ? partsOf(r.content) : [],
       !failed && (!r.content?.length || typeof r.data !== "string")
-        ? block(typeof r.data === "string" ? r.data : (json(r.data) ?? "null"), "Result") : []));
+        ? cutBlock(typeof r.data === "string" ? r.data : (indented(r.data) ?? "null"), "Result") : []));
     while (this.results.children.length > resultsMost) this.results.lastChild.remove();
   }
 
   refill(args) {
-    this.fields.json.value = json(args);
+    this.fields.json.value = indented(args);
     this.fields.readJSON();
     this.run.focus();
   }

@@ -72,7 +72,6 @@ export class TraceView {
       this.rows);
     arrows(this.rows, "button.what");
     this.rest = h("button", {
-      type: "button",
       hidden: true,
       onclick: () => {
         this.limit += rowsAtOnce;
@@ -144,7 +143,7 @@ export class TraceView {
     };
     const lead = this.leadOf?.(r);
     const kind = plain(this.kindOf(r));
-    const what = h("button", { type: "button", class: "what link", onclick: lead ?? toggle },
+    const what = h("button", { class: "what link", onclick: lead ?? toggle },
       h("span", { class: "hidden" }, `Level ${s.depth + 1}: `), h("span", { class: "chip" }, kind), " ", subject(r));
     const cell = (kind, ...content) => h("td", { role: "cell", class: kind }, content);
     const bar = h("span",

@@ -1,7 +1,7 @@
 import { sessions } from "./api.js";
 import { attempt } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
-import { plain } from "./format.js";
+import { address, plain } from "./format.js";
 
 // A detail of more characters than this gets a line with its length.
 const longDetail = 2000;
@@ -70,7 +70,7 @@ export class Asks {
   }
 
   makeCard(it) {
-    const of = h("a", { class: "of", href: `#/sessions/${encodeURIComponent(it.session)}` });
+    const of = h("a", { class: "of", href: address("sessions", it.session) });
     const left = it.expiresAt && h("span", { class: "left", data: { expires: it.expiresAt } });
     if (it.code) {
       return h("article", { class: "card pairing" },
@@ -102,7 +102,7 @@ const asking = {
   permission: (q) => {
     const allow = [["once", "Allow once", "primary"], ["session", "Allow for this session", ""]].map(
       ([decision, label, kind]) => {
-        const b = h("button", { type: "button", class: kind, onclick: () => answer(q, b, { decision }) }, label);
+        const b = h("button", { class: kind, onclick: () => answer(q, b, { decision }) }, label);
         return b;
       });
     const why = "Why not? (the model reads it)";
@@ -119,11 +119,11 @@ const asking = {
 
   input: (q) => {
     const choices = (q.choices ?? []).map((choice) => {
-      const b = h("button", { type: "button", onclick: () => answer(q, b, { text: choice }) }, plain(choice));
+      const b = h("button", { onclick: () => answer(q, b, { text: choice }) }, plain(choice));
       return b;
     });
     const decline = h("button",
-      { type: "button", class: "danger", onclick: () => answer(q, decline, { decision: "deny" }) }, "Decline");
+      { class: "danger", onclick: () => answer(q, decline, { decision: "deny" }) }, "Decline");
     if (choices.length && !q.freeform) return h("div", { class: "row" }, choices, decline);
     const text = h("input", { "aria-label": q.message, required: true, autocomplete: "off" });
     const b = h("button", { type: "submit", class: "primary" }, "Answer");
@@ -138,10 +138,10 @@ const asking = {
   },
 
   form: (q) => {
-    const fields = Object.entries(q.schema?.properties ?? {}).map(([name, schema]) => field(q, name, schema));
+    const fields = Object.entries(q.schema?.properties ?? {}).map(([name, schema]) => formField(q, name, schema));
     const b = h("button", { type: "submit", class: "primary" }, "Answer");
     const refuse = h("button",
-      { type: "button", class: "danger", onclick: () => answer(q, refuse, { decision: "deny" }) }, "Decline");
+      { class: "danger", onclick: () => answer(q, refuse, { decision: "deny" }) }, "Decline");
     return h("form", {
       class: "fields",
       onsubmit: (e) => {
@@ -155,15 +155,15 @@ const asking = {
   },
 };
 
-// shown is how a label of a form reads, which a program from anywhere may have sent.
-const shown = (label) => plain(String(label));
+// labelText is how a label of a form reads, which a program from anywhere may have sent.
+const labelText = (label) => plain(String(label));
 
 // choices returns the values that a schema allows, with their labels; undefined if it allows any value.
 function choices({ enum: values, enumNames, oneOf, anyOf }) {
-  if (values) return values.map((value, i) => ({ value, label: shown(enumNames?.[i] ?? value) }));
+  if (values) return values.map((value, i) => ({ value, label: labelText(enumNames?.[i] ?? value) }));
   const named = oneOf ?? anyOf;
   if (named?.every((it) => it.const !== undefined))
-    return named.map((it) => ({ value: it.const, label: shown(it.title ?? it.const) }));
+    return named.map((it) => ({ value: it.const, label: labelText(it.title ?? it.const) }));
 }
 
 // Types of inputs by the format of a schema.
@@ -171,11 +171,11 @@ const formats = new Map([["email", "email"], ["uri", "url"], ["date", "date"]]);
 
 let fields = 0;
 
-// field makes the input for one property of a form, and value() to read it.
-function field(q, name, schema) {
+// formField makes the input for one property of a form, and value() to read it.
+function formField(q, name, schema) {
   const id = `form-${++fields}-${name}`;
   const required = (q.schema.required ?? []).includes(name);
-  const hint = schema.description && h("span", { class: "hint" }, shown(schema.description));
+  const hint = schema.description && h("span", { class: "hint" }, labelText(schema.description));
   const one = choices(schema),
     many = schema.type === "array" && choices(schema.items ?? {});
   let input, value;
@@ -189,7 +189,7 @@ function field(q, name, schema) {
         const chosen = many.filter((_, i) => boxes[i].checked).map((it) => it.value);
         return chosen.length || required ? chosen : undefined;
       },
-      element: h("fieldset", { class: "field" }, h("legend", null, shown(schema.title ?? name)),
+      element: h("fieldset", { class: "field" }, h("legend", null, labelText(schema.title ?? name)),
         many.map((it, i) => h("label", { class: "check" }, boxes[i], it.label)), hint),
     };
   } else if (one) {
@@ -215,6 +215,6 @@ function field(q, name, schema) {
   return {
     name,
     value,
-    element: h("div", { class: "field" }, h("label", { for: id }, shown(schema.title ?? name)), input, hint),
+    element: h("div", { class: "field" }, h("label", { for: id }, labelText(schema.title ?? name)), input, hint),
   };
 }
