@@ -201,11 +201,15 @@ func filterPreviews(t *testing.T, v *view) {
 }
 
 func timelineMerges(t *testing.T, v *view) {
-	const texts = `import("/sources/timeline.js").then(({ Timeline }) => {
-			const t = new Timeline();
-			for (const [name, data] of %s) t.apply(name, data);
+	// The first list is that of all events in a row. One follows for each place between two events: there the timeline
+	// joins that of the events before.
+	const texts = `import("/sources/timeline.js").then(({ Timeline }) => ((events) => events.map((_, i) => {
+			const t = new Timeline(), older = new Timeline();
+			for (const [name, data] of events.slice(i)) t.apply(name, data);
+			for (const [name, data] of events.slice(0, i)) older.apply(name, data);
+			if (i) t.join(older);
 			return t.entries.map((e) => [e.kind, e.done === false ? "open" : "", e.who ?? e.level ?? e.name ?? "", e.text || e.result?.content || e.error?.message || ""].filter(Boolean).join(" "));
-		})`
+		}))(%s))`
 	type entry = [2]any
 	type o = map[string]any
 	line := func(source, level, text string) entry {
@@ -253,6 +257,12 @@ func timelineMerges(t *testing.T, v *view) {
 				line("ci", "info", "tool: progress")},
 			[]string{"push surface red", "push inject green", "push keep \x1b[31mblue", "note info tool: progress"},
 		},
+		"equal pushes are as many as came": {
+			[]entry{pushed("surface", "builds", "red"), pushed("surface", "builds", "red"),
+				line("builds@ci", "info", "red"), line("user", "info", "why?"), line("builds@ci", "info", "red"), line("ci", "info", "a"),
+				line("ci", "info", "b"), pushed("inject", "ci", "a"), pushed("inject", "ci", "b")},
+			[]string{"push surface red", "push surface red", "prompt user why?", "push inject a", "push inject b"},
+		},
 		"an error is one, each time": {
 			[]entry{line("session", "error", "broke"), {"live", o{"sessionError": "broke"}},
 				{"live", o{"sessionError": "again"}}, line("session", "error", "again")},
@@ -267,8 +277,15 @@ func timelineMerges(t *testing.T, v *view) {
 				"reasoning", "mark The session has ended."},
 		},
 	} {
-		if got := eval[[]string](v.tab, texts, test.entry); !slices.Equal(got, test.want) {
-			t.Errorf("%s:\n got %q\nwant %q", name, got, test.want)
+		for i, got := range eval[[][]string](v.tab, texts, test.entry) {
+			want := slices.Clone(test.want)
+			if i > 0 { // what came on both sides of the join may stand at either
+				slices.Sort(got)
+				slices.Sort(want)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, joined after %d events:\n got %q\nwant %q", name, i, got, want)
+			}
 		}
 	}
 }

@@ -56,10 +56,11 @@ export class Timeline {
       const { kind, id, ts, name, args, parent, place, steps } = begun;
       const twin = near.find((e) => e.kind === kind && e.id === id);
       if (!twin) {
-        this.open.set(key, begun);
+        if (this.over) begun.done = true;
+        else this.open.set(key, begun);
         continue;
       }
-      const text = twin.done ? twin.text : begun.text + twin.text;
+      const text = twin.done && kind !== "tool" ? twin.text : begun.text + twin.text;
       this.change(twin, { ts, name, args, parent, place, text });
       if (steps) twin.steps = more(steps, twin.steps);
       list = list.filter((e) => e !== begun);
@@ -69,11 +70,22 @@ export class Timeline {
       if (call) call.took = took;
     }
     this.measures = older.measures;
-    const last = list.at(-1);
-    if (last?.kind === "note" && near.find((e) => e.kind === "push" && !e.shown && isShownBy(e, last))) list.pop();
+    list = list.filter((e, i) => list.length - i > recent || !near.some((twin) => this.unite(e, twin)));
     this.entries.unshift(...list);
     this.setTurns();
     return list;
+  }
+
+  // unite makes one entry of two, if the events of one thing came on both sides of where two timelines join, and returns
+  // whether they did.
+  unite(e, twin) {
+    const shows = (push, note) => push.kind === "push" && !push.shown && note.kind === "note" && isShownBy(push, note);
+    const isTold = e.kind === twin.kind && e.kind !== "push" && e.text === twin.text &&
+      !e.fromLine !== !twin.fromLine && !(e.id && twin.id);
+    if (!isTold && !shows(e, twin) && !shows(twin, e)) return false;
+    const { ts, place, id = twin.id } = e;
+    this.change(twin, { ...(e.kind === "push" && e), ts, place, id, shown: true, fromLine: true });
+    return true;
   }
 
   // setTurns says of each entry what turn it is in, since entries come at both ends and go.
@@ -102,6 +114,7 @@ export class Timeline {
       case "ended":
         for (const entry of this.open.values()) this.change(entry, { done: true });
         this.open.clear();
+        this.over = true;
         return this.add({ kind: "mark", text: "The session has ended." });
     }
   }
