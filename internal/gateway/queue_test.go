@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -234,6 +235,29 @@ func TestInterruptKeepsPrompts(t *testing.T) {
 			t.Errorf("dropped %q, %v, want the one that does not come back", dropped, err)
 		}
 	})
+}
+
+// A prompt may have its turn while its caller hears that it waits. The race detector reads over it.
+func TestPromptHasItsTurnAtOnce(t *testing.T) {
+	s, _ := turning(t, HostInfo{Turns: true, Interrupt: true})
+	for range 100 {
+		s.Busy()
+		waits := make(chan error, 1)
+		go func() {
+			_, err := s.Prompt(t.Context(), Prompt{Text: "next"})
+			waits <- err
+		}()
+		for len(s.Queue()) == 0 {
+			runtime.Gosched()
+		}
+		s.Idle()
+		if err := <-waits; err != nil {
+			t.Fatal(err)
+		}
+		for len(s.Queue()) > 0 {
+			runtime.Gosched()
+		}
+	}
 }
 
 // Injects wait behind the prompts. A person can take one back or send it, but its words are its provider's.

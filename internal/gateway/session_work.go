@@ -20,7 +20,9 @@ func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err erro
 	if err != nil {
 		return 0, err
 	}
-	return q.cursor, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return q.cursor, nil // the worker sets it again when a prompt that waited has its turn
 }
 
 // work is the loop of the session's worker. A refresh that is due goes first, so that a
