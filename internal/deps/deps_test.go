@@ -30,7 +30,7 @@ var layers = [][]string{
 		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff", "internal/instructions",
 		"internal/markdown", "internal/extension", "testdata/sdk"},
 	{"internal/match", "internal/ownfile", "internal/schedule", "internal/terminal", "internal/recording",
-		"internal/toolsearch", "internal/link"},
+		"internal/toolsearch", "internal/link", "internal/filelist"},
 	{"internal/tapconfig"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations",
 		"internal/checkpoint", "internal/orchestrate", "internal/conformance"},
