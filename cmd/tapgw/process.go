@@ -189,6 +189,9 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	persist := server.Persist{Dir: filepath.Join(o.home, "providers")}
 	p.records = records.New(p.recordOptions(o.config))
 	p.webhooks.record = p.records.Record
+	if err := os.RemoveAll(p.state.Uploads()); err != nil { // what a gateway left that was killed
+		p.log.Warn("removing the files of prompts", "error", err)
+	}
 	p.gateway = gateway.New(gateway.Options{
 		PersistDir:   persist.Make,
 		ReadFile:     persist.Read,
@@ -196,6 +199,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Tracer:       p.traces.tracer,
 		TraceContent: p.traces.content,
 		Recorder:     p.records,
+		UploadDir:    p.state.Uploads(),
 		Starters:     map[string]gateway.Starter{copilot.Kind: p.runtime, gateway.HostLocal: gateway.LocalStarter{}},
 	})
 	p.gateway.SetHooks(hooks.New(o.config.Hooks))

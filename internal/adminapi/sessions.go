@@ -21,6 +21,8 @@ type Session struct {
 	CreatedAt  time.Time `json:"createdAt"`
 	// Repository is owner/name of the git remote of its directory, as it was when the session started; "" without one.
 	Repository string `json:"repository,omitempty"`
+	// Attachments: its prompts may bring files, see [Attachment].
+	Attachments bool `json:"attachments,omitempty"`
 	// WaitsFor names, while the session is ending, the providers that have not yet
 	// acknowledged its end.
 	WaitsFor []string `json:"waitsFor,omitempty"`
@@ -132,12 +134,53 @@ type Query struct {
 	Headers     map[string]string `json:"headers,omitempty"`     // of the requests to the model that the prompt makes
 }
 
-// Attachment is a file or directory that goes with a [Query]'s prompt, or the lines
-// FirstLine to LastLine of a file. The gateway's own machine must have the path.
+// Attachment is a file or directory that goes with a [Query]'s prompt, the lines FirstLine
+// to LastLine of a file, or the bytes of a file in Data, with its name. The gateway's own
+// machine must have the path. Bytes are kept until the session ends.
 type Attachment struct {
-	Path      string `json:"path"`                // absolute, on the gateway's machine
+	Path      string `json:"path,omitempty"`      // absolute, on the gateway's machine
 	FirstLine *int   `json:"firstLine,omitempty"` // from 1; the whole file if left out
 	LastLine  *int   `json:"lastLine,omitempty"`  // FirstLine if left out
+
+	// Data is instead of Path: 5 MiB at most, and 10 MiB and 20 files of a prompt.
+	Data     []byte `json:"data,omitempty"`     // base64
+	Name     string `json:"name,omitempty"`     // required with Data
+	MIMEType string `json:"mimeType,omitempty"` // of text; what Data is, the gateway finds out
+}
+
+// Files answers GET /sessions/{id}/files: files below the session's directory, relative to it and with slashes, those
+// that match best first.
+type Files struct {
+	Files []string `json:"files"`
+	More  bool     `json:"more"` // there are more, or the search came to a limit
+}
+
+// Command is a command of a session's host, as GET /sessions/{id}/commands lists them. People write a slash before the
+// name.
+type Command struct {
+	Name        string          `json:"name"`
+	Aliases     []string        `json:"aliases,omitempty"` // other names
+	Description string          `json:"description"`
+	Hint        string          `json:"hint,omitempty"`     // what may stand behind the name
+	Required    bool            `json:"required,omitempty"` // that something stands there
+	Choices     []CommandChoice `json:"choices,omitempty"`  // what may stand there; "" for anything
+}
+
+// CommandChoice is a word that may stand behind the name of a [Command].
+type CommandChoice struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// RunCommand is the body of POST /sessions/{id}/commands/{name}. The answer is [CommandRan].
+type RunCommand struct {
+	Input string `json:"input,omitempty"` // what stands behind the name
+}
+
+// CommandRan answers a [RunCommand] once the command has ended. Its text is in the timeline, too.
+type CommandRan struct {
+	Text     string `json:"text"`               // what it says, "" for nothing
+	Prompted bool   `json:"prompted,omitempty"` // it gave the session a prompt
 }
 
 // Interrupt is the body of POST /sessions/{id}/interrupt, which ends the session's turn and

@@ -2,6 +2,7 @@ package copilot
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"os"
@@ -56,11 +57,41 @@ func (s *session) attachment(a gateway.Attachment) (sdk.Attachment, error) {
 		return nil, fmt.Errorf("%s is neither a file nor a directory", a.Path)
 	case a.First > 0:
 		return selection(a, info.Size())
+	case a.Name != "":
+		return s.upload(a, info.Size())
 	}
 	if isImage(a.Path) {
 		s.hasShownImage.Store(true)
 	}
 	return &rpc.AttachmentFile{DisplayName: name, Path: a.Path}, nil
+}
+
+// maxInline bounds the texts that prompts bring and that the model gets whole, in bytes.
+const maxInline = 64 << 10
+
+// shownImages are the types of images that the runtime shows the model.
+var shownImages = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
+
+// upload attaches a file that a prompt brought. The runtime keeps images and short texts in the session's history, so
+// that they are there after the file is gone. Of other bytes it gives the model nothing, so these are a file to read.
+func (s *session) upload(a gateway.Attachment, size int64) (sdk.Attachment, error) {
+	data, err := os.ReadFile(a.Path)
+	if err != nil {
+		return nil, err
+	}
+	kind := http.DetectContentType(data)
+	switch {
+	case slices.Contains(shownImages, kind):
+		s.hasShownImage.Store(true)
+	case size <= maxInline && utf8.Valid(data) && bytes.IndexByte(data, 0) < 0:
+		if kind = "text/plain"; strings.HasPrefix(a.MIME, "text/") {
+			kind = a.MIME
+		}
+	default:
+		return &rpc.AttachmentFile{DisplayName: a.Name, Path: a.Path}, nil
+	}
+	text := base64.StdEncoding.EncodeToString(data)
+	return &rpc.AttachmentBlob{Data: &text, DisplayName: &a.Name, MIMEType: kind}, nil
 }
 
 func isImage(path string) bool {

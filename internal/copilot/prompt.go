@@ -1,6 +1,7 @@
 package copilot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -51,11 +52,11 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	if err != nil {
 		return err
 	}
-	sent := &sentPrompt{prompt: p.ID, text: p.Text, shown: p.Text, source: p.Source}
+	sent := &sentPrompt{prompt: p.ID, text: p.Text, shown: cmp.Or(p.Shown, p.Text), source: p.Source}
 	// The runtime has the same names of modes as the admin API.
 	msg := sdk.MessageOptions{
 		Prompt: p.Text, Mode: adminapi.ModeEnqueue, Source: messageSource(p.Source), Attachments: attachments,
-		RequestHeaders: p.Headers,
+		RequestHeaders: p.Headers, DisplayPrompt: p.Shown,
 	}
 	if name, ok := strings.CutPrefix(p.Source, gateway.SourceProvider); ok {
 		// The model does not see the source, so the text says that it does not come from the user. People see the

@@ -62,6 +62,9 @@ func (d Dir) Sources() string { return d.file("sources") }
 // Records is the directory of what happened, as internal/records writes it.
 func (d Dir) Records() string { return d.file(statedir.RecordsDir) }
 
+// Uploads is the directory of the files that prompts bring, as long as their sessions run.
+func (d Dir) Uploads() string { return d.file("uploads") }
+
 // Goals is the directory of the goals of sessions, a file for each.
 func (d Dir) Goals() string { return d.file("goals") }
 

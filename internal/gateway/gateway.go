@@ -42,6 +42,9 @@ type Options struct {
 	// TraceContent puts arguments and results of calls into the spans, for those who ask for them.
 	TraceContent bool
 	Recorder     Recorder // nil: no records
+	// UploadDir is the directory of the files that prompts bring; "": they can't bring any. The gateway removes a
+	// session's files with it.
+	UploadDir string
 	// Starters make sessions, by kind of host.
 	Starters map[string]Starter
 }
@@ -54,6 +57,7 @@ type Gateway struct {
 	readFile      func(string, protocol.FileRef) (*File, error)
 	log           *slog.Logger
 	starters      map[string]Starter
+	uploadDir     string
 	instanceToken string
 	adminToken    string
 	schemas       schemaCache
@@ -97,6 +101,7 @@ func New(o Options) *Gateway {
 		readFile:        o.ReadFile,
 		log:             o.Log,
 		starters:        o.Starters,
+		uploadDir:       o.UploadDir,
 		spans:           spans.NewMaker(o.Tracer, o.Recorder != nil),
 		tracesContent:   o.TraceContent,
 		recorder:        o.Recorder,

@@ -161,7 +161,9 @@ type Tool struct {
 // leave it empty. An empty Source means a person.
 type Prompt struct {
 	Text string
-	Mode string // [adminapi.ModeEnqueue] (default) or [adminapi.ModeImmediate]
+	// Shown is what people see instead of Text, as where a command made the prompt; "" for Text.
+	Shown string
+	Mode  string // [adminapi.ModeEnqueue] (default) or [adminapi.ModeImmediate]
 	// Source is "user", or "provider:NAME" for what a provider pushed.
 	Source string
 	// ID is the gateway's id of the prompt, unique in the session. See [Event].Prompts.
@@ -177,6 +179,8 @@ type Attachment struct {
 	Path  string // absolute, exists
 	First int    // the first line of a selection, from 1; 0 for the whole file
 	Last  int    // the last line of the selection
+	// Name and MIME are what a person calls a file that [Session.Upload] made, and its type; "" for all others.
+	Name, MIME string
 }
 
 // SourceUser is the source of prompts and timeline lines that a person sent. Such a prompt

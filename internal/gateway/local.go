@@ -60,13 +60,19 @@ type localHost struct {
 	turns  sync.WaitGroup
 
 	mu        sync.Mutex
+	tools     []Tool
 	queue     []Prompt
 	isRunning bool
 	interrupt context.CancelFunc // of the turn that runs
 	turnCount int
 }
 
-func (h *localHost) SetTools(context.Context, uint64, []Tool) error { return nil }
+func (h *localHost) SetTools(_ context.Context, _ uint64, tools []Tool) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tools = tools
+	return nil
+}
 
 func (h *localHost) Log(adminapi.LogLevel, string) {}
 
@@ -81,6 +87,36 @@ func (h *localHost) Send(_ context.Context, p Prompt) error {
 		h.turns.Go(h.run)
 	}
 	return nil
+}
+
+// Commands implements [CommandHost].
+func (h *localHost) Commands(context.Context) ([]adminapi.Command, error) {
+	return []adminapi.Command{
+		{Name: "tools", Description: "List the tools that the session has from providers"},
+		{Name: "call", Description: "Call a tool", Hint: "TOOL [ARGUMENTS]", Required: true},
+	}, nil
+}
+
+// RunCommand implements [CommandHost].
+func (h *localHost) RunCommand(_ context.Context, name, input string) (CommandResult, error) {
+	h.mu.Lock()
+	tools := h.tools
+	h.mu.Unlock()
+	switch {
+	case name == "call" && input == "":
+		return CommandResult{}, errorf(protocol.CodeInvalidArguments, "name a tool")
+	case name == "call":
+		return CommandResult{Prompt: "call:" + input, Shown: "/call " + input}, nil
+	case name != "tools":
+		return CommandResult{}, errorf(protocol.CodeNotFound, "a local session has no command of this name")
+	case len(tools) == 0:
+		return CommandResult{Text: "The session has no tools."}, nil
+	}
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Name
+	}
+	return CommandResult{Text: strings.Join(names, "\n")}, nil
 }
 
 func (h *localHost) run() {
@@ -106,7 +142,7 @@ func (h *localHost) run() {
 }
 
 func (h *localHost) runTurn(ctx context.Context, n int, p Prompt) {
-	h.calls.Event(Event{UserMessage: p.Text, Source: p.Source})
+	h.calls.Event(Event{UserMessage: p.shown(), Source: p.Source})
 	h.calls.UserPrompt(ctx, p.Text, p.Source)
 	turn := fmt.Sprintf("turn-%d", n)
 	h.calls.Event(Event{Callback: OnAgentStart, ID: turn})

@@ -143,7 +143,7 @@ func (s *Session) give(q *queuedPrompt) {
 	s.mu.Unlock()
 	if err != nil && !isAwaited {
 		s.show(adminapi.LogError, sourceGateway, fmt.Sprintf("a prompt that waited was not taken: %v: %q",
-			err, firstWords(q.prompt.Text)))
+			err, firstWords(q.prompt.shown())))
 		s.TurnEnded([]string{q.prompt.ID}, err.Error())
 	}
 }
@@ -202,7 +202,7 @@ func (s *Session) failQueued() {
 	var texts []string
 	for _, q := range prompts {
 		if !q.report(noSession(s.id)) {
-			texts = append(texts, q.prompt.Text)
+			texts = append(texts, q.prompt.shown())
 		}
 	}
 	s.mu.Unlock()
@@ -240,11 +240,14 @@ func (s *Session) Queue() []adminapi.QueuedPrompt {
 	return list
 }
 
+// shown is the prompt's text as people see it.
+func (p Prompt) shown() string { return cmp.Or(p.Shown, p.Text) }
+
 func (q *queuedPrompt) view(session string, isSent bool) adminapi.QueuedPrompt {
-	v := adminapi.QueuedPrompt{ID: q.prompt.ID, Session: session, Prompt: q.prompt.Text, Source: q.prompt.Source,
+	v := adminapi.QueuedPrompt{ID: q.prompt.ID, Session: session, Prompt: q.prompt.shown(), Source: q.prompt.Source,
 		QueuedAt: q.queuedAt.UTC(), Sent: isSent}
 	for _, a := range q.prompt.Attachments {
-		v.Attachments = append(v.Attachments, a.Path)
+		v.Attachments = append(v.Attachments, cmp.Or(a.Name, a.Path))
 	}
 	return v
 }
@@ -289,6 +292,8 @@ func (s *Session) EditQueued(id, text string) error {
 			id, s.injects[at].source.name)
 	case prompt < 0:
 		return s.notQueued(id)
+	case s.promptQueue[prompt].prompt.Shown != "":
+		return errorf(protocol.CodeInvalidState, "a command made prompt %s: cancel it and send one of your own", id)
 	}
 	s.promptQueue[prompt].prompt.Text = text
 	s.g.touch()

@@ -42,6 +42,8 @@ type Session struct {
 	usage   usage
 	running runningTurns
 
+	uploadDir string // of the files that prompts bring; made with the first one
+
 	// routes is the table that calls are dispatched by. It is immutable and replaced
 	// under Gateway.mu. routesMu is held for writing to replace it, and for reading to
 	// send a call by it.
@@ -90,6 +92,8 @@ type Session struct {
 	injects       []*inject                // queued, oldest first
 	pushers       map[string]*pusher       // by pushSource.id
 	userSpokeAt   time.Time
+	uploadBytes   int    // of the files that prompts brought
+	uploadCount   int    // of all that they ever brought
 	modelStreak   streak // of all pushers that the model decides about
 	streams       map[streamKey]*stream
 	dropped       []adminapi.DroppedEvent  // by filters; oldest first
@@ -131,6 +135,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		runtime:       newRuntimeLog(),
 		wakeup:        make(chan struct{}, 1),
 		quit:          make(chan struct{}),
+		uploadDir:     filepath.Join(g.uploadDir, "session-"+newCallID().String()),
 		stopping:      make(chan struct{}),
 		stopped:       make(chan struct{}),
 		labelText:     spec.Label,
@@ -194,7 +199,7 @@ func (s *Session) view() adminapi.Session {
 	defer s.mu.Unlock()
 	v := adminapi.Session{ID: s.id, Label: s.labelText, Host: s.info.Kind, Model: s.model, CWD: s.cwd, State: "idle",
 		Providers: len(s.bindings), Tools: len(s.routes.Load().list), CreatedAt: s.createdAt.UTC(),
-		Repository: s.repo}
+		Repository: s.repo, Attachments: s.info.Attachments}
 	if s.isBusy {
 		v.State = "busy"
 	}

@@ -66,6 +66,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	err := s.host.Close(closing, reason)
 	<-hooksDone
 	s.waitForHooks()
+	s.removeUploadDir()
 	s.endTurns(nil, "the session has ended")
 	s.closeLive()
 	s.timeline.close()

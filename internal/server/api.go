@@ -122,6 +122,10 @@ func (a *api) routes() map[string]apiHandler {
 		"GET /goals/{goal}":                     a.goal,
 		"POST /goals/{goal}/stop":               a.stopGoal,
 
+		"GET /sessions/{id}/files":            a.session(a.files),
+		"GET /sessions/{id}/commands":         a.session(a.commands),
+		"POST /sessions/{id}/commands/{name}": a.session(a.runCommand),
+
 		"GET /queue":                              a.queue,
 		"PATCH /sessions/{id}/queue/{prompt}":     a.session(a.editQueued),
 		"DELETE /sessions/{id}/queue/{prompt}":    a.session(a.cancelQueued),

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
@@ -16,8 +17,10 @@ import (
 )
 
 func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+	// Files take longer than other bodies over a slow link.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(apiQueryTimeout))
 	var body adminapi.Query
-	if err := readBody(w, r, &body); err != nil {
+	if err := readBodyUpTo(w, r, &body, apiMaxQuery); err != nil {
 		return err
 	}
 	switch {
@@ -32,21 +35,26 @@ func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) 
 		Text: body.Prompt, Mode: body.Mode, Source: gateway.SourceUser,
 		Headers: body.Headers, Traceparent: spans.FromHeader(r.Header),
 	}
+	if err := checkHeaders(body.Headers); err != nil {
+		return err
+	}
 	var err error
 	if p.Attachments, err = readAttachments(body.Attachments); err != nil {
 		return err
 	}
-	if err := checkHeaders(body.Headers); err != nil {
+	if err := keepUploads(s, body.Attachments, p.Attachments); err != nil {
 		return err
 	}
 	if body.Detach {
 		if _, err := s.Prompt(r.Context(), p); err != nil {
+			s.RemoveUploads(p.Attachments)
 			return err
 		}
 		return writeJSON(w, http.StatusAccepted, adminapi.Nothing{})
 	}
 	turn, err := s.Turn(r.Context(), p)
 	if err != nil {
+		s.RemoveUploads(p.Attachments)
 		return err
 	}
 	defer turn.Close()
@@ -92,12 +100,20 @@ func (a *api) followTurn(ctx context.Context, l *lineWriter, turn *gateway.Turn)
 // apiMaxAttachments bounds how many files go with a prompt.
 const apiMaxAttachments = 100
 
+// readAttachments checks what goes with a prompt. The places of those that bring bytes are left empty. The error names
+// the field.
 func readAttachments(list []adminapi.Attachment) ([]gateway.Attachment, error) {
 	if len(list) > apiMaxAttachments {
 		return nil, fieldError("attachments", "must be at most %d", apiMaxAttachments)
 	}
+	if err := checkUploads(list); err != nil {
+		return nil, err
+	}
 	made := make([]gateway.Attachment, len(list))
 	for i, x := range list {
+		if len(x.Data) > 0 {
+			continue
+		}
 		at := fmt.Sprintf("attachments[%d].", i)
 		if err := checkReadable(at+"path", x.Path); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,7 @@ func TestAttachmentsAndHeaders(t *testing.T) {
 	if err := os.WriteFile(file, []byte("one\ntwo\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	bytes := func(n int) []byte { return make([]byte, n) }
 	one, two := 1, 2
 	zero := 0
 	for name, tc := range map[string]struct {
@@ -82,7 +84,32 @@ func TestAttachmentsAndHeaders(t *testing.T) {
 		"line zero": {[]adminapi.Attachment{{Path: file, FirstLine: &zero}}, "lines count from 1"},
 		"backwards": {[]adminapi.Attachment{{Path: file, FirstLine: &two, LastLine: &one}},
 			"not before the first: 2-1"},
-		"many": {make([]adminapi.Attachment, 101), "attachments: must be at most 100"},
+		"many":  {make([]adminapi.Attachment, 101), "attachments: must be at most 100"},
+		"bytes": {[]adminapi.Attachment{{Data: bytes(1), Name: "ä b.txt", MIMEType: "text/x-go"}, {Path: file}}, ""},
+		"bytes and a path": {[]adminapi.Attachment{{Data: bytes(1), Name: "a", Path: file}},
+			"attachments[0].path: must be left out with data"},
+		"bytes and lines": {[]adminapi.Attachment{{Data: bytes(1), Name: "a", LastLine: &one}},
+			"attachments[0].firstLine: must be left out with data"},
+		"bytes without a name": {[]adminapi.Attachment{{Data: bytes(1)}}, "attachments[0].name: is required with data"},
+		"a name without bytes": {[]adminapi.Attachment{{Path: file, Name: "a"}},
+			"attachments[0].name: is of an attachment with data, which must not be empty"},
+		"no bytes":           {[]adminapi.Attachment{{Data: bytes(0), Name: "a"}}, "attachments[0].name: is of an"},
+		"a name with a path": {[]adminapi.Attachment{{Data: bytes(1), Name: "../a"}}, "without a directory"},
+		"a name with a line": {[]adminapi.Attachment{{Data: bytes(1), Name: "a\nb"}}, "attachments[0].name: must be"},
+		"a long name":        {[]adminapi.Attachment{{Data: bytes(1), Name: strings.Repeat("a", 256)}}, "at most 255"},
+		"no type": {[]adminapi.Attachment{{Data: bytes(1), Name: "a", MIMEType: "text"}},
+			"attachments[0].mimeType"},
+		"a type with more": {[]adminapi.Attachment{{Data: bytes(1), Name: "a", MIMEType: "text/x\" y=\""}},
+			"attachments[0].mimeType"},
+		"the largest": {[]adminapi.Attachment{{Data: bytes(apiMaxUpload), Name: "a"}}, ""},
+		"one too large": {[]adminapi.Attachment{{Data: bytes(apiMaxUpload + 1), Name: "a"}},
+			"attachments[0].data: has"},
+		"too large together": {[]adminapi.Attachment{{Data: bytes(apiMaxUpload), Name: "a"},
+			{Data: bytes(apiMaxUpload), Name: "b"}, {Data: bytes(1), Name: "c"}},
+			"attachments: have more than 10485760"},
+		"as many as may be": {slices.Repeat([]adminapi.Attachment{{Data: bytes(1), Name: "a"}}, 20), ""},
+		"too many": {slices.Repeat([]adminapi.Attachment{{Data: bytes(1), Name: "a"}}, 21),
+			"at most 20 may have data"},
 	} {
 		_, err := readAttachments(tc.list)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {

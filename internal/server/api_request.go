@@ -94,11 +94,16 @@ func encodeJSON(w io.Writer, v any) error {
 // readBody reads a request's body into v. It refuses a field that v does not have, and names
 // it. An empty body is an object without fields.
 func readBody(w http.ResponseWriter, r *http.Request, v any) error {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, apiMaxBody))
+	return readBodyUpTo(w, r, v, apiMaxBody)
+}
+
+// readBodyUpTo is readBody for a body of at most so many bytes.
+func readBodyUpTo(w http.ResponseWriter, r *http.Request, v any, most int64) error {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &protocol.Error{
 			Code:    protocol.CodePayloadTooLarge,
-			Message: fmt.Sprintf("body: more than %d bytes", apiMaxBody),
+			Message: fmt.Sprintf("body: more than %d bytes", most),
 		}
 	}
 	if err != nil {

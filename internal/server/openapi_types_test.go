@@ -19,6 +19,7 @@ import (
 // schemaTypes are the types that openapi.json describes, each under its name.
 var schemaTypes = []any{
 	adminapi.Answer{}, adminapi.Call{}, adminapi.CallNote{}, adminapi.CallResult{}, adminapi.Callback{},
+	adminapi.Files{}, adminapi.Command{}, adminapi.CommandChoice{}, adminapi.RunCommand{}, adminapi.CommandRan{},
 	adminapi.ConfiguredProvider{}, adminapi.Diagnostics{}, adminapi.Error{}, adminapi.ErrorNote{}, adminapi.Fault{},
 	adminapi.Earlier{}, adminapi.SessionEvent{}, adminapi.Faults{}, adminapi.Gap{},
 	adminapi.GateNote{}, adminapi.Interrupt{}, adminapi.Interrupted{},
@@ -169,6 +170,9 @@ func jsonType(typ reflect.Type) string {
 	case reflect.Float64:
 		return "number"
 	case reflect.Slice:
+		if typ.Elem().Kind() == reflect.Uint8 {
+			return "string" // base64
+		}
 		return "array"
 	case reflect.Struct, reflect.Map:
 		if typ == reflect.TypeFor[time.Time]() {

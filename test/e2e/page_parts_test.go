@@ -260,7 +260,8 @@ func timelineMerges(t *testing.T, v *view) {
 		"equal pushes are as many as came": {
 			[]entry{pushed("surface", "builds", "red"), pushed("surface", "builds", "red"),
 				line("builds@ci", "info", "red"), line("user", "info", "why?"), line("builds@ci", "info", "red"),
-				line("ci", "info", "a"), line("ci", "info", "b"), pushed("inject", "ci", "a"), pushed("inject", "ci", "b")},
+				line("ci", "info", "a"), line("ci", "info", "b"),
+				pushed("inject", "ci", "a"), pushed("inject", "ci", "b")},
 			[]string{"push surface red", "push surface red", "prompt user why?", "push inject a", "push inject b"},
 		},
 		"an error is one, each time": {

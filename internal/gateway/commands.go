@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// commandTimeout bounds a command of a host: one may ask the model, as a summary of the conversation does.
+const commandTimeout = 5 * time.Minute
+
+// maxCommandText bounds what a command says in the timeline, in bytes.
+const maxCommandText = 64 << 10
+
+// CommandHost is a [Host] whose sessions have commands, which people call by a slash and their name. RunCommand gets
+// the name as Commands lists it, or an alias. An error has the code NOT_FOUND for a name that is not listed, and
+// INVALID_STATE or INVALID_ARGUMENTS where the host refuses the command.
+type CommandHost interface {
+	Commands(ctx context.Context) ([]adminapi.Command, error)
+	RunCommand(ctx context.Context, name, input string) (CommandResult, error)
+}
+
+// CommandResult is what a command came to: a text for people, a prompt for the agent, or neither.
+type CommandResult struct {
+	Text   string
+	Prompt string // "" for none
+	Shown  string // what people see instead of Prompt
+}
+
+// Commands lists the commands of the session's host, none if it has none. The error is the host's, which has 30
+// seconds.
+func (s *Session) Commands(ctx context.Context) ([]adminapi.Command, error) {
+	h, ok := s.host.(CommandHost)
+	if !ok {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
+	defer cancel()
+	list, err := h.Commands(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the commands: %w", err)
+	}
+	return list, nil
+}
+
+// RunCommand runs a command of the session's host for a person, and writes what it says into the timeline. If the
+// command makes a prompt, the session gets that. The error is NOT_FOUND if the session has no such command, or the
+// host's, which has five minutes.
+func (s *Session) RunCommand(ctx context.Context, name, input, traceparent string) (adminapi.CommandRan, error) {
+	h, ok := s.host.(CommandHost)
+	if !ok {
+		return adminapi.CommandRan{}, errorf(protocol.CodeNotFound, "sessions of host %s have no commands", s.info.Kind)
+	}
+	limited, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	r, err := h.RunCommand(limited, name, input)
+	if err != nil {
+		return adminapi.CommandRan{}, fmt.Errorf("running /%s: %w", name, err)
+	}
+	if len(r.Text) > maxCommandText {
+		r.Text = strings.ToValidUTF8(r.Text[:maxCommandText], "") + "\n… the rest is left out"
+	}
+	if r.Text != "" || r.Prompt == "" {
+		s.note(adminapi.LogInfo, SourceSession, strings.TrimSpace("/"+name+" "+input)+"\n"+stripEscapes(r.Text))
+	}
+	if r.Prompt == "" {
+		return adminapi.CommandRan{Text: stripEscapes(r.Text)}, nil
+	}
+	_, err = s.Prompt(ctx, Prompt{Text: r.Prompt, Shown: r.Shown, Source: SourceUser, Traceparent: traceparent})
+	return adminapi.CommandRan{Text: stripEscapes(r.Text), Prompted: true}, err
+}

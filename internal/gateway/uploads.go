@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tapgw/internal/proc"
+	"tapgw/internal/protocol"
+)
+
+// maxUploadBytes bounds the files that a session keeps of its prompts.
+const maxUploadBytes = 100 << 20
+
+// Upload keeps bytes that come with a prompt as a file that only the user can read, until the session ends. The
+// attachment has the name that the person knows the file by. The error is PAYLOAD_TOO_LARGE if the session's files take
+// too much room, INVALID_JSON if its host takes no attachments, INVALID_STATE if the gateway keeps none, or says why
+// the file can't be written. Whoever calls it calls [Session.RemoveUploads] if the session does not take the prompt.
+func (s *Session) Upload(name, mime string, data []byte) (Attachment, error) {
+	switch {
+	case !s.info.Attachments:
+		return Attachment{}, errorf(protocol.CodeInvalidJSON, "prompts of sessions of host %s bring none", s.info.Kind)
+	case s.g.uploadDir == "":
+		return Attachment{}, errorf(protocol.CodeInvalidState, "this gateway keeps no files")
+	case s.isEnding():
+		return Attachment{}, noSession(s.id)
+	}
+	if err := proc.PrivateDir(s.uploadDir); err != nil {
+		return Attachment{}, err
+	}
+	s.mu.Lock()
+	if s.uploadBytes+len(data) > maxUploadBytes {
+		s.mu.Unlock()
+		return Attachment{}, errorf(protocol.CodePayloadTooLarge,
+			"the session's prompts have brought %d bytes of files, and more than %d are not kept",
+			s.uploadBytes, maxUploadBytes)
+	}
+	s.uploadBytes += len(data)
+	s.uploadCount++
+	count := s.uploadCount
+	s.mu.Unlock()
+	path := filepath.Join(s.uploadDir, fmt.Sprintf("%d-%s", count, fileName(name)))
+	if err := proc.WriteNew(path, data); err != nil {
+		s.returnUploadRoom(len(data))
+		return Attachment{}, err
+	}
+	if s.isEnding() { // since, so perhaps after its files were removed
+		s.removeUploadDir()
+		return Attachment{}, noSession(s.id)
+	}
+	return Attachment{Path: path, Name: name, MIME: mime}, nil
+}
+
+func (s *Session) returnUploadRoom(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uploadBytes -= n
+}
+
+// RemoveUploads removes the files of attachments that [Session.Upload] made.
+func (s *Session) RemoveUploads(list []Attachment) {
+	for _, a := range list {
+		if a.Name == "" {
+			continue
+		}
+		info, err := os.Stat(a.Path)
+		if err == nil && os.Remove(a.Path) == nil {
+			s.returnUploadRoom(int(info.Size()))
+		}
+	}
+}
+
+// removeUploadDir removes all files that prompts brought, once the session has ended.
+func (s *Session) removeUploadDir() {
+	if s.g.uploadDir == "" {
+		return
+	}
+	if err := os.RemoveAll(s.uploadDir); err != nil {
+		s.g.log.Warn("removing the files of a session's prompts", "session", s.id, "error", err)
+	}
+}
+
+// fileName makes the name of a file from the name that a person gave, of which the extension matters most.
+func fileName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-', r == '_':
+			return r
+		}
+		return '_'
+	}, name)
+	return name[max(0, len(name)-80):]
+}
