@@ -70,6 +70,7 @@ type Config struct {
 	Tap         Tap
 	Webhooks    Webhooks
 	Terminals   Terminals
+	Cluster     Cluster
 	Copilot     Copilot
 	Hooks       []Hook // in the order of the file
 }
@@ -284,6 +285,7 @@ func (c *Config) read(root *table) {
 	terminals := root.table("terminals")
 	terminals.str("without_gateway", &c.Terminals.WithoutGateway, oneOf(TerminalsAllow, TerminalsDeny))
 	terminals.rejectUnknown()
+	c.Cluster.read(root.table("cluster"))
 	c.Copilot.parse(root.table("copilot"))
 	readHooks(root, &c.Hooks)
 	root.rejectUnknown()
@@ -294,7 +296,7 @@ func (c *Config) copyUserKeys(from Config) {
 	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey = from.Listen, from.Insecure, from.TLSCert, from.TLSKey
 	c.Hosts, c.API, c.Records = from.Hosts, from.API, from.Records
-	c.Tap, c.Webhooks, c.Terminals = from.Tap, from.Webhooks, from.Terminals
+	c.Tap, c.Webhooks, c.Terminals, c.Cluster = from.Tap, from.Webhooks, from.Terminals, from.Cluster
 	c.MaxConnections, c.MCPToolThreshold = from.MaxConnections, from.MCPToolThreshold
 	c.CopilotToolThreshold = from.CopilotToolThreshold
 	c.Copilot.CLI = from.Copilot.CLI
@@ -327,6 +329,7 @@ func (c *Config) rejectUserKeys(root *table) {
 		{"tap.tools", c.Tap != d.Tap},
 		{"webhooks.listen", c.Webhooks != d.Webhooks},
 		{"terminals.without_gateway", c.Terminals != d.Terminals},
+		{"cluster", root.has("cluster")},
 		{"hooks", root.has("hooks")},
 		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},
 		{"copilot.provider_url", c.Copilot.ProviderURL != d.Copilot.ProviderURL},

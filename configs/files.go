@@ -144,6 +144,7 @@ func (f Files) load() (c Config, found []layer, err error) {
 	}
 	dir := filepath.Dir(f.User)
 	c.TLSCert, c.TLSKey = resolvePath(dir, c.TLSCert), resolvePath(dir, c.TLSKey)
+	c.Cluster.resolve(dir)
 	if strings.ContainsAny(c.Copilot.CLI, `/\`) {
 		c.Copilot.CLI = resolvePath(dir, c.Copilot.CLI)
 	}

@@ -15,14 +15,16 @@ func providersCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "providers",
 		Usage: "list providers; stop, start and read the ones that files name",
-		Description: listedProviders + "\n\nExamples:\n  tapctl providers\n" +
+		Description: listedProviders + "\n\nExamples:\n  tapctl providers\n  tapctl providers --all\n" +
 			"  tapctl providers restart hello\n  tapctl providers log hello -f",
+		Flags:  []ucli.Flag{allFlag()},
 		Action: shortAction(0, listProviders),
 		Subcommands: []*ucli.Command{
 			{
 				Name: "list", Aliases: []string{"ls"}, Usage: "list providers",
 				Description: listedProviders + "\n\nExamples:\n  tapctl providers list --json\n" +
 					"  tapctl providers list --json | jq -r '.[] | select(.state==\"failed\") | .reason'",
+				Flags:  []ucli.Flag{allFlag()},
 				Action: shortAction(0, listProviders),
 			},
 			{
@@ -118,7 +120,7 @@ func providerRows(connected []adminapi.Provider, configured []adminapi.Configure
 }
 
 func listProviders(c *command) error {
-	connected, err := c.gw.Providers(c.ctx)
+	connected, err := c.providers()
 	if err != nil {
 		return err
 	}
@@ -135,6 +137,15 @@ func listProviders(c *command) error {
 		none += ", or a file names them: " + file
 	}
 	return c.out.Table(providersTable(rows), none)
+}
+
+// providers are the gateway's, or with --all those of all gateways of the cluster.
+func (c *command) providers() ([]adminapi.Provider, error) {
+	if !c.Bool("all") {
+		return c.gw.Providers(c.ctx)
+	}
+	state, err := c.cluster()
+	return state.Providers, err
 }
 
 // providerFile is the path that a provider file of the user's would have, "" if nobody can say it.
@@ -158,18 +169,29 @@ func providersTable(rows []providerRow) *cli.Table {
 	if files {
 		t.Columns = append(t.Columns, "FILE")
 	}
+	isCluster := slices.ContainsFunc(rows, func(r providerRow) bool { return r.Gateway != "" })
+	if isCluster {
+		t.Columns = append(t.Columns, gatewayColumn)
+	}
 	for _, r := range rows {
 		if r.ConnectedAt == nil {
 			about := r.File
 			if r.Reason != "" {
 				about += ": " + r.Reason
 			}
-			t.Row("", r.Name, "", "", r.State, "", "", "", "", about)
+			cells := []any{"", r.Name, "", "", r.State, "", "", "", "", about}
+			if isCluster {
+				cells = append(cells, "")
+			}
+			t.Row(cells...)
 			continue
 		}
 		cells := []any{r.ID, r.Name, r.Instance, r.Trust, r.State, r.Session, r.Tools, r.InFlight, ago(*r.ConnectedAt)}
 		if files {
 			cells = append(cells, "")
+		}
+		if isCluster {
+			cells = append(cells, gatewayCell(r.Gateway, r.Doubtful))
 		}
 		t.Row(cells...)
 	}

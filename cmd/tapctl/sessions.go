@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -18,7 +19,9 @@ func sessionsCommand() *ucli.Command {
 		Description: `Examples:
   tapctl sessions
   tapctl sessions --json | jq -r '.[].id'
+  tapctl sessions --all
   tapctl sessions start --host local --label scratch`,
+		Flags:  []ucli.Flag{allFlag()},
 		Action: shortAction(0, listSessions),
 		Subcommands: []*ucli.Command{
 			listCommand(),
@@ -41,8 +44,13 @@ func sessionsCommand() *ucli.Command {
 	}
 }
 
+// allFlag makes a list have what is on all gateways of the cluster.
+func allFlag() ucli.Flag {
+	return &ucli.BoolFlag{Name: "all", Usage: "also those that other gateways of the cluster share"}
+}
+
 func listSessions(c *command) error {
-	sessions, err := c.gw.Sessions(c.ctx)
+	sessions, err := c.sessions()
 	if err != nil {
 		return err
 	}
@@ -52,18 +60,54 @@ func listSessions(c *command) error {
 	return c.out.Table(sessionsTable(sessions), client.NoSessions)
 }
 
+// sessions are those of the gateway, or with --all those of all gateways of the cluster.
+func (c *command) sessions() ([]adminapi.Session, error) {
+	if !c.Bool("all") {
+		return c.gw.Sessions(c.ctx)
+	}
+	state, err := c.cluster()
+	return state.Sessions, err
+}
+
+// cluster is what the gateway sees of the others. It notes a fault, so that a list that lacks something says so.
+func (c *command) cluster() (adminapi.Cluster, error) {
+	state, err := c.gw.Cluster(c.ctx)
+	if err == nil && state.Fault != "" {
+		c.out.Notef("cluster: %s", state.Fault)
+	}
+	return state, err
+}
+
 func sessionsTable(sessions []adminapi.Session) *cli.Table {
 	t := &cli.Table{Ink: stateInk(4), Columns: []string{
 		"ID", "LABEL", "HOST", "MODEL", "STATE", "PROVIDERS", "TOOLS", "CWD",
 	}}
+	isCluster := slices.ContainsFunc(sessions, func(s adminapi.Session) bool { return s.Gateway != "" })
+	if isCluster {
+		t.Columns = append(t.Columns, gatewayColumn)
+	}
 	for _, s := range sessions {
 		state := s.State
 		if s.Foreground {
 			state += ", foreground"
 		}
-		t.Row(s.ID, s.Label, s.Host, s.Model, state, s.Providers, s.Tools, s.CWD)
+		cells := []any{s.ID, s.Label, s.Host, s.Model, state, s.Providers, s.Tools, s.CWD}
+		if isCluster {
+			cells = append(cells, gatewayCell(s.Gateway, s.Doubtful))
+		}
+		t.Row(cells...)
 	}
 	return t
+}
+
+// gatewayColumn is the column of lists that says which gateway of the cluster has what the line is about.
+const gatewayColumn = "GATEWAY"
+
+func gatewayCell(name string, isDoubtful bool) string {
+	if isDoubtful {
+		return name + " (doubtful)"
+	}
+	return name
 }
 
 // stateInk colours a table's column of states of sessions or providers.

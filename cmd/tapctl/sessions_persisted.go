@@ -18,13 +18,14 @@ func listCommand() *ucli.Command {
 		Name: "list", Aliases: []string{"ls"}, Usage: "list running sessions, or those on disk",
 		Description: `With --persisted it lists the Copilot sessions on disk, the last used first, also those of
 other programs and of a gateway that was killed. The state is stored (it can be resumed),
-live (it runs in this gateway) or inUse (another process has it). The other flags are for
---persisted.
+live (it runs in this gateway) or inUse (another process has it). The other flags
+are for --persisted, except --all.
 
 Examples:
   tapctl sessions list --json
   tapctl sessions list --persisted --cwd . --last 5`,
 		Flags: []ucli.Flag{
+			allFlag(),
 			&ucli.BoolFlag{Name: "persisted", Usage: "the sessions on disk"},
 			&ucli.StringFlag{Name: "cwd", Usage: "only sessions with this working `DIR`"},
 			&ucli.StringFlag{Name: "repository", Usage: "only sessions of this repository, `OWNER/NAME`"},

@@ -40,6 +40,7 @@ Examples:
 			demoProviderCommand(),
 			serviceCommand(),
 			doctorCommand(),
+			clusterCommand(),
 			newCommand(),
 			configCommand(),
 			trustCommand(),

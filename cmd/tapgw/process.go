@@ -20,6 +20,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
+	"tapgw/internal/cluster"
 	"tapgw/internal/copilot"
 	"tapgw/internal/daemon"
 	"tapgw/internal/dashboard"
@@ -62,6 +63,7 @@ type gatewayProcess struct {
 	goals      *goals.Set
 	mcp        *mcpserver.Handler
 	terminals  *terminals.Registry
+	cluster    *cluster.Joined // nil: it joins no others
 	ports      *attachedPorts
 	traces     traces
 	settings   *configs.Follower[configs.Config]
@@ -130,6 +132,7 @@ func startGateway(ctx context.Context, o gatewayOptions) (*gatewayProcess, error
 	}
 	p.lock = lock
 	if err := p.open(o, cert); err != nil {
+		p.leaveCluster()
 		p.cleanUp()
 		return nil, err
 	}
@@ -149,6 +152,9 @@ func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
 		return fmt.Errorf("removing stale files: %w", err)
 	}
 	p.assemble(o, cert)
+	if err := p.joinCluster(o.config.Cluster, o.home); err != nil {
+		return err
+	}
 	if err := p.server.Listen(o.config.Listen); err != nil {
 		return listenError(err)
 	}
@@ -230,6 +236,10 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	p.settings = p.newFollower(o)
 	p.mcp = mcpserver.New(mcpserver.Options{Gateway: p.gateway, Log: p.log, Version: p.info.Version,
 		ToolThreshold: o.config.MCPToolThreshold, Terminals: mcpTerminals{p.terminals}})
+	var others server.Cluster
+	if o.config.Cluster.Enabled() {
+		others = clusterOf{p}
+	}
 	p.server = server.New(server.Options{
 		Gateway:        p.gateway,
 		Log:            p.log,
@@ -242,6 +252,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Records:    p.records,
 		Goals:      p.goals,
 		Terminals:  p.terminalWays(),
+		Cluster:    others,
 		Webhooks:   p.reloader().Hook,
 		Page:       dashboard.Handler(),
 		MCP:        p.mcp,
@@ -261,6 +272,11 @@ func (p *gatewayProcess) status(files configs.Files) adminapi.Status {
 	}
 	if full := p.server.ConnectionFault(); full != "" {
 		i.Faults = append(i.Faults, adminapi.Fault(files.Where("max_connections", full)))
+	}
+	if p.cluster != nil {
+		if fault := p.cluster.Fault(); fault != "" {
+			i.Faults = append(i.Faults, adminapi.Fault(files.Where("cluster.urls", "cluster: "+fault)))
+		}
 	}
 	if fault := p.records.Faults(); fault != "" {
 		i.Faults = append(i.Faults, adminapi.Fault(files.Where("records", "records: "+fault)))
@@ -334,6 +350,7 @@ func (p *gatewayProcess) stop() {
 		if err := p.server.Shutdown(ctx); err != nil {
 			p.log.Warn("not everything ended in time", "error", err)
 		}
+		p.leaveCluster()
 		p.mcp.Close()
 		p.terminals.Close()
 		var providers sync.WaitGroup

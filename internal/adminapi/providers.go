@@ -17,6 +17,13 @@ type Provider struct {
 	ConnectedAt time.Time `json:"connectedAt"`
 	// Own says that the provider is a part of the gateway: the tap_* tools, what a model starts with them, or goals.
 	Own bool `json:"own,omitempty"`
+	// Gateway is the gateway of a cluster that the provider is connected to; GET /providers leaves out the one that
+	// answers. Doubtful says that it is out of reach for the moment.
+	Gateway  string `json:"gateway,omitempty"`
+	Doubtful bool   `json:"doubtful,omitempty"`
+	// Serves are the other gateways whose sessions the provider serves, if it serves none of the gateway that it is
+	// connected to.
+	Serves []string `json:"serves,omitempty"`
 }
 
 // ConfiguredProvider is a provider that a file names, as GET /providers/configured lists them and as the data of

@@ -26,6 +26,10 @@ type Session struct {
 	// WaitsFor names, while the session is ending, the providers that have not yet
 	// acknowledged its end.
 	WaitsFor []string `json:"waitsFor,omitempty"`
+	// Gateway is the gateway that runs the session, in [Cluster] only. Doubtful says that this gateway is out of reach
+	// for the moment.
+	Gateway  string `json:"gateway,omitempty"`
+	Doubtful bool   `json:"doubtful,omitempty"`
 }
 
 // StartRequest is the body of POST /sessions, which starts a session. The answer is

@@ -307,6 +307,12 @@ func (c *Client) Providers(ctx context.Context) ([]adminapi.Provider, error) {
 	return get[[]adminapi.Provider](ctx, c, "/providers", nil)
 }
 
+// Cluster returns the sessions and providers of all gateways that this one has joined, and what it sees of these
+// gateways (docs/admin-api.md, GET /api/v1/cluster).
+func (c *Client) Cluster(ctx context.Context) (adminapi.Cluster, error) {
+	return get[adminapi.Cluster](ctx, c, "/cluster", nil)
+}
+
 // StopProvider stops the processes of a provider that a file names; for any other name it closes all connections of
 // that name. It returns how many processes or connections (docs/admin-api.md, POST /api/v1/providers/{name}/stop).
 func (c *Client) StopProvider(ctx context.Context, name string) (int, error) {

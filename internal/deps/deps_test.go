@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"internal/evidence"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",
 		"internal/evals", "internal/goals", "internal/mcpclients", "internal/mcpserver", "internal/records",
-		"internal/sources", "internal/terminals",
+		"internal/sources", "internal/terminals", "internal/cluster",
 		"internal/supervisor", "internal/taptools", "internal/server", "internal/service",
 		"internal/dashboard", "skills", "tools/provide"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
@@ -55,6 +55,7 @@ var direct = map[string][]string{
 // users lists who may import a package or a module: what they weigh must not get into other programs.
 var users = map[string][]string{
 	copilotSDK:                         {"internal/copilot"},
+	"github.com/nats-io":               {"internal/cluster", "bench", "test"},
 	"modernc.org/sqlite":               {"internal/records/recordsql"},
 	"tapgw/internal/records/recordsql": {"internal/records/recordsql", "cmd/tapctl", "bench"},
 }

@@ -141,3 +141,26 @@ func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
 	}
 	return nil
 }
+
+// hasFiles reports whether the provider may keep files in a directory of its own, and name them in results.
+func (id *identity) hasFiles() bool { return id.trust != TrustExternal && id.gateway == "" }
+
+// Reach is what a provider may do in sessions of other gateways, as far as this one says.
+type Reach struct {
+	Trust Trust
+	Name  string     // the only name that it may use; "" for any
+	All   bool       // it may bind to all sessions
+	Tools ToolPolicy // of its provider file
+}
+
+// Reach returns what the provider may do in sessions of other gateways. It is false for one that may bind only sessions
+// that a token or a file of this gateway names, and before the provider has authenticated.
+func (c *Conn) Reach() (Reach, bool) {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	id := c.identity
+	if id == nil || id.session != "" || id.match != nil || id.isOwn || id.gateway != "" {
+		return Reach{}, false
+	}
+	return Reach{Trust: id.trust, Name: id.name, All: id.may(mayBindAll), Tools: id.policy}, true
+}

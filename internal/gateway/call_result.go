@@ -103,7 +103,7 @@ func (g *Gateway) finishWithParts(p *Provider, answered *call, m *protocol.ToolR
 
 // readResult reads a file that a result names in a field.
 func (g *Gateway) readResult(p *Provider, field string, ref protocol.FileRef) (*File, *protocol.Error) {
-	if g.readFile == nil || p.trust == TrustExternal {
+	if g.readFile == nil || p.trust == TrustExternal || p.gateway != "" {
 		return nil, errorf(protocol.CodeUnauthorized, "%s: a provider without a persistDir has no files to name", field)
 	}
 	f, err := g.readFile(p.name, ref)

@@ -79,7 +79,7 @@ func (c *Conn) isIgnored(m *protocol.Hello) bool {
 // yet, it first finds out whether the hello is refused, and returns why. A refusal must leave no directory behind, and
 // later, under Gateway.mu, none can be made.
 func (c *Conn) makePersistDir(m *protocol.Hello, spelling string) (string, *protocol.Error) {
-	if c.g.persistDir == nil || c.identity.trust == TrustExternal || c.identity.checkName(m.Name) != nil {
+	if !c.identity.hasFiles() || c.g.persistDir == nil || c.identity.checkName(m.Name) != nil {
 		return "", nil
 	}
 	if !c.is(bound) {

@@ -101,7 +101,7 @@ func (p *Provider) mergeTransforms(
 func (p *Provider) newTools(defs []protocol.Tool) []*tool {
 	tools := make([]*tool, 0, len(defs))
 	for _, d := range defs {
-		if !p.policy.allows(d.Name) {
+		if !p.policy.Allows(d.Name) {
 			continue
 		}
 		// The definition shares the memory of the message that it came in.

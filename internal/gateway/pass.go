@@ -32,8 +32,11 @@ type PassSpec struct {
 	// Name is the only provider name that it may use; "" for any.
 	Name string
 	// Owner says whose passes share the name and its streams: the author of the provider
-	// files. It needs Name.
+	// files, or another gateway.
 	Owner string
+	// Gateway is the gateway that the provider is connected to, of a cluster; "" for this one. Such a provider has no
+	// directory and names no files here.
+	Gateway string
 	// Own says that the provider is a part of the gateway, for [adminapi.Provider].
 	Own bool
 	// Model says that the session's model decides when the provider injects. All such providers of a session count as
@@ -63,8 +66,8 @@ type ToolPolicy struct {
 	Timeout     time.Duration // the longest of a call; 0: as the tool says
 }
 
-// allows reports whether sessions may have a tool, by the provider's own name for it.
-func (p *ToolPolicy) allows(name string) bool {
+// Allows reports whether sessions may have a tool, by the provider's own name for it.
+func (p *ToolPolicy) Allows(name string) bool {
 	matches := func(globs []string) bool {
 		return slices.ContainsFunc(globs, func(glob string) bool {
 			ok, err := path.Match(glob, name)
@@ -101,7 +104,10 @@ func (g *Gateway) Issue(spec PassSpec) *Pass {
 	id := &identity{
 		trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
 		policy: spec.Tools, isOwn: spec.Own, isModel: spec.Model, isBudgeted: spec.Budgeted,
-		onRefused: spec.Refused, onBound: spec.Bound,
+		onRefused: spec.Refused, onBound: spec.Bound, gateway: spec.Gateway,
+	}
+	if spec.Owner != "" {
+		id.owner = fileOwner(spec.Owner)
 	}
 	if spec.Name != "" {
 		id.name, id.owner = protocol.NormalName(spec.Name), fileOwner(spec.Owner)
@@ -214,6 +220,14 @@ func (p *Pass) Revoke() {
 	for _, c := range conns {
 		c.close(protocol.CloseNormal, "stopped by the gateway")
 	}
+}
+
+// Replace adds a pass to those that this one replaces, as [PassSpec].Replaces does. It has no effect once a provider is
+// bound with this pass.
+func (p *Pass) Replace(old *Pass) {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	p.identity.replaces = append(p.identity.replaces, old.identity)
 }
 
 // endIdentity voids an identity and its token. Call with Gateway.mu held.

@@ -27,6 +27,7 @@ type Provider struct {
 	title       string       // metadata.title, else metadata.url; tells instances apart
 	metadata    protocol.Raw // nil for none
 	trust       Trust
+	gateway     string // that it is connected to, as PassSpec
 	concurrency *protocol.Concurrency
 	policy      *ToolPolicy
 	subscribed  []string
@@ -115,6 +116,7 @@ func (p *Provider) forget(session string) {
 func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 	p := &Provider{
 		name: m.Name, owner: c.identity.owner, instance: m.Instance, trust: c.identity.trust,
+		gateway:     c.identity.gateway,
 		concurrency: m.Concurrency, policy: &c.identity.policy, subscribed: m.Subscribe,
 		mayAnswer: c.identity.may(mayAnswer), peer: c.peer, connectedAt: time.Now(),
 	}
@@ -189,7 +191,7 @@ func (p *Provider) view(c *Conn) adminapi.Provider {
 	v := adminapi.Provider{
 		ID: p.id, Name: p.name, Instance: p.instance, Trust: string(p.trust), State: state(c.state.Load()).String(),
 		Session: p.onlySession(), Tools: p.base.toolCount(), InFlight: inFlight, ConnectedAt: p.connectedAt.UTC(),
-		Own: c.identity.isOwn,
+		Own: c.identity.isOwn, Gateway: p.gateway,
 	}
 	if p.all {
 		v.Session = protocol.AllSessions

@@ -41,6 +41,7 @@ type identity struct {
 	// Of a [Pass].
 	match      func(adminapi.Session) bool // nil: any session
 	policy     ToolPolicy
+	gateway    string          // of PassSpec
 	isOwn      bool            // of PassSpec
 	isModel    bool            // of PassSpec
 	isBudgeted bool            // of PassSpec

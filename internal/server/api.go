@@ -45,7 +45,7 @@ func newAPI(s *Server, o Options) http.Handler {
 	a.states = newStates(map[string]func() any{
 		adminapi.StateStatus:     func() any { return a.currentStatus() },
 		adminapi.StateSessions:   func() any { return orEmpty(a.gateway.Sessions()) },
-		adminapi.StateProviders:  func() any { return orEmpty(a.gateway.Providers()) },
+		adminapi.StateProviders:  func() any { return a.connected() },
 		adminapi.StateConfigured: func() any { return a.allConfigured() },
 		adminapi.StatePairings:   func() any { return orEmpty(a.gateway.Pairings()) },
 		adminapi.StateQuestions:  func() any { return orEmpty(a.gateway.Questions()) },
@@ -125,6 +125,7 @@ func (a *api) routes() map[string]apiHandler {
 		"GET /sessions/{id}/files":            a.session(a.files),
 		"GET /sessions/{id}/commands":         a.session(a.commands),
 		"POST /sessions/{id}/commands/{name}": a.session(a.runCommand),
+		"GET /cluster":                        a.cluster,
 
 		"GET /queue":                              a.queue,
 		"PATCH /sessions/{id}/queue/{prompt}":     a.session(a.editQueued),
@@ -182,7 +183,7 @@ func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 func (a *api) currentStatus() adminapi.Status {
 	s := a.process()
 	s.StartedAt, s.Faults = s.StartedAt.UTC(), orEmpty(s.Faults)
-	s.Sessions, s.Providers = len(a.gateway.Sessions()), len(a.gateway.Providers())
+	s.Sessions, s.Providers = len(a.gateway.Sessions()), len(a.connected())
 	s.RESTOpen = a.server.settings.Load().openREST
 	s.WebhooksURL = a.server.webhooksURL()
 	return s
@@ -193,7 +194,7 @@ func (a *api) status(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (a *api) providers(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, orEmpty(a.gateway.Providers()))
+	return writeJSON(w, http.StatusOK, a.connected())
 }
 
 func (a *api) diagnostics(w http.ResponseWriter, _ *http.Request) error {

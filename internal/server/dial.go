@@ -19,7 +19,7 @@ func (s *Server) Dial() (*link.Conn, error) {
 	if !place.admit() {
 		return nil, errors.New(s.connections.fullMessage())
 	}
-	return s.dial(place.release), nil
+	return s.dial(place.release, s.connect), nil
 }
 
 // DialOwn connects a provider of the gateway's own, which each session has. It is [Server.Dial], but counts against no
@@ -28,13 +28,13 @@ func (s *Server) DialOwn() (*link.Conn, error) {
 	if s.draining.Load() {
 		return nil, errors.New("the gateway is shutting down")
 	}
-	return s.dial(func() {}), nil
+	return s.dial(func() {}, func(p gateway.Peer, o gateway.ConnOptions) ProviderConn {
+		return s.gateway.Connect(p, o)
+	}), nil
 }
 
-func (s *Server) dial(onClose func()) *link.Conn {
-	connect := func(p *link.Peer) link.Receiver {
-		return s.gateway.Connect(p, gateway.ConnOptions{})
-	}
+func (s *Server) dial(onClose func(), connect func(gateway.Peer, gateway.ConnOptions) ProviderConn) *link.Conn {
+	receiver := func(p *link.Peer) link.Receiver { return connect(p, gateway.ConnOptions{}) }
 	onSlow := func() {
 		s.gateway.Stats().SlowPeers.Add(1)
 		s.log.Warn("closing a slow consumer", "remote", "this process")
@@ -43,5 +43,5 @@ func (s *Server) dial(onClose func()) *link.Conn {
 		s.log.Error("handling a message of a provider in this process: the connection ends",
 			"panic", fault, "stack", string(debug.Stack()))
 	}
-	return link.Connect(maxPending, connect, link.Ends{Slow: onSlow, Panic: onPanic, Close: onClose})
+	return link.Connect(maxPending, receiver, link.Ends{Slow: onSlow, Panic: onPanic, Close: onClose})
 }

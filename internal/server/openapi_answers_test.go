@@ -121,6 +121,7 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/models", status: 200},
 	{op: "GET /api/v1/models", values: "?host=other", status: 400},
 	{op: "GET /api/v1/sessions", values: "session=1", status: 200},
+	{op: "GET /api/v1/cluster", status: 200},
 	{op: "POST /api/v1/sessions", body: `{"host":"local","cwd":"/"}`, status: 201},
 	{op: "POST /api/v1/sessions", body: `{"host":"local","cwd":"here"}`, status: 400},
 	{op: "GET /api/v1/sessions/{id}", status: 200},

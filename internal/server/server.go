@@ -50,6 +50,8 @@ type Options struct {
 	Records Records
 	// Goals keeps sessions at work on their goals; nil: there are none.
 	Goals Goals
+	// Cluster are the other gateways; nil: there are none.
+	Cluster Cluster
 	// Terminals are the Copilot CLIs of people; nil: there are none.
 	Terminals Terminals
 	// Page serves a plain GET of / and all paths below /page/; nil: / is a line of text.
@@ -78,6 +80,7 @@ type Server struct {
 	http      *http.Server
 	webhooks  *webhooks // nil without [Options].Webhooks
 	terminals Terminals // nil: there are none
+	cluster   Cluster   // nil: there is none
 	rest      *restAPI
 	api       http.Handler
 	ownerOf   func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
@@ -138,7 +141,7 @@ func New(o Options) *Server {
 	s.remoteHosts.init(s)
 	s.serving, s.endServing = context.WithCancel(s.ctx)
 	s.rest = newREST(o.Gateway, o.Supervisor, s.log)
-	s.terminals = o.Terminals
+	s.terminals, s.cluster = o.Terminals, o.Cluster
 	s.api = newAPI(s, o)
 	var endMCP context.CancelFunc
 	s.mcpContext, endMCP = context.WithCancel(s.ctx)

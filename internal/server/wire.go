@@ -270,7 +270,7 @@ func (s *Server) serveProvider(w http.ResponseWriter, r *http.Request) {
 	}
 	// A peer that never answers our close frame must not count until it is gone.
 	ws.onClose = admission.release
-	c := s.gateway.Connect(wirePeer{ws}, gateway.ConnOptions{
+	c := s.connect(wirePeer{ws}, gateway.ConnOptions{
 		ForeignOrigin: isForeignOrigin(r),
 		Origin:        foreignOrigin(r),
 		BadSecret:     func() bool { return s.countAuthFailure(r) },

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/configs"
+	"tapgw/internal/adminapi"
+	"tapgw/internal/cli"
+	"tapgw/internal/cluster"
+	"tapgw/internal/gateway"
+	"tapgw/internal/server"
+)
+
+// clusterCheckTimeout bounds all checks of tapgw cluster check.
+const clusterCheckTimeout = 20 * time.Second
+
+// joinCluster joins the gateways that the config names, if it names any.
+func (p *gatewayProcess) joinCluster(c configs.Cluster, home string) error {
+	if !c.Enabled() {
+		return nil
+	}
+	admit := map[string]gateway.Trust{}
+	for name, trust := range c.Admit {
+		admit[name] = gateway.Trust(trust)
+	}
+	persist := server.Persist{Dir: filepath.Join(home, "providers")}
+	joined, err := cluster.Join(cluster.Options{
+		Gateway: p.gateway, Log: p.log, Version: p.info.Version, Name: c.Name, Share: c.Share, Admit: admit,
+		PersistDir: persist.Make, ReadFile: persist.Read,
+	}, natsServer(c))
+	if err != nil {
+		return err
+	}
+	p.cluster = joined
+	return nil
+}
+
+func natsServer(c configs.Cluster) cluster.Server {
+	return cluster.Server{URLs: c.URLs, Credentials: c.Credentials, NKey: c.NKey, CA: c.TLSCA, Cert: c.TLSCert,
+		Key: c.TLSKey}
+}
+
+// leaveCluster leaves the cluster, if the gateway has joined one.
+func (p *gatewayProcess) leaveCluster() {
+	if p.cluster != nil {
+		p.cluster.Close()
+	}
+}
+
+// clusterOf is the cluster for the server. The gateway joins it before it listens.
+type clusterOf struct{ p *gatewayProcess }
+
+// Connect implements [server.Cluster].
+func (c clusterOf) Connect(p gateway.Peer, o gateway.ConnOptions) server.ProviderConn {
+	return c.p.cluster.Connect(p, o)
+}
+
+// Providers implements [server.Cluster].
+func (c clusterOf) Providers() []adminapi.Provider { return c.p.cluster.Abroad() }
+
+// State implements [server.Cluster].
+func (c clusterOf) State(ctx context.Context) adminapi.Cluster { return c.p.cluster.State(ctx) }
+
+func clusterCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:  "cluster",
+		Usage: "check how this gateway joins others",
+		Description: `Examples:
+  tapgw cluster check`,
+		Subcommands: []*ucli.Command{{
+			Name:  "check",
+			Usage: "say what is reachable and what is allowed",
+			Description: `Connects to each server of [cluster] in tapgw.toml as this gateway would, whether one
+runs or not, and says which servers answer, what the NATS user may do, which gateways
+are there, and who is admitted. Exit code 1 when a line is fail: this gateway could not
+join then.
+
+Examples:
+  tapgw cluster check
+  tapgw cluster check --json | jq '.[] | select(.status != "ok")'`,
+			Action: checkCluster,
+		}},
+	}
+}
+
+func checkCluster(c *ucli.Context) error {
+	if err := cli.MaxArgs(c, 0); err != nil {
+		return err
+	}
+	config, files, err := loadConfig(c)
+	if err != nil {
+		return err
+	}
+	if !config.Cluster.Enabled() {
+		file := files.User
+		if file == "" {
+			file = "tapgw.toml"
+		}
+		return cli.Failed("%s has no urls in [cluster]: this gateway joins no others (docs/cluster.md)", file)
+	}
+	ctx, cancel := context.WithTimeout(c.Context, clusterCheckTimeout)
+	defer cancel()
+	found := cluster.Check(ctx, cluster.CheckOptions{
+		Name: config.Cluster.Name, Admit: slices.Sorted(maps.Keys(config.Cluster.Admit)),
+		Server: natsServer(config.Cluster),
+	})
+	checks := make([]cli.Check, 0, len(found)+1)
+	for _, f := range found {
+		checks = append(checks, cli.Check{Name: f.Check, Run: func(context.Context) cli.Result {
+			return cli.Result{Status: cli.Status(f.Status), Detail: f.Detail, Cure: f.Cure}
+		}})
+	}
+	checks = append(checks, cli.Check{Name: "share", Run: func(context.Context) cli.Result {
+		return describeShare(config.Cluster)
+	}})
+	return cli.Doctor(ctx, cli.Out(c), checks)
+}
+
+func describeShare(c configs.Cluster) cli.Result {
+	switch {
+	case len(c.Admit) == 0:
+		return cli.Warn("write the others' names and trust into [cluster.admit]", "no gateway is admitted")
+	case len(c.Share) == 0:
+		return cli.Warn(`write globs into share, such as share = ["*"]`,
+			"nothing is shared: admitted gateways see no session and no provider of this one")
+	}
+	quoted := make([]string, len(c.Share))
+	for i, glob := range c.Share {
+		quoted[i] = fmt.Sprintf("%q", glob)
+	}
+	return cli.OK("sessions and providers that match %s", strings.Join(quoted, ", "))
+}

@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Statuses of a [Finding].
+const (
+	FoundOK   = "ok"
+	FoundWarn = "warn"
+	FoundFail = "fail"
+)
+
+// Finding is what [Check] found out about one thing. Cure is what to do, "" for nothing.
+type Finding struct {
+	Check, Status, Detail, Cure string
+}
+
+// CheckOptions say as whom [Check] looks.
+type CheckOptions struct {
+	Name   string
+	Admit  []string // names of the admitted gateways
+	Server Server
+}
+
+// kindCheck is the kind of subjects that nobody listens to: they show what the NATS user may do.
+const kindCheck = ".check"
+
+// Check finds out which servers a gateway can reach, and what its NATS user may do there. It changes nothing.
+func Check(ctx context.Context, o CheckOptions) (found []Finding) {
+	add := func(check, status, cure, format string, args ...any) {
+		found = append(found, Finding{check, status, fmt.Sprintf(format, args...), cure})
+	}
+	var conn *nats.Conn
+	faults := &faultLog{}
+	for _, address := range o.Server.URLs {
+		shown := redacted(address)
+		c, err := o.connect(address, faults)
+		switch {
+		case err != nil && strings.HasPrefix(err.Error(), "cluster."):
+			add("files", FoundFail, "correct the path in [cluster]", "%v", err)
+			return found
+		case err != nil:
+			add("server "+shown, FoundFail, cureOf(err), "%v", withoutSecrets(err, o.Server.URLs))
+			continue
+		}
+		rtt, _ := c.RTT()
+		add("server "+shown, FoundOK, "", "nats-server %s, round trip %s, messages up to %d KiB",
+			c.ConnectedServerVersion(), rtt.Round(10*time.Microsecond), c.MaxPayload()>>10)
+		if conn == nil {
+			conn = c
+			defer c.Close()
+		} else {
+			c.Close()
+		}
+	}
+	if conn == nil {
+		return found
+	}
+	if slices.ContainsFunc(found, func(f Finding) bool { return f.Status == FoundOK }) {
+		for i := range found { // one server that answers is enough to join
+			if found[i].Status == FoundFail {
+				found[i].Status = FoundWarn
+			}
+		}
+	}
+	found = append(found, checkRights(conn, faults, o)...)
+	found = append(found, checkRegistry(ctx, conn, o)...)
+	return found
+}
+
+func redacted(address string) string {
+	if u, err := url.Parse(address); err == nil {
+		return u.Redacted()
+	}
+	return "?"
+}
+
+// faultLog keeps what the connection complains about.
+type faultLog struct {
+	mu     sync.Mutex
+	faults []string
+}
+
+func (f *faultLog) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, strings.ToLower(err.Error()))
+}
+
+// isDenied reports whether a subject was refused.
+func (f *faultLog) isDenied(subject string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.faults, func(text string) bool {
+		return strings.Contains(text, "permissions violation") &&
+			strings.Contains(text, `"`+strings.ToLower(subject)+`"`)
+	})
+}
+
+func (o *CheckOptions) connect(address string, faults *faultLog) (*nats.Conn, error) {
+	options, err := o.Server.options(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, nats.RetryOnFailedConnect(false), nats.MaxReconnects(0),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { faults.add(err) }))
+	return nats.Connect(address, options...)
+}
+
+func cureOf(err error) string {
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
+		return "check credentials or nkey in [cluster], and the user on the server"
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout):
+		return "check that the server runs and that this machine reaches it"
+	}
+	return "check the URL and the tls keys in [cluster]"
+}
+
+// checkRights finds out what the user may send and hear.
+func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Finding) {
+	const stranger = "tapgw-check" // no gateway's name has to be that of one
+	own, others := subjectRoot+o.Name+".*"+kindCheck, subjectRoot+stranger+".*"+kindCheck
+	says, lies := subjectRoot+stranger+"."+o.Name+kindCheck, subjectRoot+o.Name+"."+stranger+kindCheck
+	for _, subject := range []string{own, others} {
+		if sub, err := conn.SubscribeSync(subject); err == nil {
+			defer func() { _ = sub.Unsubscribe() }()
+		}
+	}
+	for _, subject := range []string{says, lies} {
+		_ = conn.Publish(subject, nil)
+	}
+	for range 2 { // what the server refuses comes before the second answer
+		if err := conn.FlushTimeout(registryTimeout); err != nil {
+			return []Finding{{"rights", FoundFail, err.Error(), "check that the server runs"}}
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // the connection reports what was refused in a goroutine of its own
+	add := func(check string, isGood bool, bad, good, fault, cure string) {
+		if isGood {
+			found = append(found, Finding{check, FoundOK, good, ""})
+			return
+		}
+		found = append(found, Finding{check, bad, fault, cure})
+	}
+	add("may hear", !faults.isDenied(own), FoundFail, "what others send to "+o.Name,
+		"the NATS user may not hear what others send to "+o.Name, "allow it to subscribe to tap."+o.Name+".>")
+	add("may speak", !faults.isDenied(says), FoundFail, "as "+o.Name,
+		"the NATS user may not speak as "+o.Name, "allow it to publish to tap.*."+o.Name+".>")
+	add("speaks for itself only", faults.isDenied(lies), FoundWarn, "the server refuses other names",
+		"the NATS user may speak in the name of any gateway: the others can't know who it is",
+		"give each gateway a NATS user that may publish to tap.*.NAME.> alone (docs/cluster.md)")
+	add("hears its own only", faults.isDenied(others), FoundWarn, "the server refuses other subjects",
+		"the NATS user may hear what is sent to any gateway",
+		"give each gateway a NATS user that may subscribe to tap.NAME.> alone (docs/cluster.md)")
+	return found
+}
+
+// checkRegistry reads the registry, and says which admitted gateways are there.
+func checkRegistry(ctx context.Context, conn *nats.Conn, o CheckOptions) (found []Finding) {
+	ctx, cancel := context.WithTimeout(ctx, 2*registryTimeout)
+	defer cancel()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return []Finding{{"registry", FoundFail, err.Error(), ""}}
+	}
+	kv, err := js.KeyValue(ctx, bucket)
+	here := map[string]Beat{}
+	switch {
+	case errors.Is(err, jetstream.ErrBucketNotFound):
+		found = append(found, Finding{"registry", FoundOK, "there is none yet: the first gateway makes it", ""})
+	case err != nil:
+		return []Finding{{"registry", FoundFail, "the KV bucket " + bucket + ": " + err.Error(),
+			"turn JetStream on at the servers, and allow the user its API for the bucket (docs/cluster.md)"}}
+	default:
+		if here, err = entries(ctx, kv); err != nil {
+			return []Finding{{"registry", FoundFail, "the KV bucket " + bucket + ": " + err.Error(),
+				"allow the user to watch the bucket (docs/cluster.md)"}}
+		}
+		names := "no gateway is there"
+		if len(here) > 0 {
+			list := []string{}
+			for name := range here {
+				list = append(list, name)
+			}
+			slices.Sort(list)
+			names = strings.Join(list, ", ")
+		}
+		found = append(found, Finding{"registry", FoundOK, names, ""})
+	}
+	for _, name := range o.Admit {
+		b, isHere := here[name]
+		if isHere {
+			found = append(found, Finding{"gateway " + name, FoundOK, "is there, version " + b.Version, ""})
+			continue
+		}
+		found = append(found, Finding{"gateway " + name, FoundWarn, "is not there",
+			"start it, or check the name in its [cluster]"})
+	}
+	return found
+}
+
+// entries reads the bucket.
+func entries(ctx context.Context, kv jetstream.KeyValue) (map[string]Beat, error) {
+	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = w.Stop() }()
+	found := map[string]Beat{}
+	for {
+		select {
+		case entry := <-w.Updates():
+			if entry == nil {
+				return found, nil
+			}
+			var b Beat
+			if json.Unmarshal(entry.Value(), &b) == nil {
+				found[entry.Key()] = b
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

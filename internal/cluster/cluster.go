@@ -1,0 +1,198 @@
+// Package cluster joins gateways through NATS. A provider of this gateway serves sessions of another one as a provider
+// connection there: its frames travel between the two, and the session's gateway judges them as it judges those of any
+// provider. So schema, gates, budgets and limits have one judge, and what a gateway may do elsewhere is what the config
+// there says.
+//
+// What comes from another gateway is as little trusted as what comes from a provider. Who sent it is known by its
+// subject, for which the NATS server vouches (docs/cluster.md).
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/match"
+	"tapgw/internal/protocol"
+)
+
+// Options say how a gateway takes part.
+type Options struct {
+	Gateway *gateway.Gateway
+	Log     *slog.Logger
+	Version string // of the program, for the others
+	Name    string // of this gateway among the others
+	// Share has globs of the labels of sessions and the names of providers that admitted gateways may see and use.
+	Share []string
+	// Admit has the trust of the providers of each admitted gateway here, by the gateway's name.
+	Admit map[string]gateway.Trust
+	// PersistDir makes a provider's directory, and ReadFile reads a file in it, as those of [gateway.Options]; nil for
+	// none. A provider keeps its files here, also while it serves sessions elsewhere.
+	PersistDir func(provider string) (string, error)
+	ReadFile   func(provider string, ref protocol.FileRef) (*gateway.File, error)
+}
+
+// Cluster is the part of a gateway that joins others. Make one with [Join].
+type Cluster struct {
+	// Fixed at start.
+	o       Options
+	name    string
+	log     *slog.Logger
+	gateway *gateway.Gateway
+	share   []match.ToolGlob
+	bus     bus
+	trunks  map[string]*trunk // of the admitted gateways, by their names
+	stops   []func()          // of subscriptions
+	ctx     context.Context
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+
+	mu            sync.Mutex // guards the fields that follow
+	members       map[string]*member
+	relays        map[*relay]bool
+	refused       map[string]map[string]uint64 // by gateway and by what was refused
+	retired       map[*gateway.Pass]*time.Timer
+	fault         string // the last of the connection to NATS
+	registryError string // "" while the registry works
+	isClosed      bool
+}
+
+// start subscribes to what the admitted gateways send, and begins to look for them.
+func start(o Options, b bus) (*Cluster, error) {
+	c := &Cluster{
+		o: o, name: o.Name, log: o.Log, gateway: o.Gateway, bus: b, trunks: map[string]*trunk{},
+		members: map[string]*member{}, relays: map[*relay]bool{}, refused: map[string]map[string]uint64{},
+		retired: map[*gateway.Pass]*time.Timer{},
+	}
+	for _, glob := range o.Share {
+		c.share = append(c.share, match.NewToolGlob(glob))
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	for name, trust := range o.Admit {
+		c.trunks[name] = newTrunk(c, name, trust)
+	}
+	for _, tr := range c.trunks {
+		stop, err := b.subscribe(tr.from, tr.receive)
+		if err != nil {
+			c.Close()
+			return nil, err
+		}
+		c.stops = append(c.stops, stop)
+		c.work.Go(func() { tr.run(c.ctx) })
+	}
+	c.work.Go(c.tick)
+	return c, nil
+}
+
+// Close leaves the cluster: providers of others are gone here, and those of this gateway elsewhere.
+func (c *Cluster) Close() {
+	c.mu.Lock()
+	c.isClosed = true
+	for _, t := range c.retired {
+		t.Stop()
+	}
+	relays := slices.Collect(maps.Keys(c.relays))
+	c.mu.Unlock()
+	for _, r := range relays {
+		r.leave()
+	}
+	for _, tr := range c.trunks {
+		tr.leave()
+	}
+	for _, stop := range c.stops {
+		stop()
+	}
+	c.cancel()
+	c.work.Wait()
+}
+
+// tickEvery is how often trunks are looked after.
+const tickEvery = 100 * time.Millisecond
+
+func (c *Cluster) tick() {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			for name, tr := range c.trunks {
+				tr.tick(now, c.isExpected(name, now))
+			}
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// isShared reports whether admitted gateways may see and use what has this name or label.
+func (c *Cluster) isShared(name string) bool {
+	return slices.ContainsFunc(c.share, func(g match.ToolGlob) bool { return g.Match(name) })
+}
+
+// isSharedSession reports whether admitted gateways may see and use a session.
+func (c *Cluster) isSharedSession(s adminapi.Session) bool { return c.isShared(s.Label) }
+
+// count counts something that another gateway sent and that was refused.
+func (c *Cluster) count(peer, what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refused[peer] == nil {
+		c.refused[peer] = map[string]uint64{}
+	}
+	c.refused[peer][what]++
+	if n := c.refused[peer][what]; n&(n-1) == 0 { // the first, the second, the fourth …
+		c.log.Warn("refused what a gateway sent", "gateway", peer, "what", what, "count", n)
+	}
+}
+
+// connLost is called when the connection to NATS is lost: nobody is within reach.
+func (c *Cluster) connLost(why string) {
+	for _, tr := range c.trunks {
+		tr.fail(why)
+	}
+}
+
+// trunkUp is called when a gateway is within reach.
+func (c *Cluster) trunkUp(tr *trunk) {
+	c.log.Info("a gateway is within reach", "gateway", tr.peer)
+	c.mu.Lock()
+	relays := slices.Collect(maps.Keys(c.relays))
+	c.mu.Unlock()
+	for _, r := range relays {
+		r.openAt(tr)
+	}
+	c.begin(func() { c.refresh(c.ctx, tr) })
+	c.gateway.Touch()
+}
+
+// trunkDown is called when a gateway has gone out of reach.
+func (c *Cluster) trunkDown(*trunk) { c.gateway.Touch() }
+
+// begin runs f in a goroutine that Close waits for. After Close it does nothing.
+func (c *Cluster) begin(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isClosed {
+		c.work.Go(f)
+	}
+}
+
+// retire voids a token once its provider can't come back with a reconnect token.
+func (c *Cluster) retire(p *gateway.Pass) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed || p == nil {
+		return
+	}
+	c.retired[p] = time.AfterFunc(protocol.ReconnectWindow, func() {
+		c.mu.Lock()
+		delete(c.retired, p)
+		c.mu.Unlock()
+		p.Revoke()
+	})
+}

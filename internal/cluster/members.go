@@ -1,0 +1,197 @@
+package cluster
+
+import (
+	"context"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"tapgw/internal/adminapi"
+)
+
+// Times of the registry. A gateway that is gone is doubtful before it leaves the list, and leaves it within 15 s.
+const (
+	beatEvery     = 3 * time.Second
+	doubtfulAfter = 2*beatEvery + 500*time.Millisecond
+	goneAfter     = 12 * time.Second
+)
+
+// Beat is what a gateway says of itself in the registry. It is what that gateway claims, for people.
+type Beat struct {
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"startedAt"`
+	Lists     uint64    `json:"lists"` // another number when what it shares is different
+}
+
+// member is a gateway of the registry.
+type member struct {
+	beat   Beat
+	heard  time.Time // by this gateway's clock
+	shared Shared    // what it shares, as it last said
+	lists  uint64    // of the beat that this is of
+}
+
+// heard notes that the registry has news of a gateway.
+func (c *Cluster) heard(name string, b Beat) {
+	if name == c.name {
+		return
+	}
+	c.mu.Lock()
+	m := c.members[name]
+	isKnown := m != nil
+	if !isKnown && len(c.members) < maxMembers {
+		m = &member{}
+		c.members[name] = m
+	}
+	tr := c.trunks[name]
+	isOld := false // what is known of its lists
+	if m != nil {
+		m.beat, m.heard = b, time.Now()
+		isOld = tr != nil && m.lists != b.Lists
+	}
+	c.mu.Unlock()
+	if !isKnown {
+		c.gateway.Touch()
+	}
+	switch {
+	case tr == nil:
+	case !isKnown:
+		tr.greet()
+	case isOld:
+		c.begin(func() { c.refresh(c.ctx, tr) })
+	}
+}
+
+// refresh asks a gateway for what it shares. Without an answer what is known stays.
+func (c *Cluster) refresh(ctx context.Context, tr *trunk) {
+	ctx, cancel := context.WithTimeout(ctx, listWithin)
+	defer cancel()
+	data, err := tr.ask(ctx, askList, nil)
+	if err != nil {
+		return
+	}
+	var shared Shared
+	if err := json.Unmarshal(data, &shared); err != nil {
+		c.count(tr.peer, "malformed messages")
+		return
+	}
+	c.mu.Lock()
+	if m := c.members[tr.peer]; m != nil {
+		m.shared, m.lists = shared, m.beat.Lists
+	}
+	c.mu.Unlock()
+	c.gateway.Touch()
+}
+
+// listWithin is how long a gateway has to say what it shares.
+const listWithin = time.Second
+
+// All returns the sessions and providers of this gateway, and those that the others share with it. It asks them, and
+// shows what is known of one that does not answer as doubtful.
+func (c *Cluster) All(ctx context.Context) (sessions []adminapi.Session, providers []adminapi.Provider) {
+	var asked sync.WaitGroup
+	for _, tr := range c.trunks {
+		if isUp, _, _ := tr.counts(); isUp {
+			asked.Go(func() { c.refresh(ctx, tr) })
+		}
+	}
+	asked.Wait()
+	for _, s := range c.gateway.Sessions() {
+		s.Gateway = c.name
+		sessions = append(sessions, s)
+	}
+	for _, p := range append(c.gateway.Providers(), c.Abroad()...) {
+		if p.Gateway == "" { // the others list theirs
+			p.Gateway = c.name
+			providers = append(providers, p)
+		}
+	}
+	for _, m := range c.Members() {
+		isDoubtful := !m.Reachable || m.State != adminapi.GatewayUp
+		c.mu.Lock()
+		var shared Shared
+		if known := c.members[m.Name]; known != nil && m.Admitted {
+			shared = known.shared
+		}
+		c.mu.Unlock()
+		for _, s := range shared.Sessions {
+			s.Gateway, s.Doubtful, s.Foreground = m.Name, isDoubtful, false
+			sessions = append(sessions, s)
+		}
+		for _, p := range shared.Providers {
+			p.Gateway, p.Doubtful = m.Name, isDoubtful
+			providers = append(providers, p)
+		}
+	}
+	return sessions, providers
+}
+
+// listsNumber is a number that differs when what this gateway shares does.
+func (c *Cluster) listsNumber() uint64 {
+	shared := c.shared()
+	for i := range shared.Providers {
+		shared.Providers[i].InFlight = 0
+	}
+	data, _ := json.Marshal(shared) // cannot fail
+	h := fnv.New64a()
+	_, _ = h.Write(data)
+	return h.Sum64() | 1
+}
+
+// maxMembers bounds the gateways that the registry may list.
+const maxMembers = 10_000
+
+// left notes that the registry has lost a gateway: it has ended, or has not been heard of.
+func (c *Cluster) left(name string) {
+	c.mu.Lock()
+	delete(c.members, name)
+	c.mu.Unlock()
+	c.gateway.Touch()
+}
+
+// isExpected reports whether the registry says that a gateway is there.
+func (c *Cluster) isExpected(name string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.members[name]
+	return m != nil && m.state(now) != ""
+}
+
+// Members lists the other gateways that the registry has, by name.
+func (c *Cluster) Members() []adminapi.ClusterGateway {
+	now := time.Now()
+	list := []adminapi.ClusterGateway{}
+	c.mu.Lock()
+	for name, m := range c.members {
+		if state := m.state(now); state != "" {
+			list = append(list, adminapi.ClusterGateway{
+				Name: name, Version: m.beat.Version, StartedAt: m.beat.StartedAt,
+				State: state, Admitted: c.trunks[name] != nil, Refused: maps.Clone(c.refused[name]),
+			})
+		}
+	}
+	c.mu.Unlock()
+	for i := range list {
+		if tr := c.trunks[list[i].Name]; tr != nil {
+			list[i].Reachable, _, _ = tr.counts()
+		}
+	}
+	slices.SortFunc(list, func(a, b adminapi.ClusterGateway) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// state is the state of a gateway, "" for one that is gone.
+func (m *member) state(now time.Time) string {
+	switch silent := now.Sub(m.heard); {
+	case silent >= goneAfter:
+		return ""
+	case silent >= doubtfulAfter:
+		return adminapi.GatewayDoubtful
+	}
+	return adminapi.GatewayUp
+}

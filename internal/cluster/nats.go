@@ -1,0 +1,393 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tapgw/internal/adminapi"
+)
+
+// Server says how to reach NATS. Paths are absolute.
+type Server struct {
+	URLs        []string
+	Credentials string // a file with a user's JWT and key; "" for none
+	NKey        string // a file with the seed of an nkey; "" for none
+	CA          string // PEM files; "" for none
+	Cert, Key   string
+}
+
+// bucket is the KV bucket of the registry: in memory, a key for each gateway.
+const bucket = "tapgw"
+
+// options of a connection. Nothing is kept while it is lost: a call or an answer to a gate must not come late.
+func (s *Server) options(name string) ([]nats.Option, error) {
+	o := []nats.Option{
+		nats.Name("tapgw " + name),
+		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond),
+		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
+		nats.Timeout(2 * time.Second),
+	}
+	if s.Credentials != "" {
+		o = append(o, nats.UserCredentials(s.Credentials))
+	}
+	if s.NKey != "" {
+		key, err := nats.NkeyOptionFromSeed(s.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("cluster.nkey: %s: %w", s.NKey, err)
+		}
+		o = append(o, key)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CA != "" {
+		pem, err := os.ReadFile(s.CA)
+		if err != nil {
+			return nil, fmt.Errorf("cluster.tls_ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("cluster.tls_ca: %s has no certificate in PEM", s.CA)
+		}
+	}
+	if s.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(s.Cert, s.Key)
+		if err != nil {
+			return nil, fmt.Errorf("cluster.tls_cert, cluster.tls_key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	if s.CA != "" || s.Cert != "" {
+		o = append(o, nats.Secure(config))
+	}
+	return o, nil
+}
+
+// natsBus is a [bus] over a connection to NATS.
+type natsBus struct{ conn *nats.Conn }
+
+func (b natsBus) publish(subject, reply string, data []byte) error {
+	return b.conn.PublishRequest(subject, reply, data)
+}
+
+func (b natsBus) maxPayload() int {
+	if n := b.conn.MaxPayload(); n > 0 {
+		return int(n)
+	}
+	return 1 << 20 // it is not connected yet
+}
+
+func (b natsBus) subscribe(subject string, handle func(message)) (func(), error) {
+	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
+		handle(message{data: m.Data, isUnread: len(m.Data) == 0 && m.Header.Get("Status") == "503"})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribing to %s: %w", subject, err)
+	}
+	// A peer that floods loses its own messages, and with the first of them its trunk.
+	if err := sub.SetPendingLimits(maxPendingMessages, maxPendingBytes); err != nil {
+		return nil, fmt.Errorf("subscribing to %s: %w", subject, err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+const (
+	maxPendingMessages = 65_536
+	maxPendingBytes    = 64 << 20
+)
+
+// Joined is a gateway in a cluster, with its connection to NATS.
+type Joined struct {
+	*Cluster
+	conn     *nats.Conn
+	registry registry
+}
+
+// Join takes part in a cluster. The servers need not be within reach yet: it looks for them until Close. The error is
+// about the files that s names.
+func Join(o Options, s Server) (*Joined, error) {
+	options, err := s.options(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	j := &Joined{}
+	ready := make(chan struct{}) // j.Cluster is set
+	lost := func(why string) {
+		<-ready
+		if j.Cluster != nil {
+			j.Cluster.connLost(why)
+		}
+	}
+	options = append(options,
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			lost("the connection to NATS is lost: " + orUnknown(err))
+		}),
+		nats.ReconnectHandler(func(c *nats.Conn) {
+			<-ready
+			if j.Cluster != nil {
+				o.Log.Info("connected to NATS", "server", c.ConnectedUrlRedacted())
+				j.registry.wake()
+			}
+		}),
+		nats.ConnectHandler(func(c *nats.Conn) {
+			<-ready
+			o.Log.Info("connected to NATS", "server", c.ConnectedUrlRedacted())
+			j.registry.wake()
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			<-ready
+			j.failed(sub, err)
+		}),
+	)
+	j.registry.poke = make(chan struct{}, 1)
+	j.conn, err = nats.Connect(strings.Join(s.URLs, ","), options...)
+	if err != nil {
+		close(ready)
+		return nil, fmt.Errorf("cluster.urls: %w", withoutSecrets(err, s.URLs))
+	}
+	j.Cluster, err = start(o, natsBus{j.conn})
+	close(ready)
+	if err != nil {
+		j.conn.Close()
+		return nil, err
+	}
+	j.work.Go(func() { j.registry.run(j.ctx, j.Cluster, j.conn) })
+	return j, nil
+}
+
+func orUnknown(err error) string {
+	if err == nil {
+		return "closed"
+	}
+	return err.Error()
+}
+
+// withoutSecrets removes the URLs, which may have passwords, from an error.
+func withoutSecrets(err error, urls []string) error {
+	text := err.Error()
+	for _, s := range urls {
+		if u, parsed := url.Parse(s); parsed == nil && u.User != nil {
+			text = strings.ReplaceAll(text, s, u.Redacted())
+		}
+	}
+	return errors.New(text)
+}
+
+// failed handles an error of the connection that no call returns.
+func (j *Joined) failed(sub *nats.Subscription, err error) {
+	j.mu.Lock()
+	j.fault = err.Error()
+	j.mu.Unlock()
+	j.log.Warn("NATS", "error", err)
+	if sub == nil || !errors.Is(err, nats.ErrSlowConsumer) {
+		return
+	}
+	for _, tr := range j.trunks {
+		if tr.from == sub.Subject {
+			j.count(tr.peer, "messages beyond what waits")
+			tr.fail("it sends faster than this gateway takes")
+		}
+	}
+}
+
+// Close leaves the cluster and ends the connection.
+func (j *Joined) Close() {
+	j.Cluster.Close()
+	_ = j.conn.FlushTimeout(time.Second)
+	j.conn.Close()
+}
+
+// State returns what the cluster looks like now.
+func (j *Joined) State(ctx context.Context) adminapi.Cluster {
+	sessions, providers := j.All(ctx)
+	return adminapi.Cluster{Name: j.name, Connected: j.conn.IsConnected(), Fault: j.Fault(), Gateways: j.Members(),
+		Sessions: sessions, Providers: providers}
+}
+
+// Fault says why other gateways do not see this one, or it does not see them; "" while all works.
+func (j *Joined) Fault() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.conn.IsConnected() {
+		return "not connected to NATS" + prefixed(": ", j.fault)
+	}
+	return prefixed("the registry does not work: ", j.registryError)
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// registry keeps this gateway in the KV bucket, and the others of the bucket in the cluster's list.
+type registry struct {
+	poke chan struct{}
+
+	mu      sync.Mutex
+	kv      jetstream.KeyValue // nil while there is none
+	watcher jetstream.KeyWatcher
+}
+
+func (r *registry) wake() {
+	select {
+	case r.poke <- struct{}{}:
+	default:
+	}
+}
+
+// registryTimeout bounds each request to the registry.
+const registryTimeout = 2 * time.Second
+
+// run says that the gateway is there, every 3 seconds and when the connection has come back, until ctx ends.
+func (r *registry) run(ctx context.Context, c *Cluster, conn *nats.Conn) {
+	beat := Beat{Version: c.o.Version, StartedAt: time.Now().UTC().Truncate(time.Millisecond)}
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer r.leave(c.name)
+	isFresh, fault := true, ""
+	for {
+		if conn.IsConnected() {
+			err := r.beat(ctx, c, conn, &watching, beat, isFresh)
+			if ctx.Err() == nil {
+				fault = c.registryFault(fault, err)
+			}
+			if err != nil {
+				r.stop()
+			}
+		}
+		select {
+		case <-ticker.C:
+			isFresh = false
+		case <-r.poke: // the servers may have forgotten the bucket
+			isFresh = true
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beat puts the gateway into the bucket. Without a bucket it opens or makes one, and watches it.
+func (r *registry) beat(
+	ctx context.Context, c *Cluster, conn *nats.Conn, watching *sync.WaitGroup, beat Beat, isFresh bool,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
+	if isFresh {
+		r.stop()
+	}
+	r.mu.Lock()
+	kv := r.kv
+	r.mu.Unlock()
+	if kv == nil {
+		js, err := jetstream.New(conn)
+		if err != nil {
+			return err
+		}
+		if kv, err = openBucket(ctx, js); err != nil {
+			return err
+		}
+		watcher, err := kv.WatchAll(c.ctx)
+		if err != nil {
+			return fmt.Errorf("watching the bucket %s: %w", bucket, err)
+		}
+		r.mu.Lock()
+		r.kv, r.watcher = kv, watcher
+		r.mu.Unlock()
+		watching.Go(func() { watch(c, watcher) })
+	}
+	beat.Lists = c.listsNumber()
+	data, _ := json.Marshal(beat) // cannot fail
+	if _, err := kv.Put(ctx, c.name, data); err != nil {
+		return fmt.Errorf("writing to the bucket %s: %w", bucket, err)
+	}
+	return nil
+}
+
+// openBucket opens the bucket, or makes it: on three servers if there are as many, so that it outlives one.
+func openBucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
+	kv, err := js.KeyValue(ctx, bucket)
+	if err == nil || !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return kv, err
+	}
+	for _, replicas := range []int{3, 1} {
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, TTL: 10 * time.Second,
+			LimitMarkerTTL: 5 * time.Second, Storage: jetstream.MemoryStorage, Replicas: replicas})
+		if err == nil {
+			return kv, nil
+		}
+		if errors.Is(err, jetstream.ErrBucketExists) { // another gateway was faster
+			return js.KeyValue(ctx, bucket)
+		}
+	}
+	return nil, fmt.Errorf("making the bucket %s: %w", bucket, err)
+}
+
+// watch keeps the list of the cluster until the watcher stops.
+func watch(c *Cluster, w jetstream.KeyWatcher) {
+	for entry := range w.Updates() {
+		switch {
+		case entry == nil: // that was all of what there was
+		case entry.Operation() != jetstream.KeyValuePut:
+			c.left(entry.Key())
+		default:
+			var b Beat
+			if json.Unmarshal(entry.Value(), &b) != nil || len(b.Version) > 100 {
+				c.count(entry.Key(), "malformed entries of the registry")
+				continue
+			}
+			c.heard(entry.Key(), b)
+		}
+	}
+}
+
+// registryFault logs a fault of the registry that is another than before, and returns it.
+func (c *Cluster) registryFault(before string, err error) string {
+	now := ""
+	if err != nil {
+		now = err.Error()
+	}
+	if now != before && now != "" {
+		c.log.Warn("the registry of the cluster: other gateways do not see this one", "error", now)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.registryError = now
+	return now
+}
+
+// leave takes the gateway out of the bucket.
+func (r *registry) leave(name string) {
+	r.mu.Lock()
+	kv := r.kv
+	r.mu.Unlock()
+	if kv != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), registryTimeout/4)
+		defer cancel()
+		_ = kv.Delete(ctx, name) // it is forgotten anyway, some seconds later
+	}
+	r.stop()
+}
+
+func (r *registry) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watcher != nil {
+		_ = r.watcher.Stop()
+	}
+	r.kv, r.watcher = nil, nil
+}

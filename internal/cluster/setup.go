@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tapgw/internal/protocol"
+)
+
+// maxSetup bounds the bytes of updates that are kept for gateways that come later.
+const maxSetup = 4 << 20
+
+// ownRequest begins the request ids of messages that the relay sends for the provider, whose answers it takes.
+const ownRequest = "cluster-setup-"
+
+func isOwnRequest(id string) bool { return strings.HasPrefix(id, ownRequest) }
+
+// setup is what a provider of all sessions has said of itself: its hello and the updates since.
+type setup struct {
+	hello   []byte
+	updates []update
+	size    int
+}
+
+type update struct {
+	kind protocol.Type
+	data []byte
+}
+
+// add keeps an update of all sessions. It drops the ones before that it replaces.
+func (s *setup) add(a about, data []byte) {
+	isWhole := false
+	switch a.kind {
+	case protocol.TypeContextUpdate:
+		isWhole = true
+	case protocol.TypeToolsUpdate:
+		isWhole = !hasMember(data, "remove")
+	case protocol.TypeHooksUpdate, protocol.TypeFilterSet:
+	default:
+		return
+	}
+	if a.session != "" || s.hello == nil {
+		return
+	}
+	if isWhole {
+		s.updates = slices.DeleteFunc(s.updates, func(u update) bool {
+			if u.kind == a.kind {
+				s.size -= len(u.data)
+			}
+			return u.kind == a.kind
+		})
+	}
+	if s.size+len(data) > maxSetup {
+		return
+	}
+	s.updates, s.size = append(s.updates, update{a.kind, data}), s.size+len(data)
+}
+
+func hasMember(data []byte, member string) (has bool) {
+	_ = protocol.Object(data, func(name string, value protocol.Raw) error {
+		has = has || name == member && value.Kind() != 'n'
+		return nil
+	})
+	return has
+}
+
+// frames are the messages that bring a gateway up to date, each update with a request id of the relay's.
+func (s *setup) frames() [][]byte {
+	frames := [][]byte{s.hello}
+	for i, u := range s.updates {
+		frames = append(frames, withRequestID(u.data, fmt.Sprintf("%s%d", ownRequest, i)))
+	}
+	return frames
+}
+
+// withRequestID replaces the request id of a message.
+func withRequestID(data []byte, id string) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"requestId":`)
+	quoted, _ := jsontext.AppendQuote(nil, id) // cannot fail
+	b.Write(quoted)
+	_ = protocol.Object(data, func(name string, value protocol.Raw) error {
+		if name != "requestId" {
+			key, _ := jsontext.AppendQuote(nil, name)
+			b.WriteByte(',')
+			b.Write(key)
+			b.WriteByte(':')
+			b.Write(value)
+		}
+		return nil
+	})
+	b.WriteByte('}')
+	return b.Bytes()
+}
