@@ -10,7 +10,8 @@ need go node npm
 	echo "ci/test.sh: not found: websockets for /usr/bin/python3 (Debian: apt-get install python3-websockets)" >&2
 	exit 1
 }
-go test -race -shuffle=on -timeout 20m -tags "$(cat ci/tags)" "$@" ./...
+# Many packages wait for other processes: one more than there are processors runs.
+go test -race -shuffle=on -timeout 30m -p $(($(getconf _NPROCESSORS_ONLN) + 1)) -tags "$(cat ci/tags)" "$@" ./...
 # Without the race detector the storm of calls is in a bubble, where time is exact.
 go test -count=1 -run '^TestCallsEndOnce$' ./internal/gateway
 # Each of these runs the whole kit; the race detector makes that eight times as slow.
