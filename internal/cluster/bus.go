@@ -1,20 +1,15 @@
 package cluster
 
-// bus carries messages by their subjects, at most once, in the order of each sender. NATS is one; the tests have one
-// in memory, whose time stands still.
-type bus interface {
-	// publish sends a message. If nobody listens to the subject, a message that says so comes to reply.
-	publish(subject, reply string, data []byte) error
-	// subscribe calls handle with each message of the subjects, one at a time. stop returns at once.
-	subscribe(subject string, handle func(message)) (stop func(), err error)
-	// maxPayload is the size in bytes that a message may have.
-	maxPayload() int
-}
-
-// message is what comes from a [bus].
-type message struct {
-	data     []byte
-	isUnread bool // what was sent with this subject as its reply has reached nobody
+// Bus carries messages by their subjects, at most once, in the order of each sender. NATS is one; tests have one in
+// memory, for which the clock of a bubble may stand still.
+type Bus interface {
+	// Publish sends a message. If nobody listens to the subject, a message that says so comes to reply.
+	Publish(subject, reply string, data []byte) error
+	// Subscribe calls handle with each message of the subject, one at a time. isUnread says that what was sent with
+	// this subject as its reply has reached nobody; there is no data then. stop returns at once.
+	Subscribe(subject string, handle func(data []byte, isUnread bool)) (stop func(), err error)
+	// MaxPayload is the size in bytes that a message may have.
+	MaxPayload() int
 }
 
 // Subjects are tap.TO.FROM.KIND. A NATS server that lets each gateway publish to tap.*.NAME.> alone, and subscribe to

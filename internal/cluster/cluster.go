@@ -45,7 +45,7 @@ type Cluster struct {
 	log     *slog.Logger
 	gateway *gateway.Gateway
 	share   []match.ToolGlob
-	bus     bus
+	bus     Bus
 	trunks  map[string]*trunk // of the admitted gateways, by their names
 	stops   []func()          // of subscriptions
 	ctx     context.Context
@@ -60,13 +60,15 @@ type Cluster struct {
 	fault         string // the last of the connection to NATS
 	registryError string // "" while the registry works
 	isClosed      bool
+	memories      map[string]*memory // by reconnect tokens
 }
 
-// start subscribes to what the admitted gateways send, and begins to look for them.
-func start(o Options, b bus) (*Cluster, error) {
+// Start takes part in the cluster of a bus: it subscribes to what the admitted gateways send, and begins to look for
+// them. [Join] does that over NATS.
+func Start(o Options, b Bus) (*Cluster, error) {
 	c := &Cluster{
 		o: o, name: o.Name, log: o.Log, gateway: o.Gateway, bus: b, trunks: map[string]*trunk{},
-		members: map[string]*member{}, relays: map[*relay]bool{}, refused: map[string]map[string]uint64{},
+		members: map[string]*member{}, relays: map[*relay]bool{}, memories: map[string]*memory{}, refused: map[string]map[string]uint64{},
 		retired: map[*gateway.Pass]*time.Timer{},
 	}
 	for _, glob := range o.Share {
@@ -77,7 +79,7 @@ func start(o Options, b bus) (*Cluster, error) {
 		c.trunks[name] = newTrunk(c, name, trust)
 	}
 	for _, tr := range c.trunks {
-		stop, err := b.subscribe(tr.from, tr.receive)
+		stop, err := b.Subscribe(tr.from, tr.receive)
 		if err != nil {
 			c.Close()
 			return nil, err
@@ -86,6 +88,9 @@ func start(o Options, b bus) (*Cluster, error) {
 		c.work.Go(func() { tr.run(c.ctx) })
 	}
 	c.work.Go(c.tick)
+	for _, tr := range c.trunks {
+		tr.hello()
+	}
 	return c, nil
 }
 
@@ -120,6 +125,7 @@ func (c *Cluster) tick() {
 	for {
 		select {
 		case now := <-ticker.C:
+			c.forgetMemories(now)
 			for name, tr := range c.trunks {
 				tr.tick(now, c.isExpected(name, now))
 			}

@@ -74,23 +74,23 @@ func (s *Server) options(name string) ([]nats.Option, error) {
 	return o, nil
 }
 
-// natsBus is a [bus] over a connection to NATS.
+// natsBus is a [Bus] over a connection to NATS.
 type natsBus struct{ conn *nats.Conn }
 
-func (b natsBus) publish(subject, reply string, data []byte) error {
+func (b natsBus) Publish(subject, reply string, data []byte) error {
 	return b.conn.PublishRequest(subject, reply, data)
 }
 
-func (b natsBus) maxPayload() int {
+func (b natsBus) MaxPayload() int {
 	if n := b.conn.MaxPayload(); n > 0 {
 		return int(n)
 	}
 	return 1 << 20 // it is not connected yet
 }
 
-func (b natsBus) subscribe(subject string, handle func(message)) (func(), error) {
+func (b natsBus) Subscribe(subject string, handle func(data []byte, isUnread bool)) (func(), error) {
 	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
-		handle(message{data: m.Data, isUnread: len(m.Data) == 0 && m.Header.Get("Status") == "503"})
+		handle(m.Data, len(m.Data) == 0 && m.Header.Get("Status") == "503")
 	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to %s: %w", subject, err)
@@ -156,7 +156,7 @@ func Join(o Options, s Server) (*Joined, error) {
 		close(ready)
 		return nil, fmt.Errorf("cluster.urls: %w", withoutSecrets(err, s.URLs))
 	}
-	j.Cluster, err = start(o, natsBus{j.conn})
+	j.Cluster, err = Start(o, natsBus{j.conn})
 	close(ready)
 	if err != nil {
 		j.conn.Close()

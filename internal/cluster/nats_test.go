@@ -19,6 +19,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
+	"tapgw/internal/taptest/membus"
 )
 
 // natsServer starts a NATS server in this process, on a port of its own. change may be nil.
@@ -325,7 +326,7 @@ func TestBadFiles(t *testing.T) {
 // A gateway that is silent is doubtful first, and then leaves the list within 15 s.
 func TestDoubtfulThenGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t, newMemBus(), "a", nil)
+		m := newMachine(t, membus.New(1<<20), "a", nil)
 		defer m.close()
 		m.cluster.heard("b", Beat{Version: "1"})
 		states := map[int]string{}

@@ -29,25 +29,31 @@ type relay struct {
 
 	receiving sync.Mutex // held while the local connection handles a message
 
-	mu        sync.Mutex // guards the fields that follow
-	isAuthed  bool
-	reach     *gateway.Reach // nil: it may serve sessions of this gateway only
-	mustOpen  bool           // the provider has authenticated, and nothing was opened
-	own       []protocol.SessionInfo
-	listed    []protocol.SessionInfo // that the provider was told last
-	wasListed bool                   // it was told of sessions
-	upstreams map[*trunk]*upstream
-	calls     map[string]asked // what other gateways have asked the provider, by its id
-	setup     setup            // of a provider of all sessions, for gateways that come later
-	all       bool             // it has bound to all sessions
-	isBound   bool             // here
-	home      *upstream        // the only gateway that it is bound at; nil for this one, or for all
-	answered  bool             // its hello has an answer
-	unbinding bool             // the next error is the answer to a hello that only ends the bindings here
-	joining   bool             // the next answer is to a hello that the relay has sent
-	isClosed  bool
-	shown     adminapi.Provider // what lists show while it is bound elsewhere only
-	tools     map[string]bool   // that it offers, of a provider that may serve elsewhere
+	mu         sync.Mutex // guards the fields that follow
+	isAuthed   bool
+	reach      *gateway.Reach     // nil: it may serve sessions of this gateway only
+	mustOpen   bool               // the provider has authenticated, and nothing was opened
+	first      *protocol.Sessions // the first list, while it waits for those of other gateways
+	firstTimer *time.Timer
+	own        []protocol.SessionInfo
+	listed     []protocol.SessionInfo // that the provider was told last
+	wasListed  bool                   // it was told of sessions
+	upstreams  map[*trunk]*upstream
+	calls      map[string]asked // what other gateways have asked the provider, by its id
+	setup      setup            // of a provider of all sessions, for gateways that come later
+	all        bool             // it has bound to all sessions
+	isBound    bool             // here
+	home       *upstream        // the only gateway that it is bound at; nil for this one, or for all
+	answered   bool             // its hello has an answer
+	unbinding  bool             // the next error is the answer to a hello that only ends the bindings here
+	joining    bool             // the next answer is to a hello that the relay has sent
+	isClosed   bool
+	token      string            // of its auth
+	old        *memory           // what the reconnect token of its auth, or of a hello that failed, restores
+	ending     map[string]bool   // sessions of other gateways whose end it was told of, and has not answered
+	memory     *memory           // what its own reconnect token restores
+	shown      adminapi.Provider // what lists show while it is bound elsewhere only
+	tools      map[string]bool   // that it offers, of a provider that may serve elsewhere
 }
 
 // Connect begins the connection of a provider, as [gateway.Gateway.Connect] does. A provider that may serve sessions of
@@ -73,7 +79,7 @@ func (c *Conn) Receive(data []byte) { c.r.receive(data) }
 func (c *Conn) ReceiveOversized(beginning []byte, size int) {
 	head := protocol.Peek(beginning)
 	if u := c.r.targetOf(head.Type, head.ID); u != nil {
-		u.push(opOversized, append(appendSize(size), beginning[:min(len(beginning), maxBatch)]...))
+		u.push(opOversized, append(appendSize(size), headOnly(head)...))
 		return
 	}
 	c.r.toLocal(func() { c.r.local.ReceiveOversized(beginning, size) })
@@ -86,6 +92,21 @@ func (c *Conn) ReceiveBinary(size int) {
 		return
 	}
 	c.r.toLocal(func() { c.r.local.ReceiveBinary(size) })
+}
+
+// headOnly is what is sent of a message that is too large.
+func headOnly(h protocol.Head) []byte {
+	members := map[string]string{}
+	for name, value := range map[string]string{"type": string(h.Type), "id": h.ID, "requestId": h.RequestID} {
+		if value != "" && len(value) < maxBatch {
+			members[name] = value
+		}
+	}
+	if h.Type == protocol.TypeStreamQuery {
+		members["queryId"] = members["requestId"]
+	}
+	data, _ := json.Marshal(members, json.Deterministic(true)) // cannot fail
+	return data
 }
 
 // appendSize is the size of a frame as records have it.
@@ -108,7 +129,10 @@ func (r *relay) toLocal(receive func()) {
 // leave ends what the provider has elsewhere.
 func (r *relay) leave() {
 	r.mu.Lock()
-	r.isClosed = true
+	if r.firstTimer != nil {
+		r.firstTimer.Stop()
+	}
+	r.isClosed, r.first = true, nil
 	upstreams := slices.Collect(maps.Values(r.upstreams))
 	r.upstreams, r.calls, r.home = map[*trunk]*upstream{}, map[string]asked{}, nil
 	r.mu.Unlock()
@@ -117,6 +141,9 @@ func (r *relay) leave() {
 	}
 	r.c.mu.Lock()
 	delete(r.c.relays, r)
+	if m := r.memory; m != nil && m.endedAt.IsZero() {
+		m.endedAt, m.setup = time.Now(), r.setup
+	}
 	r.c.mu.Unlock()
 }
 
@@ -194,9 +221,7 @@ func (r *relay) Send(m protocol.Message) {
 		isFirst := !r.isAuthed
 		r.own = m.Active
 		if isFirst {
-			r.isAuthed, r.mustOpen = true, true
-			r.listed, r.wasListed = m.Active, len(m.Active) > 0
-			r.peer.Send(m)
+			r.isAuthed, r.mustOpen, r.first = true, true, m
 			return
 		}
 		kind := protocol.TypeSessionsUpdated
@@ -220,6 +245,7 @@ func (r *relay) Send(m protocol.Message) {
 		r.isBound = true
 		if !r.joining {
 			r.answered = true
+			r.remember(m, nil)
 			r.peer.Send(m)
 		}
 		r.joining = false
@@ -261,7 +287,38 @@ func (r *relay) Flush() {
 	r.mu.Unlock()
 	if mustOpen {
 		r.open()
+		r.mu.Lock()
+		r.list("")
+		if r.first != nil {
+			r.firstTimer = time.AfterFunc(listsWithin, r.sendFirst)
+		}
+		r.mu.Unlock()
+		r.peer.Flush()
 	}
+}
+
+// listsWithin is how long the first list waits for those of other gateways. Providers often take its first session.
+const listsWithin = 300 * time.Millisecond
+
+// sendFirst sends the first list with what is known.
+func (r *relay) sendFirst() {
+	r.mu.Lock()
+	r.sendFirstNow()
+	r.mu.Unlock()
+	r.peer.Flush()
+}
+
+// sendFirstNow sends the first list if it has not been sent. Call with r.mu held.
+func (r *relay) sendFirstNow() {
+	if r.first == nil {
+		return
+	}
+	m := &protocol.Sessions{Token: r.first.Token, Active: r.merged()}
+	r.first, r.listed, r.wasListed = nil, m.Active, len(m.Active) > 0
+	if r.firstTimer != nil {
+		r.firstTimer.Stop()
+	}
+	r.peer.Send(m)
 }
 
 // Close implements [gateway.Peer].
@@ -317,7 +374,33 @@ func (r *relay) show(data []byte) {
 // list tells the provider of the sessions, those of this gateway first: with a message of a kind, or if that is "", of
 // a list that has changed. Call with r.mu held.
 func (r *relay) list(kind protocol.Type) {
-	all := slices.Clone(r.own)
+	if r.first != nil {
+		for _, u := range r.upstreams {
+			if !u.hasList {
+				return
+			}
+		}
+		r.sendFirstNow()
+		return
+	}
+	all := r.merged()
+	isSame := slices.Equal(all, r.listed)
+	r.listed = all
+	switch {
+	case !r.wasListed && len(all) == 0:
+	case !r.wasListed: // a client that has not said hello yet waits for this message
+		r.wasListed = true
+		r.peer.Send(&protocol.Sessions{Active: all})
+	case kind == protocol.TypeSessions:
+		r.peer.Send(&protocol.Sessions{Active: all})
+	case kind != "" || !isSame:
+		r.peer.Send(&protocol.SessionsUpdated{Active: all})
+	}
+}
+
+// merged is the list of all sessions. Call with r.mu held.
+func (r *relay) merged() []protocol.SessionInfo {
+	all := append([]protocol.SessionInfo{}, r.own...)
 	byName := func(a, b *trunk) int { return strings.Compare(a.peer, b.peer) }
 	trunks := slices.SortedFunc(maps.Keys(r.upstreams), byName)
 	for _, tr := range trunks {
@@ -331,18 +414,7 @@ func (r *relay) list(kind protocol.Type) {
 			all = append(all, s)
 		}
 	}
-	isSame := slices.Equal(all, r.listed)
-	r.listed = all
-	switch {
-	case !r.wasListed && len(all) == 0:
-	case !r.wasListed: // a client that has not said hello yet waits for this message
-		r.wasListed = true
-		r.peer.Send(&protocol.Sessions{Active: all})
-	case kind == protocol.TypeSessions:
-		r.peer.Send(&protocol.Sessions{Active: all})
-	case kind != "" || !isSame:
-		r.peer.Send(&protocol.SessionsUpdated{Active: all})
-	}
+	return all
 }
 
 // upstreamOf returns the gateway that has a session; nil for this one, and for none. Call with r.mu held.
@@ -418,7 +490,7 @@ type about struct {
 	call         string // that it answers
 	session      string // that it names, of a hello too
 	name         string // of a hello
-	isRestoring  bool   // a hello with a reconnect token
+	restores     string // the reconnect token of a hello
 	isBroadcast  bool
 	hasRequestID bool
 }
@@ -443,7 +515,7 @@ func readAbout(data []byte) (a about) {
 		case "name":
 			a.name = text
 		case "reconnectToken":
-			a.isRestoring = text != ""
+			a.restores = text
 		case "requestId":
 			a.hasRequestID = text != ""
 		}
@@ -455,13 +527,19 @@ func readAbout(data []byte) (a about) {
 // receive handles a message of the provider. Only the connection's reader calls it.
 func (r *relay) receive(data []byte) {
 	if !r.local.AuthEnded() {
-		r.toLocal(func() { r.local.Receive(data) })
+		r.auth(data)
 		return
 	}
+	if r.isWaiting() {
+		r.sendFirst()
+	}
 	a := readAbout(data)
-	if a.kind == protocol.TypeHello {
+	switch a.kind {
+	case protocol.TypeHello:
 		r.hello(a, data)
 		return
+	case protocol.TypeShutdownReady, protocol.TypeGoodbye:
+		r.noteEnd(a)
 	}
 	toLocal, upstreams := r.route(a, data)
 	for _, u := range upstreams {
@@ -522,10 +600,25 @@ func (r *relay) route(a about, data []byte) (toLocal bool, upstreams []*upstream
 func (r *relay) hello(a about, data []byte) {
 	r.mu.Lock()
 	target := r.upstreamOf(a.session)
-	if a.session == "" && a.isRestoring && !r.isBound {
-		target = r.home
-	}
 	isAll := a.session == protocol.AllSessions
+	if old := r.c.recall(a.restores); old != nil {
+		r.old = old
+	}
+	old := r.old
+	if old != nil && (old.name != protocol.NormalName(a.name) || old.token == "") {
+		old = nil
+	}
+	if old != nil && a.session == "" {
+		if isAll = old.session == protocol.AllSessions; !isAll {
+			target = r.upstreams[old.tr]
+		}
+	}
+	if old != nil && old.isElsewhere {
+		data = withMember(data, "reconnectToken", old.token)
+		if isAll {
+			data = withMember(data, "session", protocol.AllSessions)
+		}
+	}
 	if target == nil && !isAll && !r.isOwn(a.session) { // nobody knows the session
 		target = r.home
 	}
@@ -543,6 +636,9 @@ func (r *relay) hello(a about, data []byte) {
 	r.setup = setup{}
 	if isAll {
 		r.setup.hello = data
+		if old != nil {
+			r.setup = old.setup.renewed(data)
+		}
 	}
 	r.unbinding = target != nil && wasBound
 	r.mu.Unlock()
@@ -617,7 +713,14 @@ func (r *relay) helloEverywhere(a about, data []byte) {
 	r.mu.Lock()
 	var upstreams []*upstream
 	if !r.mayJoin() {
+		if !r.answered && r.reach != nil && !r.reach.All && len(r.merged()) > 0 {
+			r.all = false
+			r.peer.Send(&protocol.Error{Code: protocol.CodeUnauthorized, ReplyTo: protocol.TypeHello,
+				Message: fmt.Sprintf("hello.session: a provider of trust %s may not bind to all sessions; "+
+					"choose one id from the sessions list", r.reach.Trust)})
+		}
 		r.mu.Unlock()
+		r.peer.Flush()
 		return
 	}
 	for _, u := range r.upstreams {
@@ -626,9 +729,15 @@ func (r *relay) helloEverywhere(a about, data []byte) {
 			u.isAsked, u.isQuiet, u.name = true, r.answered, protocol.NormalName(a.name)
 		}
 	}
+	frames := r.setup.frames()
+	if len(frames) < 2 {
+		frames = [][]byte{data}
+	}
 	r.mu.Unlock()
 	for _, u := range upstreams {
-		u.send(data, a)
+		for _, frame := range frames {
+			u.send(frame, a)
+		}
 	}
 }
 
@@ -649,4 +758,11 @@ func (r *relay) mayServe(name string) *protocol.Error {
 			"hello.session: is of another gateway, and share of [cluster] here does not have provider %q", name)
 	}
 	return nil
+}
+
+// isWaiting reports whether the first list has not been sent.
+func (r *relay) isWaiting() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first != nil
 }

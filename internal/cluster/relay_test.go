@@ -13,6 +13,7 @@ import (
 
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
+	"tapgw/internal/taptest/membus"
 )
 
 // machine is a gateway of a test's cluster.
@@ -23,7 +24,7 @@ type machine struct {
 	cluster *Cluster
 }
 
-func newMachine(t *testing.T, b bus, name string, change func(*Options)) *machine {
+func newMachine(t *testing.T, b Bus, name string, change func(*Options)) *machine {
 	t.Helper()
 	g := gateway.New(gateway.Options{
 		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
@@ -38,7 +39,7 @@ func newMachine(t *testing.T, b bus, name string, change func(*Options)) *machin
 	if change != nil {
 		change(&o)
 	}
-	c, err := start(o, b)
+	c, err := Start(o, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestServesSessionElsewhere(t *testing.T) {
 	for _, session := range []string{"one", "all"} {
 		t.Run(session, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newMemBus()
+				b := membus.New(1 << 20)
 				here, there := newMachine(t, b, "a", nil), newMachine(t, b, "b", nil)
 				defer here.close()
 				defer there.close()
@@ -197,12 +198,12 @@ func TestServesSessionElsewhere(t *testing.T) {
 
 // A gateway that dies in mid-call ends the call at once if NATS knows, else within 2 s.
 func TestCallEndsWithItsGateway(t *testing.T) {
-	for name, die := range map[string]func(*memBus){
-		"killed": func(b *memBus) { b.kill("b") }, "cut off": func(b *memBus) { b.cut("a", "b", true) },
+	for name, die := range map[string]func(*membus.Bus){
+		"killed": func(b *membus.Bus) { b.Kill("b") }, "cut off": func(b *membus.Bus) { b.Cut("a", "b", true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newMemBus()
+				b := membus.New(1 << 20)
 				here, there := newMachine(t, b, "a", nil), newMachine(t, b, "b", nil)
 				defer here.close()
 				defer there.close()
@@ -241,7 +242,7 @@ func TestGateStaysClosedInPartition(t *testing.T) {
 	const gated = `{"type":"hello","name":"guard","protocolVersion":2,"session":"all","hooks":{"onPreToolUse":` +
 		`[{"match":{"tool":"t"},"action":"gate","gateId":"g"}]}}`
 	synctest.Test(t, func(t *testing.T) {
-		b := newMemBus()
+		b := membus.New(1 << 20)
 		here, there := newMachine(t, b, "a", nil), newMachine(t, b, "b", nil)
 		defer here.close()
 		defer there.close()
@@ -256,7 +257,7 @@ func TestGateStaysClosedInPartition(t *testing.T) {
 		guard.take()
 		waiting := call(s, "t")
 		last[*protocol.GateCheck](guard)
-		b.cut("a", "b", true)
+		b.Cut("a", "b", true)
 		if o := <-waiting; o.ErrorCode != protocol.CodeDenied || !strings.Contains(o.Error, "out of reach") {
 			t.Errorf("the call that waited: %+v, want denied with the reason", o)
 		}
@@ -270,7 +271,7 @@ func TestGateStaysClosedInPartition(t *testing.T) {
 		if text, _ := json.Marshal(lines); !strings.Contains(string(text), "its gates deny until it is back") {
 			t.Errorf("the timeline does not say so: %s", text)
 		}
-		b.cut("a", "b", false)
+		b.Cut("a", "b", false)
 		meet()
 		tool.take()
 		waiting = call(s, "t")

@@ -77,19 +77,58 @@ func (s *setup) frames() [][]byte {
 	return frames
 }
 
+// renewed is the setup of a provider that comes back with a hello: what the hello leaves out is as before.
+func (s *setup) renewed(hello []byte) setup {
+	now := setup{hello: hello}
+	if s.hello == nil {
+		return now
+	}
+	for member, kind := range map[string]protocol.Type{
+		"tools": protocol.TypeToolsUpdate, "hooks": protocol.TypeHooksUpdate, "context": protocol.TypeContextUpdate,
+		"startup_context": "", "metadata": "", "subscribe": "", "concurrency": "",
+	} {
+		if hasMember(hello, member) {
+			continue
+		}
+		_ = protocol.Object(s.hello, func(name string, value protocol.Raw) error {
+			if name == member {
+				now.hello = withMembers(now.hello, name, value)
+			}
+			return nil
+		})
+		for _, u := range s.updates {
+			if kind != "" && u.kind == kind {
+				now.updates, now.size = append(now.updates, u), now.size+len(u.data)
+			}
+		}
+	}
+	return now
+}
+
 // withRequestID replaces the request id of a message.
-func withRequestID(data []byte, id string) []byte {
+func withRequestID(data []byte, id string) []byte { return withMember(data, "requestId", id) }
+
+// withMember replaces a member of a message by a text.
+func withMember(data []byte, member, text string) []byte {
+	quoted, _ := jsontext.AppendQuote(nil, text) // cannot fail
+	return withMembers(data, member, quoted)
+}
+
+// withMembers replaces a member of a message.
+func withMembers(data []byte, member string, value protocol.Raw) []byte {
 	var b bytes.Buffer
-	b.WriteString(`{"requestId":`)
-	quoted, _ := jsontext.AppendQuote(nil, id) // cannot fail
-	b.Write(quoted)
+	add := func(name string, value protocol.Raw) {
+		key, _ := jsontext.AppendQuote(nil, name) // what is no UTF-8 was refused before
+		b.Write(key)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('{')
+	add(member, value)
 	_ = protocol.Object(data, func(name string, value protocol.Raw) error {
-		if name != "requestId" {
-			key, _ := jsontext.AppendQuote(nil, name)
+		if name != member {
 			b.WriteByte(',')
-			b.Write(key)
-			b.WriteByte(':')
-			b.Write(value)
+			add(name, value)
 		}
 		return nil
 	})

@@ -87,7 +87,7 @@ func (tr *trunk) hello() {
 	tr.mu.Unlock()
 	tr.sending.Lock()
 	defer tr.sending.Unlock()
-	_ = tr.c.bus.publish(tr.subject, tr.from, h.append(nil))
+	_ = tr.c.bus.Publish(tr.subject, tr.from, h.append(nil))
 }
 
 // push queues a record. It never blocks, and may be called under locks of the gateway. It reports whether the trunk is
@@ -150,12 +150,12 @@ func (tr *trunk) publish() (wasSent bool, why string) {
 		tr.mu.Unlock()
 		return false, ""
 	}
-	messages := pack(h, queue, tr.c.bus.maxPayload())
+	messages := pack(h, queue, tr.c.bus.MaxPayload())
 	tr.sent += uint64(len(messages))
 	tr.lastSent = time.Now()
 	tr.mu.Unlock()
 	for _, data := range messages {
-		if err := tr.c.bus.publish(tr.subject, tr.from, data); err != nil {
+		if err := tr.c.bus.Publish(tr.subject, tr.from, data); err != nil {
 			return false, "sending to it: " + err.Error()
 		}
 	}
@@ -193,12 +193,12 @@ func pack(h head, queue []record, limit int) (messages [][]byte) {
 }
 
 // receive handles a message of the other gateway. The subscription calls it, for one message at a time.
-func (tr *trunk) receive(m message) {
-	if m.isUnread {
+func (tr *trunk) receive(data []byte, isUnread bool) {
+	if isUnread {
 		tr.fail("it does not listen: it does not run, or does not admit this gateway")
 		return
 	}
-	h, rest, err := readHead(m.data)
+	h, rest, err := readHead(data)
 	switch {
 	case err != nil:
 		tr.c.count(tr.peer, "malformed messages")
@@ -242,7 +242,7 @@ func (tr *trunk) rise(h head) bool {
 	answer := head{kind: kindHello, from: tr.mine, to: tr.theirs}
 	tr.lastHello = time.Now()
 	tr.mu.Unlock()
-	_ = tr.c.bus.publish(tr.subject, tr.from, answer.append(nil))
+	_ = tr.c.bus.Publish(tr.subject, tr.from, answer.append(nil))
 	return rose
 }
 

@@ -23,6 +23,7 @@ type upstream struct {
 
 	// Guarded by relay.mu.
 	sessions []protocol.SessionInfo // of that gateway, that it may serve
+	hasList  bool                   // its sessions are known
 	isBound  bool
 	isAsked  bool   // a hello was sent and has no answer
 	isQuiet  bool   // the provider has an answer to its hello already
@@ -216,6 +217,7 @@ func (u *upstream) handle(m protocol.Message) {
 			return
 		}
 		r.answered = true
+		r.remember(m, u.tr)
 		r.peer.Send(m)
 	case *protocol.Error:
 		isHello := m.ReplyTo == protocol.TypeHello
@@ -234,6 +236,9 @@ func (u *upstream) handle(m protocol.Message) {
 		if !isOwnRequest(m.RequestID) {
 			r.peer.Send(m)
 		}
+	case *protocol.SessionLifecycle:
+		r.noteLifecycle(m)
+		r.peer.Send(m)
 	case *protocol.ToolCall:
 		if r.reach == nil || !r.reach.Tools.Allows(m.Tool) {
 			u.tr.c.count(u.tr.peer, "calls that it may not make")
@@ -265,14 +270,14 @@ func (u *upstream) ask(id, session string, isCall bool, m protocol.Message) {
 // list notes the sessions of the other gateway, and binds a provider of all sessions to them. Call with relay.mu held.
 func (u *upstream) list(sessions []protocol.SessionInfo, kind protocol.Type) {
 	r := u.r
-	u.sessions = sessions
+	u.sessions, u.hasList = sessions, true
 	if r.all && !u.isBound && !u.isAsked && len(sessions) > 0 && r.setup.hello != nil && r.mayJoin() {
 		u.isAsked, u.isQuiet, u.name = true, r.answered, readAbout(r.setup.hello).name
 		for _, data := range r.setup.frames() {
 			u.push(opUp, data)
 		}
 	}
-	if r.home != u {
+	if r.home != u && !u.isBound {
 		kind = ""
 	}
 	r.list(kind)

@@ -13,6 +13,7 @@ import (
 	"tapgw/internal/gateway"
 	"tapgw/internal/link"
 	"tapgw/internal/protocol"
+	"tapgw/internal/server"
 )
 
 // sender is the provider's end of a connection.
@@ -32,7 +33,7 @@ func (s *stage) connect(name string, foreign bool) error {
 	}
 	l := &linkSender{}
 	l.Conn = link.Connect(8<<20, func(p *link.Peer) link.Receiver {
-		l.peer, l.gateway = p, s.gateway.Connect(p, gateway.ConnOptions{ForeignOrigin: foreign})
+		l.peer, l.gateway = p, s.connection(p, gateway.ConnOptions{ForeignOrigin: foreign})
 		return l.gateway
 	}, link.Ends{
 		Slow:  func() { s.t.Errorf("%s is slow", name) },
@@ -48,7 +49,7 @@ func (s *stage) connect(name string, foreign bool) error {
 type linkSender struct {
 	*link.Conn
 	peer    *link.Peer
-	gateway *gateway.Conn
+	gateway server.ProviderConn
 }
 
 // send does what the WebSocket does with frames that no provider of this process sends.

@@ -28,6 +28,7 @@ type stage struct {
 	server    *server.Server
 	pipes     *pipeListener
 	names     *names
+	elsewhere *elsewhere // the gateway that providers connect to, with the transport twoGateways
 
 	mu      sync.Mutex
 	outputs map[string][]string // by who they came to
@@ -61,6 +62,9 @@ func newStage(t *testing.T, over string) *stage {
 	)
 	s.names.set("instance", s.gateway.InstanceToken())
 	s.names.set("admin", s.gateway.AdminToken())
+	if over == twoGateways {
+		s.elsewhere = newElsewhere(s)
+	}
 	s.server = server.New(server.Options{Gateway: s.gateway, Version: "test"})
 	s.server.Use(s.pipes)
 	s.serving.Go(func() {
@@ -88,6 +92,9 @@ func (s *stage) close() {
 	defer cancel()
 	for _, c := range s.conns {
 		c.hangUp()
+	}
+	if s.elsewhere != nil {
+		defer s.elsewhere.close(ctx)
 	}
 	if err := s.server.Shutdown(ctx); err != nil {
 		s.t.Errorf("shutting down: %v", err)

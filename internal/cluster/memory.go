@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"tapgw/internal/protocol"
+)
+
+// memory is what a reconnect token restores beside what the gateway that gave it restores: a provider comes back to its
+// own gateway, which did not give the token, or to several gateways, of which one did.
+type memory struct {
+	token       string // the reconnect token
+	auth        string // the token with which the provider authenticated
+	name        string // its normal name
+	session     string // that it was bound to: an id or "all"
+	isElsewhere bool   // another gateway gave the token
+	tr          *trunk // to the gateway of the session; nil for this one
+	setup       setup  // of a provider of all sessions
+	endedAt     time.Time
+}
+
+// remember notes what the reconnect token of an ack restores, in place of the one before. Call with r.mu held.
+func (r *relay) remember(ack *protocol.HelloAck, from *trunk) {
+	if r.reach == nil {
+		return
+	}
+	m := &memory{token: ack.ReconnectToken, auth: r.token, name: r.shown.Name, session: ack.SessionID,
+		isElsewhere: from != nil, tr: from}
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.memory != nil {
+		delete(r.c.memories, r.memory.token)
+	}
+	r.memory, r.old = m, nil
+	r.c.memories[m.token] = m
+}
+
+// recall returns what a reconnect token restores, once; nil if it restores nothing.
+func (c *Cluster) recall(token string) *memory {
+	if token == "" {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.memories[token]
+	delete(c.memories, token)
+	if m == nil || !m.endedAt.IsZero() && time.Since(m.endedAt) > protocol.ReconnectWindow {
+		return nil
+	}
+	return m
+}
+
+// forgetMemories forgets what can't come back any more.
+func (c *Cluster) forgetMemories(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for token, m := range c.memories {
+		if !m.endedAt.IsZero() && now.Sub(m.endedAt) > protocol.ReconnectWindow {
+			delete(c.memories, token)
+		}
+	}
+}
+
+// auth handles a message of a provider that has not authenticated. With a reconnect token that another gateway gave, it
+// authenticates here as it did before.
+func (r *relay) auth(data []byte) {
+	var m protocol.Auth
+	var old *memory
+	if json.Unmarshal(data, &m, json.RejectUnknownMembers(false)) == nil {
+		old = r.c.recall(m.ReconnectToken)
+		r.mu.Lock()
+		r.token, r.old = m.Token, old
+		if old != nil && m.Token == "" {
+			r.token = old.auth
+		}
+		token := r.token
+		r.mu.Unlock()
+		if old != nil && old.isElsewhere && m.Token == "" {
+			data = protocol.Append(nil, &protocol.Auth{Token: token})
+		}
+	}
+	r.toLocal(func() { r.local.Receive(data) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old != nil && !r.isAuthed { // a refused token beside it does not use it up
+		r.c.mu.Lock()
+		r.c.memories[old.token] = old
+		r.c.mu.Unlock()
+	}
+}
+
+// noteEnd notes that a provider is done with a session that ends, or that it leaves. What leaves without being asked to
+// does not come back.
+func (r *relay) noteEnd(a about) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case a.kind == protocol.TypeShutdownReady && a.session != "":
+		delete(r.ending, a.session)
+	case a.kind == protocol.TypeShutdownReady:
+		clear(r.ending)
+	case len(r.ending) == 0 && r.memory != nil:
+		r.c.recall(r.memory.token)
+	}
+}
+
+// noteLifecycle notes which sessions of other gateways end. Call with r.mu held.
+func (r *relay) noteLifecycle(m *protocol.SessionLifecycle) {
+	switch {
+	case m.State != protocol.LifecycleShutdownPending:
+		delete(r.ending, m.SessionID)
+	case r.ending == nil:
+		r.ending = map[string]bool{m.SessionID: true}
+	default:
+		r.ending[m.SessionID] = true
+	}
+}
