@@ -32,6 +32,7 @@ type world struct {
 	state   string // the directory of the sources' files
 	dir     string // where commands run and files are watched: a directory in state, or ""
 	record  func(adminapi.Record)
+	faults  chan string // takes the faults; nil: there must be none
 
 	mu    sync.Mutex
 	lines []string // of all sources
@@ -112,7 +113,13 @@ func (w *world) begin(text, session string) (cancel func(), ended <-chan error) 
 				}
 			},
 			Record: w.record,
-			Faults: func(lines []string) { w.Errorf("faults: %q, want none", lines) },
+			Faults: func(lines []string) {
+				if w.faults == nil {
+					w.Errorf("faults: %q, want none", lines)
+					return
+				}
+				w.faults <- strings.Join(lines, "\n")
+			},
 		})
 	}()
 	return cancel, done

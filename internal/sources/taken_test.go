@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The newest requests are remembered, over a restart too; a file that is damaged or too large is said, and then counts
-// as none.
+// The newest requests are remembered, over a restart too. A file that is damaged or too large is an error until somebody
+// removes it.
 func TestTaken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sources", "hook@.json")
 	full := &taken{}
@@ -43,8 +43,14 @@ func TestTaken(t *testing.T) {
 		if err := bad.load(); err == nil || len(bad.keys) > 0 {
 			t.Errorf("%s: got %v and %d requests, want an error and none", name, err, len(bad.keys))
 		}
-		if err := bad.add("new"); err != nil || !bad.has("new") {
-			t.Errorf("%s: adding afterwards: %v, want it remembered", name, err)
+		if err := bad.load(); err == nil {
+			t.Errorf("%s, looked at again: no error, want one", name)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := bad.load(); err != nil {
+			t.Errorf("%s, and removed: %v, want no error", name, err)
 		}
 	}
 }

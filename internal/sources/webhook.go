@@ -58,8 +58,11 @@ func (set *Set) Hook(ctx context.Context, named []configs.Provider, h http.Heade
 		return best.status, "the gateway is busy; send it again"
 	}
 	defer taken.unlock()
-	if err := taken.load(); err != nil {
-		targets[0].o.Line(fromGateway, fmt.Sprintf("which requests it has taken before is not known: %v", err))
+	if err := taken.load(); err != nil && seen.key != "" {
+		for _, s := range targets {
+			s.forgot(err)
+		}
+		return http.StatusServiceUnavailable, "the gateway can't tell whether it was taken before; send it again later"
 	}
 	if taken.has(seen.key) {
 		targets[0].o.Line(fromGateway, "a request came again and makes no second event")
@@ -76,6 +79,15 @@ func (set *Set) Hook(ctx context.Context, named []configs.Provider, h http.Heade
 		}
 	}
 	return best.status, best.message
+}
+
+// forgot says that requests are refused, because they may have been taken before.
+func (s *source) forgot(err error) {
+	s.do(func() {
+		s.isUnkept = true // the next request that is taken ends the fault
+		s.o.Faults([]string{fmt.Sprintf("which requests it has taken before is not known, so it takes none: %v; "+
+			"without that file, requests of before could come again", err)})
+	})
 }
 
 // ofFile returns the webhooks of a file that run.

@@ -191,13 +191,13 @@ type takenFile struct {
 	Taken []string `json:"taken"`
 }
 
-// load reads the file, once.
+// load reads the file, until that has worked once.
 func (t *taken) load() error {
 	if t.isLoaded || t.file == "" {
 		return nil
 	}
-	t.isLoaded = true
 	if info, err := os.Stat(t.file); errors.Is(err, fs.ErrNotExist) {
+		t.isLoaded = true
 		return nil
 	} else if err == nil && info.Size() > maxTakenIn {
 		return fmt.Errorf("%s is too large", t.file)
@@ -210,7 +210,7 @@ func (t *taken) load() error {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return fmt.Errorf("%s is damaged: %w", t.file, err)
 	}
-	t.keys = f.Taken
+	t.keys, t.isLoaded = f.Taken, true
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -278,6 +279,61 @@ func TestWebhookReplays(t *testing.T) {
 			w.set = sources.NewSet()
 		}
 		w.want("events", w.events(s, "watch@watch"), want)
+		w.end()
+	})
+}
+
+// While it is not known what was taken before, nothing is taken that could come again. A token alone shows no such
+// thing.
+func TestWebhookForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.faults = make(chan string, 10)
+		s := w.session()
+		p := hookFile(t, plainHook)
+		file := filepath.Join(w.state, "watch@.json")
+		var stop func() error
+		for _, tt := range []struct {
+			what, file string // what the file has, "" for nothing; "-" leaves it
+			header     http.Header
+			want       int
+		}{
+			{"new", "-", github("1"), 202},
+			{"again with a damaged file", "{", github("1"), 503},
+			{"a token", "-", bearer(hookSecret), 202},
+			{"again, after a token", "-", github("1"), 503},
+			{"the file is there again", `{"taken":[]}`, github("1"), 202},
+			{"again", "-", github("1"), 200},
+		} {
+			if tt.file != "-" {
+				if stop != nil {
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					w.set = sources.NewSet() // the gateway starts again
+				}
+				if err := os.WriteFile(file, []byte(tt.file), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if stop == nil || tt.file != "-" {
+				stop = w.run(plainHook, protocol.AllSessions)
+				w.bound()
+			}
+			if got := w.post(p, tt.header, "1"); got != tt.want {
+				t.Errorf("%s: got %d, want %d", tt.what, got, tt.want)
+			}
+		}
+		synctest.Wait()
+		w.want("events", w.events(s, "watch@watch"), []string{"1", "1", "1"})
+		for _, want := range []string{"watch@.json is damaged", "", "watch@.json is damaged"} {
+			if got := <-w.faults; (got == "") != (want == "") || !strings.Contains(got, want) {
+				t.Errorf("got the fault %q, want %q", got, want)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
 		w.end()
 	})
 }
