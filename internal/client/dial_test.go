@@ -244,3 +244,23 @@ func TestKilledGatewayIsNone(t *testing.T) {
 		t.Errorf("it was sent %q, want one question without the token", text)
 	}
 }
+
+// Somebody may have removed the file of a gateway that runs: that is no reason to go on as if there were none.
+func TestGatewayWithoutItsFileIsNotNone(t *testing.T) {
+	dir := alone(t)
+	for _, isRunning := range []bool{false, true} {
+		if isRunning {
+			running(t, dir)
+		}
+		c, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Sessions(t.Context())
+		c.Close()
+		if cli.AsError(err).Exit != cli.ExitUnreachable || errors.Is(err, ErrNone) == isRunning {
+			t.Errorf("a gateway runs %v: got %v, want exit %d, and no gateway %v", isRunning, err, cli.ExitUnreachable,
+				!isRunning)
+		}
+	}
+}

@@ -71,16 +71,21 @@ func discoverURL(o Options) (base, source string, err error) {
 	}
 	file := filepath.Join(dir, statedir.InfoFile)
 	data, err := readOwn(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", "", noGateway(o, "there is no "+file)
-	}
-	if err != nil {
+	isMissing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !isMissing {
 		return "", "", err
 	}
-	// A gateway that was killed leaves its file, and any program may have its port now.
-	if alive, err := proc.Locked(filepath.Join(dir, statedir.LockFile)); err != nil {
+	alive, err := runs(dir)
+	switch {
+	case err != nil:
 		return "", "", cli.Failed("looking for the gateway: %v", err)
-	} else if !alive {
+	case isMissing && alive: // whoever goes on without a gateway must not do so now
+		return "", "", &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: fmt.Sprintf(
+			"a gateway runs, but there is no %s: it starts or ends, or somebody has removed the file; "+
+				"try again, or stop the gateway and start it again", file)}
+	case isMissing:
+		return "", "", noGateway(o, "there is no "+file)
+	case !alive: // it was killed, and any program may have its port now
 		return "", "", noGateway(o, file+" is of a gateway that has ended")
 	}
 	var gateway statedir.Info
@@ -91,6 +96,15 @@ func discoverURL(o Options) (base, source string, err error) {
 		return "", "", cli.Failed("reading %s: url: %v; restart the gateway, or give %s", file, err, o.flag())
 	}
 	return base, file, nil
+}
+
+// runs reports whether a gateway runs in a state directory, ready or not.
+func runs(dir string) (bool, error) {
+	lock := filepath.Join(dir, statedir.LockFile)
+	if _, err := os.Stat(lock); errors.Is(err, fs.ErrNotExist) {
+		return false, nil // looking at a lock would create its file
+	}
+	return proc.Locked(lock)
 }
 
 // ErrNone is in the error of every request when no gateway of this user runs, as opposed to one that does not answer as
