@@ -44,6 +44,9 @@ func readInput(event string, data []byte) (in input, err error) {
 	if err := jsonv2.Unmarshal(data, &in); err != nil {
 		return in, invalid("%s", protocol.Explain("input", err))
 	}
+	if in.Tool == "" && Decides(event) { // gates for a tool would not know that they are meant
+		return in, invalid("input.toolName: is required")
+	}
 	if in.Args = cmpRaw(in.Args, in.Input); in.Args.Kind() == '"' {
 		if text, ok := protocol.Text(in.Args); ok && protocol.Raw(text).IsValid() {
 			in.Args = protocol.Raw(text) // some versions of the CLI write the arguments as a text

@@ -349,16 +349,17 @@ func TestRefusedHooks(t *testing.T) {
 		pid                int
 		want               string
 	}{
-		{"a path", EventPreToolUse, `{"sessionId":"../../etc","cwd":"/"}`, 0, "session:"},
-		{"hidden", EventPreToolUse, `{"sessionId":".x","cwd":"/"}`, 0, "session:"},
-		{"all sessions", EventPreToolUse, `{"sessionId":"all","cwd":"/"}`, 0, "session:"},
-		{"no id", EventPreToolUse, `{"cwd":"/"}`, 0, "session: is required"},
-		{"long", EventPreToolUse, `{"sessionId":"` + strings.Repeat("a", 129) + `","cwd":"/"}`, 0, "128 bytes"},
-		{"relative", EventPreToolUse, `{"sessionId":"s","cwd":"x"}`, 0, "absolute"},
-		{"ended", EventPreToolUse, `{"sessionId":"s","cwd":"/"}`, gone.Process.Pid, "no process"},
-		{"no process", EventPreToolUse, `{"sessionId":"s","cwd":"/"}`, -1, "pid:"},
+		{"a path", EventPreToolUse, `{"sessionId":"../../etc","cwd":"/","toolName":"b"}`, 0, "session:"},
+		{"hidden", EventPreToolUse, `{"sessionId":".x","cwd":"/","toolName":"b"}`, 0, "session:"},
+		{"all sessions", EventPreToolUse, `{"sessionId":"all","cwd":"/","toolName":"b"}`, 0, "session:"},
+		{"no id", EventPreToolUse, `{"cwd":"/","toolName":"b"}`, 0, "session: is required"},
+		{"long", EventPreToolUse, `{"sessionId":"` + strings.Repeat("a", 129) + `","cwd":"/","toolName":"b"}`, 0, "128 bytes"},
+		{"relative", EventPreToolUse, `{"sessionId":"s","cwd":"x","toolName":"b"}`, 0, "absolute"},
+		{"ended", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, gone.Process.Pid, "no process"},
+		{"no process", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, -1, "pid:"},
 		{"event", "preToolUSE", `{"sessionId":"s","cwd":"/"}`, 0, "event:"},
 		{"twice", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"a","toolName":"b"}`, 0, "toolName"},
+		{"no tool", EventPreToolUse, `{"sessionId":"s","cwd":"/","tool_name":"bash"}`, 0, "toolName: is required"},
 		{"wrong type", EventPreToolUse, `{"sessionId":1,"cwd":"/"}`, 0, "sessionId"},
 		{"no UTF-8", EventPreToolUse, "{\"sessionId\":\"s\",\"cwd\":\"/\",\"toolName\":\"\xff\"}", 0, "input"},
 	} {
