@@ -353,7 +353,8 @@ func TestRefusedHooks(t *testing.T) {
 		{"hidden", EventPreToolUse, `{"sessionId":".x","cwd":"/","toolName":"b"}`, 0, "session:"},
 		{"all sessions", EventPreToolUse, `{"sessionId":"all","cwd":"/","toolName":"b"}`, 0, "session:"},
 		{"no id", EventPreToolUse, `{"cwd":"/","toolName":"b"}`, 0, "session: is required"},
-		{"long", EventPreToolUse, `{"sessionId":"` + strings.Repeat("a", 129) + `","cwd":"/","toolName":"b"}`, 0, "128 bytes"},
+		{"long", EventPreToolUse, `{"toolName":"b","sessionId":"` +
+			strings.Repeat("a", 129) + `","cwd":"/"}`, 0, "128 bytes"},
 		{"relative", EventPreToolUse, `{"sessionId":"s","cwd":"x","toolName":"b"}`, 0, "absolute"},
 		{"ended", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, gone.Process.Pid, "no process"},
 		{"no process", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, -1, "pid:"},
