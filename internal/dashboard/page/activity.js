@@ -9,27 +9,27 @@ export class ActivityView {
     this.app = app;
     this.most = h("select", { id: "calls-most", onchange: () => this.update() },
       [25, 50, 100, 200].map((n) => h("option", { value: String(n) }, `last ${n}`)));
-    this.calls = h("ol", { class: "waterfall" });
-    this.axis = h("div", { class: "axis", "aria-hidden": "true" });
+    this.calls = h("ol.waterfall");
+    this.axis = h("div.axis", { "aria-hidden": "true" });
     const section = (title, none, ...content) => {
-      const empty = h("p", { class: "empty" }, none);
+      const empty = h("p.empty", none);
       return {
         empty,
         element: h("section", { "aria-label": title },
-          h("div", { class: "headline" }, h("h2", null, title), ...content.slice(1)), content[0], empty),
+          h("div.headline", h("h2", title), ...content.slice(1)), content[0], empty),
       };
     };
     const table = (label, heads, body) =>
-      h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": `Table: ${label}` },
-        h("table", { class: "grid stack" }, h("thead", null, h("tr", null, heads.map((t) => h("th", { scope: "col" }, t)))),
+      h("div.wide", { tabindex: "0", role: "group", "aria-label": `Table: ${label}` },
+        h("table.grid.stack", h("thead", h("tr", heads.map((t) => h("th", { scope: "col" }, t)))),
           body));
     this.gates = h("tbody");
     this.rules = h("tbody");
     this.errors = h("tbody");
     this.pushes = h("tbody");
     this.sections = {
-      calls: section("Calls", "No tool of a provider was called yet.", h("div", null, this.axis, this.calls),
-        h("label", { class: "hidden", for: "calls-most" }, "How many calls"), this.most),
+      calls: section("Calls", "No tool of a provider was called yet.", h("div", this.axis, this.calls),
+        h("label.hidden", { for: "calls-most" }, "How many calls"), this.most),
       rules: section("Rules", "No rule is in force in a session.", rulesTable(this.rules)),
       gates: section("Gates", "No gate was asked yet.",
         table("gates", ["Time", "Decision", "Tool", "Provider", "Session", "Took", "Reason"], this.gates)),
@@ -60,30 +60,30 @@ export class ActivityView {
     this.waterfall((d.calls ?? []).slice(0, Number(this.most.value)), labelOf);
 
     const cells = (tr, texts) => texts.forEach((t, i) => setText(tr.children[i], String(t ?? "")));
-    const when = (ts) => h("td", null, h("time", { datetime: ts, title: date(ts) }, time(ts)));
+    const when = (ts) => h("td", h("time", { datetime: ts, title: date(ts) }, time(ts)));
     reconcile(
       this.gates,
       d.gates ?? [],
       (g) => `${g.at} ${g.provider} ${g.rule.index} ${g.tool} ${g.session}`,
       (g) =>
-        h("tr", null, when(g.at), h("td", null, h("span", { class: `decision ${g.decision}` }, g.decision)),
-          h("td", null, h("code", null, g.tool), h("span", { class: "sub" }, plain(oneLine(g.args, 40)))),
-          h("td", null, g.provider, h("span", { class: "sub" }, ruleText(g.rule))), h("td", null, labelOf(g.session)),
-          h("td", { class: "number" }, duration(g.durationMs)), h("td", null, g.reason ?? "")),
+        h("tr", when(g.at), h("td", h("span", { class: `decision ${g.decision}` }, g.decision)),
+          h("td", h("code", g.tool), h("span.sub", plain(oneLine(g.args, 40)))),
+          h("td", g.provider, h("span.sub", ruleText(g.rule))), h("td", labelOf(g.session)),
+          h("td.number", duration(g.durationMs)), h("td", g.reason ?? "")),
     );
     reconcile(
       this.errors,
       d.errors ?? [],
       (e) => `${e.at} ${e.code} ${e.provider} ${e.session} ${e.message}`,
       (e) =>
-        h("tr", null, when(e.at), h("td", null, h("span", { class: "code-word" }, e.code)),
-          h("td", null, e.provider ?? ""), h("td", null, labelOf(e.session)), h("td", null, e.message)),
+        h("tr", when(e.at), h("td", h("span.code-word", e.code)),
+          h("td", e.provider ?? ""), h("td", labelOf(e.session)), h("td", e.message)),
     );
     reconcile(
       this.pushes,
       d.pushes ?? [],
       (p) => `${p.provider} ${p.session}`,
-      () => h("tr", null, h("td"), h("td"), h("td", { class: "budget" }, h("meter", { min: "0" }), h("span")), h("td")),
+      () => h("tr", h("td"), h("td"), h("td.budget", h("meter", { min: "0" }), h("span")), h("td")),
       (tr, p) => {
         cells(tr, [p.provider, labelOf(p.session)]);
         const [meter, text] = tr.children[2].children;
@@ -111,7 +111,7 @@ export class ActivityView {
       this.axis,
       parts.filter((b) => b.x >= free && (free = b.x + 0.09)),
       (b) => b.from,
-      (b) => h("span", null, time(b.from)),
+      (b) => h("span", time(b.from)),
       (el, b) => {
         el.style.left = `${Math.min(b.x, 0.93) * 100}%`;
       },
@@ -121,9 +121,9 @@ export class ActivityView {
       spans,
       (c) => c.id || `${c.startedAt} ${c.tool}`,
       () =>
-        h("li", null, h("time"), h("code"), h("span", { class: "sub" }),
-          h("span", { class: "lane" }, h("span", { class: "ran" })), h("span", { class: "took" }),
-          h("span", { class: "outcome" })),
+        h("li", h("time"), h("code"), h("span.sub"),
+          h("span.lane", h("span.ran")), h("span.took"),
+          h("span.outcome")),
       (li, c) => {
         const [when, tool, who, lane, took, outcome] = li.children;
         setText(when, time(c.startedAt));

@@ -60,13 +60,13 @@ const choice = (name, label, title) => h("button", {
 
 // codeBlock shows code. label is shown above it; language, by which it gets colours, is the same unless it is given.
 export function codeBlock(code, label, language = label) {
-  const text = h("code", null, code),
+  const text = h("code", code),
     pattern = code.length <= mostPainted && patternOf(language),
     paint = () => text.replaceChildren(...painted(code, pattern));
   if (pattern) code.length <= mostAtOnce ? paint() : setTimeout(() => text.isConnected && paint(), settled);
-  return h("div", { class: "code" },
-    h("div", { class: "head" },
-      h("span", null, label || "code"),
+  return h("div.code",
+    h("div.head",
+      h("span", label || "code"),
       code.includes("\t") && choice("tab", "Tab", "How wide a tab is"),
       choice("wrap", "Wrap", "Whether long lines of code are wrapped"),
       copyButton(() => code)),

@@ -6,8 +6,7 @@ const mayEnter = () => localStorage[sendStorage] === "sends";
 // sendKey makes the choice of the key that sends. Shift Enter is always a new line, Ctrl Enter always sends.
 export function sendKey() {
   const ctrl = /Mac/.test(navigator.platform) ? "⌘" : "Ctrl";
-  const select = h("select", {
-    class: "send-key",
+  const select = h("select.send-key", {
     "aria-label": "Key that sends",
     onchange: () => { localStorage[sendStorage] = select.value; },
     onfocus: () => { select.value = mayEnter() ? "sends" : ""; },

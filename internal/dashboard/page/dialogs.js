@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 // An error to begin with is shown so, too.
 export function dialog(title, content, actions = [], error) {
   return new Promise((resolve) => {
-    const fault = h("p", { class: "fault", role: "alert", id: "dialog-fault" });
+    const fault = h("p.fault", { role: "alert", id: "dialog-fault" });
     const buttons = actions.map(([label, run, kind], i) =>
       h("button", {
         type: i === actions.length - 1 ? "submit" : "button",
@@ -44,7 +44,7 @@ export function dialog(title, content, actions = [], error) {
       wrong.setAttribute("aria-errormessage", fault.id);
       wrong.focus();
     };
-    const foot = h("div", { class: "actions" },
+    const foot = h("div.actions",
       h("button", { onclick: () => box.close() }, actions.length ? "Cancel" : "Close"), buttons);
     const form = h("form", {
       onsubmit: (e) => {
@@ -65,7 +65,7 @@ export function dialog(title, content, actions = [], error) {
         if (e.target === box) box.close();
       },
     },
-      h("div", { class: "dialog" }, h("h2", { id: "dialog-title" }, title), form));
+      h("div.dialog", h("h2", { id: "dialog-title" }, title), form));
     document.body.append(box);
     box.showModal();
     if (error) show(error);
@@ -74,11 +74,11 @@ export function dialog(title, content, actions = [], error) {
 
 // field makes an input with its label; rest stands below.
 export const field = (label, input, ...rest) =>
-  h("div", { class: "field" }, h("label", { for: input.id }, label), input, rest);
+  h("div.field", h("label", { for: input.id }, label), input, rest);
 
-export const confirm = (title, text, label, run) => dialog(title, [h("p", null, text)], [[label, run, "danger"]]);
+export const confirm = (title, text, label, run) => dialog(title, [h("p", text)], [[label, run, "danger"]]);
 
-const toasts = h("div", { class: "toasts", role: "status" });
+const toasts = h("div.toasts", { role: "status" });
 
 // toast shows a line for some seconds.
 export function toast(text, level = "info") {
@@ -101,7 +101,7 @@ export async function attempt(button, run) {
   }
 }
 
-const polite = h("div", { class: "hidden", role: "status", "aria-live": "polite" });
+const polite = h("div.hidden", { role: "status", "aria-live": "polite" });
 
 // announce makes screen readers read a text that is visible on the page.
 export function announce(text) {

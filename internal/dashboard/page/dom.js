@@ -1,17 +1,21 @@
 // Functions that build the document. None parses a text as markup.
 
-// h makes an element. In props "on…" adds a listener, "data" sets data attributes, "value" the value, and every other
-// name an attribute: true sets it empty; false, null and undefined leave it out. Children are nodes or texts; null,
-// undefined and false are skipped. A button sends no form unless its type is submit.
-export function h(tag, props, ...children) {
-  const el = document.createElement(tag);
-  if (tag === "button") el.type = tag;
-  for (const [name, value] of Object.entries(props ?? {})) {
-    if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) el.addEventListener(name.slice(2), value);
-    else if (name === "data") Object.assign(el.dataset, value);
-    else if (name === "value") el.value = value;
-    else el.setAttribute(name, value === true ? "" : value);
+// h makes an element; a tag names its classes, as in "p.hint". In props, which may be left out, "on…" adds a listener,
+// "data" sets data attributes, "value" the value, and every other name an attribute: true sets it empty; false, null and
+// undefined leave it out. Children are nodes or texts; null, undefined and false are skipped. A button sends no form
+// unless its type is submit.
+export function h(tag, ...children) {
+  const [name, ...classes] = tag.split("."), el = document.createElement(name);
+  if (name === "button") el.type = name;
+  if (classes.length) el.className = classes.join(" ");
+  if (children[0]?.constructor === Object) {
+    for (const [name, value] of Object.entries(children.shift())) {
+      if (value === undefined || value === null || value === false) continue;
+      if (name.startsWith("on")) el.addEventListener(name.slice(2), value);
+      else if (name === "data") Object.assign(el.dataset, value);
+      else if (name === "value") el.value = value;
+      else el.setAttribute(name, value === true ? "" : value);
+    }
   }
   el.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
   return el;
@@ -66,8 +70,7 @@ export function arrows(list, selector) {
 
 // copyButton makes a button that copies the result of text().
 export function copyButton(text) {
-  const button = h("button", {
-    class: "copy",
+  const button = h("button.copy", {
     onclick: async () => {
       try {
         await navigator.clipboard.writeText(text());

@@ -13,20 +13,20 @@ export class Drawer {
     this.app = app;
     this.asksOfSession = asksOfSession;
     this.known = new Set();
-    this.button = h("button", { class: "waits", title: "All that waits for you (w)",
+    this.button = h("button.waits", { title: "All that waits for you (w)",
       onclick: () => this.toggle() }, "0 waiting");
     this.title = h("h2", { id: "drawer-title", tabindex: "-1" }, "Waiting for you");
-    this.none = h("p", { class: "empty" }, "Nothing waits for you. Questions of all sessions come here.");
+    this.none = h("p.empty", "Nothing waits for you. Questions of all sessions come here.");
     this.asks = new Asks(app, "Questions and codes", () => "", () => this.title);
     this.allow = h("button", { onclick: () => this.askToNotify() }, "Notify me of questions");
-    this.said = h("p", { class: "hint" });
-    const close = h("button", { class: "ghost", onclick: () => this.box.close() }, "Close");
-    this.box = h("dialog", {
-      class: "drawer", "aria-labelledby": "drawer-title",
+    this.said = h("p.hint");
+    const close = h("button.ghost", { onclick: () => this.box.close() }, "Close");
+    this.box = h("dialog.drawer", {
+      "aria-labelledby": "drawer-title",
       onclose: () => this.box.remove(),
       onclick: (e) => (e.target === this.box || e.target.matches("a.of")) && this.box.close(),
     },
-      h("div", { class: "dialog" }, h("header", { class: "headline" }, this.title, close), this.none, this.asks.element,
+      h("div.dialog", h("header.headline", this.title, close), this.none, this.asks.element,
         this.allow, this.said));
     for (const name of ["pairings", "questions"]) app.on(name, () => this.update());
     addEventListener("hashchange", () => this.box.close());

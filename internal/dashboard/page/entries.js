@@ -12,7 +12,7 @@ const maxMessage = 64_000;
 export function element(entry) {
   const { body, refresh } = (entryKinds[entry.kind] ?? entryKinds.note)(entry);
   const el = h("article", { class: `entry ${entry.kind}` },
-    h("time", { datetime: entry.ts, title: date(entry.ts) }, time(entry.ts)), h("div", { class: "body" }, body));
+    h("time", { datetime: entry.ts, title: date(entry.ts) }, time(entry.ts)), h("div.body", body));
   el.entry = entry;
   el.refresh = refresh && (() => refresh(el));
   el.refresh?.();
@@ -21,10 +21,10 @@ export function element(entry) {
 
 const entryKinds = {
   prompt: (e) => {
-    const turn = h("button", { class: "ghost turn" });
+    const turn = h("button.ghost.turn");
     return {
-      body: [h("div", { class: "who" }, e.who === "user" ? "You" : "A provider's prompt"),
-        h("div", { class: "said" }, folded(e.text)), turn],
+      body: [h("div.who", e.who === "user" ? "You" : "A provider's prompt"),
+        h("div.said", folded(e.text)), turn],
       refresh: (el) => {
         el.classList.toggle("from-provider", e.who !== "user");
         turn.setAttribute("aria-expanded", String(!e.folded));
@@ -35,7 +35,7 @@ const entryKinds = {
 
   reasoning: (e) => {
     const what = h("span"),
-      text = h("div", { class: "thought" });
+      text = h("div.thought");
     const box = details(e, [what], text, () => !e.done);
     return {
       body: box,
@@ -49,7 +49,7 @@ const entryKinds = {
   },
 
   message: (e) => {
-    const text = h("div", { class: "markdown" });
+    const text = h("div.markdown");
     const more = h("button", { hidden: true, onclick: () => {
       e.whole = true;
       more.closest("article").refresh();
@@ -67,11 +67,11 @@ const entryKinds = {
   },
 
   tool: (e) => {
-    const state = h("span", { class: "state", role: "img" }),
-      took = h("span", { class: "took" });
-    const parts = h("div", { class: "parts" });
-    const about = h("span", { class: "brief" });
-    const box = details(e, [state, h("code", { class: "name" }, e.name ?? "a tool"), about, took], parts, () => false);
+    const state = h("span.state", { role: "img" }),
+      took = h("span.took");
+    const parts = h("div.parts");
+    const about = h("span.brief");
+    const box = details(e, [state, h("code.name", e.name ?? "a tool"), about, took], parts, () => false);
     let shownState;
     return {
       body: box,
@@ -90,7 +90,7 @@ const entryKinds = {
         parts.replaceChildren(part("Arguments", codeBlock(pretty(e.args ?? "{}"), "JSON")),
           ...(e.steps ? [part("Progress", stepList(e.steps))] : []),
           ...(e.text && !e.result ? [part("So far", h("pre", { tabindex: "0" }, e.text))] : []),
-          ...(e.error ? [part("Error", h("p", { class: "fault" }, e.error.message))] : []),
+          ...(e.error ? [part("Error", h("p.fault", e.error.message))] : []),
           ...(e.result ? [part("Result", result(e))] : []));
       },
     };
@@ -100,11 +100,11 @@ const entryKinds = {
     body: [
       h("span", { class: `level ${e.level}` }, e.level),
       " ",
-      h("span", { class: "source" }, e.label),
+      h("span.source", e.label),
       " ",
-      h("span", { class: "said" }, folded(e.text)),
+      h("span.said", folded(e.text)),
       e.metadata &&
-        h("details", { class: "more" }, h("summary", null, "metadata"),
+        h("details.more", h("summary", "metadata"),
           codeBlock(JSON.stringify(e.metadata, null, 2), "JSON")),
     ],
   }),
@@ -113,7 +113,7 @@ const entryKinds = {
     const it = () =>
       e.kind === "push"
         ? entryKinds.push(e).body
-        : [h("span", { class: "source" }, e.source), " ", h("span", { class: `said ${e.level}` }, folded(e.text)),
+        : [h("span.source", e.source), " ", h("span", { class: `said ${e.level}` }, folded(e.text)),
           e.tries?.length > 1 && details(e, `${e.tries.length} attempts`, stepList(e.tries), () => false)];
     return {
       body: [],
@@ -124,14 +124,14 @@ const entryKinds = {
     };
   },
 
-  error: (e) => ({ body: h("p", { class: "fault" }, h("strong", null, "Error "), e.text) }),
+  error: (e) => ({ body: h("p.fault", h("strong", "Error "), e.text) }),
   mark: (e) => ({ body: e.text }),
 };
 
 // details folds content. entry.unfolded keeps the person's choice when the element is made again; without one,
 // open() decides.
 function details(entry, summary, content, open) {
-  const box = h("details", null, h("summary", null, summary), content);
+  const box = h("details", h("summary", summary), content);
   box.applyOpen = () => {
     box.open = entry.unfolded ?? open();
   };
@@ -146,7 +146,7 @@ function details(entry, summary, content, open) {
   return box;
 }
 
-const stepList = (texts) => h("ol", { class: "steps" }, texts.map((t) => h("li", null, t)));
+const stepList = (texts) => h("ol.steps", texts.map((t) => h("li", t)));
 
 // beginning returns whole lines of a text, if they are not too long.
 function beginning(text, most) {
@@ -154,7 +154,7 @@ function beginning(text, most) {
   return text.slice(0, end > most / 2 ? end + 1 : most);
 }
 
-const part = (title, content) => h("div", { class: "part" }, h("h3", null, title), content);
+const part = (title, content) => h("div.part", h("h3", title), content);
 
 // The arguments that say most about a call, in order.
 const mainArguments = ["command", "path", "file_path", "filePath", "file", "pattern", "query", "url"];
@@ -177,7 +177,7 @@ function briefArgs(args) {
 
 function result({ args, result: { content, detailedContent } }) {
   const text = pretty(detailedContent || content || "");
-  return text ? codeBlockFolded(text, languageOf(text, args)) : h("p", { class: "none" }, "empty");
+  return text ? codeBlockFolded(text, languageOf(text, args)) : h("p.none", "empty");
 }
 
 // languageOf guesses what the result of a call, in which JSON is indented, is written in.
@@ -192,7 +192,7 @@ function languageOf(text, args = "") {
 export function codeBlockFolded(text, language = "JSON") {
   const label = language || "result";
   if (text.length <= maxText) return codeBlock(text, label, language);
-  const box = h("div", null,
+  const box = h("div",
     codeBlock(text.slice(0, maxText), label, language),
     h("button", { onclick: () => box.replaceChildren(codeBlock(text, label, language)) },
       `Show all ${text.length.toLocaleString()} characters`));
@@ -203,7 +203,7 @@ export function codeBlockFolded(text, language = "JSON") {
 function folded(text) {
   const most = 2000;
   if (text.length <= most) return text;
-  const box = h("span", null, `${text.slice(0, most)}… `,
-    h("button", { class: "link", onclick: () => box.replaceChildren(text) }, "show all"));
+  const box = h("span", `${text.slice(0, most)}… `,
+    h("button.link", { onclick: () => box.replaceChildren(text) }, "show all"));
   return box;
 }

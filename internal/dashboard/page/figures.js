@@ -45,24 +45,24 @@ function columns(items, ...more) {
 }
 
 // legend names the parts of columns, from below.
-const legend = (names) => h("p", { class: "hint row" }, names.map((name, part) =>
-  h("span", null, svg("svg", { class: "swatch", "aria-hidden": "true" }, rect(part, 0, 0, 100, 100)), " ", name)));
+const legend = (names) => h("p.hint.row", names.map((name, part) =>
+  h("span", svg("svg", { class: "swatch", "aria-hidden": "true" }, rect(part, 0, 0, 100, 100)), " ", name)));
 
 // figure makes a figure. heads are those of its table; a cell may be a node.
 function figure(title, words, pictures, heads, rows) {
   const cell = (value, i) => h(i ? "td" : "th", i ? { "data-label": heads[i] } : { scope: "row" }, value);
-  return h("figure", null, h("figcaption", null, h("strong", null, title), ` ${words}`), pictures,
-    h("details", null, h("summary", null, "Table"),
-      h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": `Table: ${title}` },
-        h("table", { class: "grid stack" },
-          h("thead", null, h("tr", null, heads.map((t) => h("th", { scope: "col" }, t)))),
-          h("tbody", null, rows.map((row) => h("tr", null, row.map(cell))))))));
+  return h("figure", h("figcaption", h("strong", title), ` ${words}`), pictures,
+    h("details", h("summary", "Table"),
+      h("div.wide", { tabindex: "0", role: "group", "aria-label": `Table: ${title}` },
+        h("table.grid.stack",
+          h("thead", h("tr", heads.map((t) => h("th", { scope: "col" }, t)))),
+          h("tbody", rows.map((row) => h("tr", row.map(cell))))))));
 }
 
 // ends says below a picture where it begins and ends.
-const ends = (from, to) => h("p", { class: "hint" }, `from the left: ${from} to ${to}`);
+const ends = (from, to) => h("p.hint", `from the left: ${from} to ${to}`);
 
-const nothing = (text) => h("p", { class: "empty" }, text);
+const nothing = (text) => h("p.empty", text);
 
 // Context and tokens, by turn.
 
@@ -110,7 +110,7 @@ function tokensFigure({ total, turns }, turnLink, leadOf) {
         [Math.max(0, t.inputTokens - t.cacheReadTokens), Math.min(t.cacheReadTokens, t.inputTokens), t.outputTokens],
         `${short(t.inputTokens)} in, ${short(t.outputTokens)} out`))),
       ...(price
-        ? [h("p", { class: "hint" }, `Cost, in ${price}`),
+        ? [h("p.hint", `Cost, in ${price}`),
           columns(turns.map((t) => item(t, [t[priced]], `${amount(t[priced])} ${price}`)))]
         : []),
       ends(`turn ${turns[0].turn}`, `turn ${turns.at(-1).turn}`),
@@ -161,8 +161,8 @@ async function turnFigure(app, turns, modelCalls, leadOf) {
     h("option", { value: String(i) },
       oneLine(`${moment(t.ts)}, prompt of ${plain(t.by ?? "somebody")}, ${duration(t.durationMs ?? 0)}`))));
   await draw();
-  return h("figure", null,
-    h("figcaption", null, h("label", { for: "figure-turn" }, h("strong", null, "A turn")), " ", select, " ", words),
+  return h("figure",
+    h("figcaption", h("label", { for: "figure-turn" }, h("strong", "A turn")), " ", select, " ", words),
     trace.element);
 }
 
@@ -193,7 +193,7 @@ export async function sessionFigures(app, id, entries, reveal) {
   const turnLead = (t) => leadOf({ kind: "first call", ts: t.startedAt });
   const turnLink = (t) => {
     const onclick = turnLead(t);
-    return onclick ? h("button", { class: "link", onclick }, `Turn ${t.turn}`) : `Turn ${t.turn}`;
+    return onclick ? h("button.link", { onclick }, `Turn ${t.turn}`) : `Turn ${t.turn}`;
   };
   const shown = { ...usage, turns: usage.turns.slice(-mostColumns) };
   return [contextFigure(shown, turnLink, turnLead), tokensFigure(shown, turnLink, turnLead),
@@ -229,7 +229,7 @@ const lastDay = (query) => records({ ...query, since: new Date(Date.now() - late
 
 // figuresOf makes a box that fills itself.
 function figuresOf(query, none, make) {
-  const box = h("div", { class: "figures" }, h("p", { class: "hint" }, "Reading the records…"));
+  const box = h("div.figures", h("p.hint", "Reading the records…"));
   lastDay(query).then(
     ({ records: list }) => box.replaceChildren(...(list.length ? make(list) : [nothing(none)])),
     (e) => box.replaceChildren(nothing(e.message)));

@@ -19,12 +19,12 @@ export class Find {
       },
       onkeydown: (e) => this.keyed(e),
     });
-    this.count = h("span", { class: "count", role: "status" });
+    this.count = h("span.count", { role: "status" });
     const button = (text, label, by) =>
-      h("button", { class: "ghost", "aria-label": label, title: label, onclick: () => this.step(by) },
+      h("button.ghost", { "aria-label": label, title: label, onclick: () => this.step(by) },
         text);
     this.buttons = [button("↑", "Previous match (Shift Enter)", -1), button("↓", "Next match (Enter)", 1)];
-    this.element = h("div", { class: "find", role: "search" }, this.field, this.count, this.buttons);
+    this.element = h("div.find", { role: "search" }, this.field, this.count, this.buttons);
     this.observer = new MutationObserver(() => this.markSoon());
     this.show();
   }

@@ -14,22 +14,22 @@ export class GoalsView {
     this.app = app;
     this.element = element;
     const start = () =>
-      h("button", { class: "primary", onclick: () => startGoal(app) }, "New goal…");
+      h("button.primary", { onclick: () => startGoal(app) }, "New goal…");
     this.rows = h("tbody");
-    this.table = h("table", { class: "grid stack", hidden: true },
-      h("thead", null,
-        h("tr", null, ["Goal", "Session", "State", "Turns", "Started", "Why", "Actions"].map((t) =>
+    this.table = h("table.grid.stack", { hidden: true },
+      h("thead",
+        h("tr", ["Goal", "Session", "State", "Turns", "Started", "Why", "Actions"].map((t) =>
           h("th", { scope: "col" }, t)))),
       this.rows);
-    this.none = h("div", { class: "start", hidden: true },
-      h("p", null, "There is no goal. A goal keeps a session at work until checks show that it is met: a file is ",
+    this.none = h("div.start", { hidden: true },
+      h("p", "There is no goal. A goal keeps a session at work until checks show that it is met: a file is ",
         "there, a command has ended well, an event has come. What the model says is no evidence."),
-      h("p", null, start()),
-      h("p", { class: "hint" }, "In a terminal: ",
-        h("code", null, `tapctl goals start --session ID --check '{"call": "make test"}' "the tests pass"`)));
-    this.detail = h("section", { class: "detail", hidden: true, "aria-label": "Goal" });
+      h("p", start()),
+      h("p.hint", "In a terminal: ",
+        h("code", `tapctl goals start --session ID --check '{"call": "make test"}' "the tests pass"`)));
+    this.detail = h("section.detail", { hidden: true, "aria-label": "Goal" });
     element.classList.add("page");
-    element.append(h("div", { class: "headline" }, h("h2", null, "Goals"), start()), this.none, this.table,
+    element.append(h("div.headline", h("h2", "Goals"), start()), this.none, this.table,
       this.detail);
     for (const name of ["goals", "sessions"]) app.on(name, () => this.draw());
     setInterval(() => this.tick(), 1000);
@@ -71,14 +71,14 @@ export class GoalsView {
 
   row(g) {
     const cell = (className, label, ...content) => h("td", { class: className, data: { label } }, content);
-    const stop = h("button", { class: "danger", "aria-label": `Stop ${oneLine(g.contract.text, 60)}`,
+    const stop = h("button.danger", { "aria-label": `Stop ${oneLine(g.contract.text, 60)}`,
       onclick: () => attempt(stop, () => stopDialog(g)) }, "Stop…");
-    return h("tr", null,
+    return h("tr",
       h("th", { scope: "row" },
         h("a", { href: address("goals", g.id) }, plain(oneLine(g.contract.text, 100)))),
-      cell("session", "Session"), cell("", "State", h("span", { class: "chip" })), cell("spent", "Turns"),
-      cell("", "Started", h("time", { class: "distance", datetime: g.startedAt, title: date(g.startedAt) })),
-      cell("why", "Why"), h("td", { class: "buttons" }, stop));
+      cell("session", "Session"), cell("", "State", h("span.chip")), cell("spent", "Turns"),
+      cell("", "Started", h("time.distance", { datetime: g.startedAt, title: date(g.startedAt) })),
+      cell("why", "Why"), h("td.buttons", stop));
   }
 
   // show shows one goal, or none.
@@ -93,22 +93,22 @@ export class GoalsView {
   }
 
   parts(g) {
-    const chip = h("span", { class: "chip" });
+    const chip = h("span.chip");
     showState(chip, g);
     const runs = this.labels.has(g.session);
     return [
-      h("div", { class: "headline" }, h("h2", null, "The goal"), chip,
+      h("div.headline", h("h2", "The goal"), chip,
         runs && h("a", { href: address("sessions", g.session) }, "Its session"),
         h("a", { href: addressOf({ session: g.session }) }, "Records of the session"),
-        h("a", { class: "close", href: "#/goals" }, "Close")),
-      h("p", { class: "contract" }, plain(g.contract.text)),
-      g.reason && h("p", null, h("strong", null, g.endedAt ? "It ended: " : "It waits: "), plain(g.reason)),
-      h("p", { class: "meta" }, `Started by ${g.by === "model" ? "the model" : "a person"} ${date(g.startedAt)}`,
+        h("a.close", { href: "#/goals" }, "Close")),
+      h("p.contract", plain(g.contract.text)),
+      g.reason && h("p", h("strong", g.endedAt ? "It ended: " : "It waits: "), plain(g.reason)),
+      h("p.meta", `Started by ${g.by === "model" ? "the model" : "a person"} ${date(g.startedAt)}`,
         g.endedAt && `, ended ${date(g.endedAt)}`),
-      h("div", { class: "halves" },
-        h("section", { "aria-label": "Checks" }, h("h3", null, "Checks"), checks(g)),
-        h("section", { "aria-label": "Budget" }, h("h3", null, "Budget"), budget(g))),
-      h("section", { "aria-label": "Turns" }, h("h3", null, "Turns"), turns(g)),
+      h("div.halves",
+        h("section", { "aria-label": "Checks" }, h("h3", "Checks"), checks(g)),
+        h("section", { "aria-label": "Budget" }, h("h3", "Budget"), budget(g))),
+      h("section", { "aria-label": "Turns" }, h("h3", "Turns"), turns(g)),
     ].filter(Boolean);
   }
 }
@@ -129,15 +129,15 @@ function checkSubject({ description, file, stream, call }) {
 // checks lists the checks of a contract with what the last look at each of them showed.
 function checks(g) {
   const seen = g.evidence ?? [];
-  return h("ul", { class: "checks" }, g.contract.checks.map((check, i) => {
+  return h("ul.checks", g.contract.checks.map((check, i) => {
     const e = seen[i];
     const state = !e ? "not looked at" : e.holds ? "holds" : "missing";
     return h("li", { class: e?.holds ? "ok" : "" },
-      h("span", { class: "mark", role: "img", "aria-label": state }, !e ? "○" : e.holds ? "✓" : "✗"), " ",
-      h("strong", null, plain(checkSubject(check))),
-      e?.why && h("div", { class: "why" }, plain(e.why)),
-      h("details", null, h("summary", null, e ? `The check, looked at ${moment(e.at)}` : "The check"),
-        h("code", null, plain(JSON.stringify(check)))));
+      h("span.mark", { role: "img", "aria-label": state }, !e ? "○" : e.holds ? "✓" : "✗"), " ",
+      h("strong", plain(checkSubject(check))),
+      e?.why && h("div.why", plain(e.why)),
+      h("details", h("summary", e ? `The check, looked at ${moment(e.at)}` : "The check"),
+        h("code", plain(JSON.stringify(check)))));
   }));
 }
 
@@ -148,17 +148,17 @@ function budget(g) {
     ["Time", g.spent.timeMs ?? 0, g.budget.timeMs, duration],
     ["Tokens", g.spent.tokens ?? 0, g.budget.tokens, short],
   ];
-  return h("dl", { class: "budgets" }, rows.map(([name, used, limit, text]) => {
+  return h("dl.budgets", rows.map(([name, used, limit, text]) => {
     const meter = limit > 0 && h("meter", { min: "0", max: String(limit), "aria-label": `${name} used` });
     if (meter) Object.assign(meter, { high: limit * 0.8, value: Math.min(used, limit) });
-    return h("div", null, h("dt", null, name),
-      h("dd", null, meter, limit > 0 ? `${text(used)} of ${text(limit)}` : `${text(used)}, without a limit`));
+    return h("div", h("dt", name),
+      h("dd", meter, limit > 0 ? `${text(used)} of ${text(limit)}` : `${text(used)}, without a limit`));
   }));
 }
 
 // turns is the timeline of a goal: its turns with what was missing after each.
 function turns(g) {
-  if (!g.iterations?.length) return h("p", { class: "empty" }, "It had no turn yet.");
+  if (!g.iterations?.length) return h("p.empty", "It had no turn yet.");
   const now = Date.now();
   const spans = g.iterations.map((it) => ({
     it, from: Date.parse(it.startedAt), to: it.endedAt ? Date.parse(it.endedAt) : now,
@@ -167,21 +167,21 @@ function turns(g) {
   const folded = pauses.reduce((sum, p) => sum + p.to - p.from, 0);
   return [
     pauses.length > 0 &&
-      h("p", { class: "hint" }, `${count(pauses.length, "pause")} between turns folded, together ${duration(folded)}`),
-    h("ol", { class: "turns" }, spans.map((s) => {
+      h("p.hint", `${count(pauses.length, "pause")} between turns folded, together ${duration(folded)}`),
+    h("ol.turns", spans.map((s) => {
       const { it } = s;
       const missing = it.missing ?? [];
       const bar = h("span", { class: `ran ${it.reason ? "failed" : missing.length || !it.endedAt ? "open" : ""}` });
       setBar(bar, s, place);
-      return h("li", null,
-        h("div", { class: "head" }, h("strong", null, `Turn ${it.n}`), h("time", { datetime: it.startedAt,
+      return h("li",
+        h("div.head", h("strong", `Turn ${it.n}`), h("time", { datetime: it.startedAt,
           title: date(it.startedAt) }, moment(it.startedAt)),
-        h("span", { class: "sub" }, it.endedAt ? duration(s.to - s.from) : "running"),
+        h("span.sub", it.endedAt ? duration(s.to - s.from) : "running"),
         h("span", { class: missing.length ? "sub" : "ok" },
           !it.endedAt ? "" : missing.length ? `${count(missing.length, "check")} missing` : "nothing missing")),
-        h("div", { class: "lane", "aria-hidden": "true" }, bar),
-        it.reason && h("p", { class: "fault" }, plain(it.reason)),
-        missing.length > 0 && h("ul", null, missing.map((m) => h("li", null, plain(m)))));
+        h("div.lane", { "aria-hidden": "true" }, bar),
+        it.reason && h("p.fault", plain(it.reason)),
+        missing.length > 0 && h("ul", missing.map((m) => h("li", plain(m)))));
     })),
   ].flat().filter(Boolean);
 }
@@ -189,7 +189,7 @@ function turns(g) {
 function stopDialog(g) {
   const reason = h("input", { id: "goal-reason", autocomplete: "off" });
   return dialog("Stop the goal?", [
-    h("p", null, "The session goes on, but nobody keeps it at this goal."),
+    h("p", "The session goes on, but nobody keeps it at this goal."),
     field("Why (may be empty)", reason),
   ], [["Stop goal", () => goals.stop(g.id, reason.value.trim()), "danger"]]);
 }
@@ -205,7 +205,7 @@ const checkKinds = [
 // checkField makes the fields of one check. value() is the check.
 function checkField(n, remove) {
   const id = (name) => `check-${n}-${name}`;
-  const fields = h("div", { class: "fields" });
+  const fields = h("div.fields");
   let inputs;
   const offer = () => {
     const [, , list] = checkKinds.find(([k]) => k === kind.value);
@@ -215,8 +215,8 @@ function checkField(n, remove) {
   };
   const kind = h("select", { "aria-label": `Check ${n}`, onchange: offer },
     checkKinds.map(([value, text]) => h("option", { value }, text)));
-  const element = h("fieldset", { class: "check-field" }, h("legend", { class: "hidden" }, `Check ${n}`),
-    h("div", { class: "row" }, kind,
+  const element = h("fieldset.check-field", h("legend.hidden", `Check ${n}`),
+    h("div.row", kind,
       h("button", { "aria-label": `Remove check ${n}`, onclick: () => remove(element) }, "×")),
     fields);
   offer();
@@ -240,7 +240,7 @@ function checkField(n, remove) {
 async function startGoal(app) {
   const { sessions } = app.state;
   if (!sessions.length)
-    return dialog("New goal", h("p", null, "A goal is for a session, and none runs. ",
+    return dialog("New goal", h("p", "A goal is for a session, and none runs. ",
       h("a", { href: "#/sessions", onclick: (e) => e.target.closest("dialog").close() }, "Start one"), " first."));
   const chosen = app.feed?.id ?? sessions.find((s) => s.foreground)?.id;
   const session = h("select", { id: "goal-session" },
@@ -249,7 +249,7 @@ async function startGoal(app) {
   const number = (id, value) => h("input", { id, type: "number", min: "1", step: "1", value });
   const limits = { turns: number("goal-turns", "50"), minutes: number("goal-minutes"), tokens: number("goal-tokens") };
   let list = [], made = 0;
-  const box = h("div", { class: "fields" });
+  const box = h("div.fields");
   const remove = (element) => {
     list = list.filter((c) => c.element !== element);
     element.remove();
@@ -275,10 +275,10 @@ async function startGoal(app) {
   };
   await dialog("New goal", [
     field("Session", session), field("What must be true", text),
-    h("p", { class: "hint" }, "It is met when all of these checks hold. They are looked up, never run."),
-    box, h("div", { class: "row" }, more),
-    h("p", { class: "hint" }, "It ends when one of these is used up. What is empty has no limit."),
-    h("div", { class: "row limits" }, field("Turns", limits.turns), field("Minutes", limits.minutes),
+    h("p.hint", "It is met when all of these checks hold. They are looked up, never run."),
+    box, h("div.row", more),
+    h("p.hint", "It ends when one of these is used up. What is empty has no limit."),
+    h("div.row.limits", field("Turns", limits.turns), field("Minutes", limits.minutes),
       field("Tokens", limits.tokens)),
   ], [["Start", start, "primary"]]);
 }

@@ -34,11 +34,11 @@ export function help() {
     onchange: (e) => localStorage.setItem(keysStorage, e.target.checked ? "on" : "off"),
   });
   dialog("Keys", [
-    h("table", { class: "keys" },
-      h("tbody", null,
+    h("table.keys",
+      h("tbody",
         rows.map(([name, does]) =>
-          h("tr", null, h("th", { scope: "row" }, name.split(" ").map((k) => h("kbd", null, k))), h("td", null, does)),
+          h("tr", h("th", { scope: "row" }, name.split(" ").map((k) => h("kbd", k))), h("td", does)),
         ))),
-    h("label", { class: "check" }, off, "Single keys do something"),
+    h("label.check", off, "Single keys do something"),
   ]);
 }

@@ -18,7 +18,7 @@ export class WindowedList {
     this.scroller = scroller;
     this.make = make;
     this.onBehind = onBehind;
-    this.content = h("div", { class: "blocks" });
+    this.content = h("div.blocks");
     scroller.append(this.content);
     const near = { root: scroller, rootMargin: `${margin}px 0px` };
     this.observer = new IntersectionObserver((seen) => this.updateMounted(seen), near);
@@ -150,7 +150,7 @@ export class WindowedList {
   }
 
   addBlock(first) {
-    const block = { entries: [], element: h("div", { class: "block" }), mounted: false, height: 0 };
+    const block = { entries: [], element: h("div.block"), mounted: false, height: 0 };
     block.element.block = block;
     first ? this.blocks.unshift(block) : this.blocks.push(block);
     first ? this.content.prepend(block.element) : this.content.append(block.element);

@@ -12,12 +12,12 @@ const logMost = 5000;
 export class ProviderLog {
   constructor(said) {
     this.said = said;
-    this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Log" });
-    this.latest = h("button", { class: "latest", hidden: true, onclick: () => this.list.follow(true) },
+    this.scroller = h("div.timeline", { tabindex: "0", role: "region", "aria-label": "Log" });
+    this.latest = h("button.latest", { hidden: true, onclick: () => this.list.follow(true) },
       "Latest ↓");
     this.list = new WindowedList(this.scroller, entryElement, (n) => (this.latest.hidden = n < 0));
-    this.quiet = h("p", { class: "empty" }, "It has said nothing yet.");
-    this.element = h("div", { class: "stage" }, this.scroller, this.quiet, this.latest);
+    this.quiet = h("p.empty", "It has said nothing yet.");
+    this.element = h("div.stage", this.scroller, this.quiet, this.latest);
   }
 
   // show follows the log of a name, until it is called again; "" follows none. gone is said if no file has the name.

@@ -10,7 +10,7 @@ const looks = {
 
 const chosenLook = () => (looks[localStorage[lookStorage]] ? localStorage[lookStorage] : system);
 
-const button = h("button", { class: "ghost", onclick: () => {
+const button = h("button.ghost", { onclick: () => {
   const names = Object.keys(looks);
   localStorage[lookStorage] = names[(names.indexOf(chosenLook()) + 1) % names.length];
   announce(show());

@@ -100,27 +100,26 @@ function run() {
   const links = Object.fromEntries(
     Object.entries(titles).map(([name, title]) => [name, h("a", { href: `#/${name}` }, title)]),
   );
-  const connection = h("span", { class: "connection", role: "status" });
+  const connection = h("span.connection", { role: "status" });
   const drawer = new Drawer(app, () => views.sessions.session.asks);
-  const version = h("span", { class: "version" });
-  const banners = h("section", { class: "banners", "aria-label": "Warnings" });
+  const version = h("span.version");
+  const banners = h("section.banners", { "aria-label": "Warnings" });
   const since = h("span");
-  const lost = h("div", { class: "banner warning row", hidden: true },
-    h("span", null, "The gateway does not answer since ", since, ". What you see is of then; what you write stays. " +
-      "If it does not come back by itself, start it: ", h("code", null, "tapgw ensure")),
+  const lost = h("div.banner.warning.row", { hidden: true },
+    h("span", "The gateway does not answer since ", since, ". What you see is of then; what you write stays. " +
+      "If it does not come back by itself, start it: ", h("code", "tapgw ensure")),
     h("button", { onclick: () => dispatchEvent(new Event("online")) }, "Try now"));
-  const main = h("main", null, Object.values(views).map((v) => v.element));
+  const main = h("main", Object.values(views).map((v) => v.element));
   document.body.replaceChildren(
-    h("header", { class: "bar" },
-      h("h1", null, "tapgw"),
+    h("header.bar",
+      h("h1", "tapgw"),
       h("nav", { "aria-label": "Views" }, Object.values(links)),
       connection,
       version,
       drawer.button,
       lookButton,
-      h("button", { class: "ghost", "aria-label": "Keys", title: "Keys (?)", onclick: help }, "?"),
-      h("button", {
-        class: "ghost",
+      h("button.ghost", { "aria-label": "Keys", title: "Keys (?)", onclick: help }, "?"),
+      h("button.ghost", {
         onclick: (e) => attempt(e.target, () => post("/signout").then(() => location.reload())),
       }, "Sign out")),
     lost,
@@ -225,8 +224,8 @@ function run() {
             ? h(
                 "details",
                 { open: innerWidth > narrow },
-                h("summary", null, text),
-                h("ul", { tabindex: "0" }, lines.map((l) => h("li", null, h("code", null, l)))),
+                h("summary", text),
+                h("ul", { tabindex: "0" }, lines.map((l) => h("li", h("code", l)))),
               )
             : text),
     );
@@ -298,7 +297,7 @@ get("/status").then(run, (e) =>
   document.body.replaceChildren(
     e.status === 401
       ? signIn()
-      : h("main", { class: "signin" }, h("h1", null, "tapgw"), h("p", { class: "fault" }, e.message),
+      : h("main.signin", h("h1", "tapgw"), h("p.fault", e.message),
         h("button", { onclick: () => location.reload() }, "Try again")),
   ),
 );

@@ -248,7 +248,7 @@ function make(b, links) {
   const all = (children) => children.flatMap((c) => make(c, links));
   switch (b.kind) {
     case "quote":
-      return [h("blockquote", null, all(b.children))];
+      return [h("blockquote", all(b.children))];
     case "heading":
       return [h(`h${Math.min(6, b.level + 2)}`, null, inline(b.text, links))];
     case "rule":
@@ -264,7 +264,7 @@ function make(b, links) {
   const at = b.lines.findIndex((line, i) => i > 0 && delimiters.test(line.trim()) && b.lines[i - 1].includes("|") &&
     cells(line).length === cells(b.lines[i - 1]).length);
   const text = b.lines.slice(0, at < 0 ? b.lines.length : at - 1).map((l) => l.trimStart()).join("\n").trimEnd();
-  return [...(text ? [h("p", null, inline(text, links))] : []),
+  return [...(text ? [h("p", inline(text, links))] : []),
     ...(at < 0 ? [] : [tableOf(b.lines.slice(at - 1), links)])];
 }
 
@@ -294,13 +294,13 @@ function cells(line, most = Infinity) {
 function tableOf([head, marks, ...rows], links) {
   const align = cells(marks).map((m) => (m.endsWith(":") ? (m.startsWith(":") ? "center" : "right") : null));
   const cell = (tag) => (text, i) => h(tag, { class: align[i] }, inline(text, links));
-  return h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" },
-    h("table", null,
-      h("thead", null, h("tr", null, cells(head).map(cell("th")))),
-      h("tbody", null,
+  return h("div.wide", { tabindex: "0", role: "group", "aria-label": "Table" },
+    h("table",
+      h("thead", h("tr", cells(head).map(cell("th")))),
+      h("tbody",
         rows.map((row) => {
           const texts = cells(row, align.length);
-          return h("tr", null, align.map((_, i) => cell("td")(texts[i] ?? "", i)));
+          return h("tr", align.map((_, i) => cell("td")(texts[i] ?? "", i)));
         }))));
 }
 
@@ -361,7 +361,7 @@ function inline(text, links) {
       const end = hopeless.has(marks.length) ? -1 : closing(text, marks, i + marks.length);
       if (end >= 0) {
         const code = text.slice(i + marks.length, end).replaceAll("\n", " ");
-        put(h("code", null, /^ .*[^ ].* $/.test(code) ? code.slice(1, -1) : code));
+        put(h("code", /^ .*[^ ].* $/.test(code) ? code.slice(1, -1) : code));
         i = end + marks.length;
       } else {
         hopeless.add(marks.length);
@@ -565,5 +565,5 @@ function anchor(href, label) {
   if (/^(https?:\/\/|mailto:)/i.test(href) && URL.canParse(href) && !isOwn(new URL(href))) {
     return h("a", { href, target: "_blank", rel: "noopener noreferrer" }, label);
   }
-  return h("span", { class: "dead", title: href }, label);
+  return h("span.dead", { title: href }, label);
 }

@@ -6,7 +6,7 @@ import { decision, drawRules, ruleText, rulesTable } from "./rules.js";
 
 // entry is an element of a list of what happened.
 const entry = (ts, ...content) =>
-  h("li", null, h("time", { datetime: ts, title: date(ts) }, moment(ts)), " ", content);
+  h("li", h("time", { datetime: ts, title: date(ts) }, moment(ts)), " ", content);
 
 // ProviderDetail shows one provider: why it is as it is, its log, what went wrong and what its gates decided lately, its
 // tools and how their calls went.
@@ -15,32 +15,32 @@ export class ProviderDetail {
     this.app = app;
     this.name = "";
     this.title = h("h2");
-    this.links = h("p", { class: "row" });
-    this.why = h("p", { class: "why-now" });
-    this.faults = h("ul", { class: "faults" });
+    this.links = h("p.row");
+    this.why = h("p.why-now");
+    this.faults = h("ul.faults");
     this.log = new ProviderLog();
-    this.noLog = h("p", { class: "empty" }, "The gateway has not started it: its log is where it was started.");
-    this.errors = h("ol", { class: "said-list" });
-    this.noErrors = h("p", { class: "empty" }, "Nothing went wrong lately.");
-    this.gates = h("ol", { class: "said-list" });
-    this.noGates = h("p", { class: "empty" }, "No gate or rule of it has decided lately.");
+    this.noLog = h("p.empty", "The gateway has not started it: its log is where it was started.");
+    this.errors = h("ol.said-list");
+    this.noErrors = h("p.empty", "Nothing went wrong lately.");
+    this.gates = h("ol.said-list");
+    this.noGates = h("p.empty", "No gate or rule of it has decided lately.");
     this.rules = h("tbody");
-    this.rulesPart = h("section", { "aria-label": "Rules of the provider" }, h("h3", null, "Rules"),
+    this.rulesPart = h("section", { "aria-label": "Rules of the provider" }, h("h3", "Rules"),
       rulesTable(this.rules));
-    this.tools = h("div", { class: "toollist" });
-    this.noTools = h("p", { class: "empty" }, "It gives no tool to a session now.");
-    this.figures = h("details", { class: "tester", ontoggle: () => this.drawFigures() },
-      h("summary", null, "Figures"), h("div", { class: "toolfigures" }));
-    const part = (label, ...content) => h("section", { "aria-label": `${label} of the provider` }, h("h3", null, label), content);
-    this.element = h("section", { class: "detail provider", hidden: true, "aria-label": "Provider" },
-      h("div", { class: "headline" }, this.title, this.links,
-        h("a", { class: "close", href: "#/providers" }, "Close")),
+    this.tools = h("div.toollist");
+    this.noTools = h("p.empty", "It gives no tool to a session now.");
+    this.figures = h("details.tester", { ontoggle: () => this.drawFigures() },
+      h("summary", "Figures"), h("div.toolfigures"));
+    const part = (label, ...content) => h("section", { "aria-label": `${label} of the provider` }, h("h3", label), content);
+    this.element = h("section.detail.provider", { hidden: true, "aria-label": "Provider" },
+      h("div.headline", this.title, this.links,
+        h("a.close", { href: "#/providers" }, "Close")),
       this.why, this.faults,
       part("Tools", this.tools, this.noTools),
       this.rulesPart,
-      h("div", { class: "halves" },
+      h("div.halves",
         part("Log", this.log.element, this.noLog),
-        h("div", null, part("Last errors", this.errors, this.noErrors),
+        h("div", part("Last errors", this.errors, this.noErrors),
           part("Last decisions", this.gates, this.noGates))),
       this.figures);
   }
@@ -78,17 +78,17 @@ export class ProviderDetail {
     setText(this.why, items.length ? plain(c?.reason ?? "") : "No file names it, and it is not connected.");
     const faults = (status?.faults ?? []).filter((f) => f.file === c?.file);
     reconcile(this.faults, faults, (f) => `${f.line} ${f.column} ${f.message}`,
-      (f) => h("li", { class: "fault" }, h("code", null, `${plain(f.file)}:${f.line}:${f.column}`), " ",
+      (f) => h("li.fault", h("code", `${plain(f.file)}:${f.line}:${f.column}`), " ",
         plain(f.message)));
 
     const errors = (diagnostics?.errors ?? []).filter(isOurs);
     this.noErrors.hidden = errors.length > 0;
     reconcile(this.errors, errors, (e) => `${e.at} ${e.code} ${e.message}`,
-      (e) => entry(e.at, h("span", { class: "code-word" }, e.code), h("div", { class: "said" }, plain(e.message))));
+      (e) => entry(e.at, h("span.code-word", e.code), h("div.said", plain(e.message))));
     const gates = (diagnostics?.gates ?? []).filter(isOurs);
     this.noGates.hidden = gates.length > 0;
     reconcile(this.gates, gates, (g) => `${g.at} ${g.rule.index} ${g.tool} ${g.session}`,
-      (g) => h("li", null, decision(g), h("div", { class: "sub" }, ruleText(g.rule))));
+      (g) => h("li", decision(g), h("div.sub", ruleText(g.rule))));
     const rules = this.app.state.rules.filter((r) => !r.hook && isOurs(r));
     this.rulesPart.hidden = !rules.length;
     const labels = new Map(this.app.state.sessions.map((s) => [s.id, s.label]));
@@ -102,10 +102,9 @@ export class ProviderDetail {
 
   // tool makes the element of a tool, whose form is made when somebody opens it.
   tool() {
-    const name = h("code"), about = h("span", { class: "hint" });
+    const name = h("code"), about = h("span.hint");
     let list, call;
-    const el = h("details", {
-      class: "tester",
+    const el = h("details.tester", {
       ontoggle: async () => {
         if (!el.open || call) return;
         const { ToolCall } = await import("./toolcall.js");
@@ -113,7 +112,7 @@ export class ProviderDetail {
         call.update(list);
         el.append(call.element);
       },
-    }, h("summary", null, name, " ", about));
+    }, h("summary", name, " ", about));
     el.update = (now) => {
       list = now;
       setText(name, plain(list[0].title ?? list[0].name));

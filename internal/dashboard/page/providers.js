@@ -54,7 +54,7 @@ export function stateOf({ c, p }) {
 
 // nextStart is an element that says when a provider is started again.
 export const nextStart = (ts) =>
-  h("span", { class: "next", hidden: !ts }, "Next start ", ts && h("time", { datetime: ts, title: date(ts) }));
+  h("span.next", { hidden: !ts }, "Next start ", ts && h("time", { datetime: ts, title: date(ts) }));
 
 // ProvidersView lists all providers: those that files name, in whatever state they are, and those that are connected.
 export class ProvidersView {
@@ -62,17 +62,17 @@ export class ProvidersView {
     this.app = app;
     this.element = element;
     this.rows = h("tbody");
-    this.none = h("p", { class: "empty" }, "No file names a provider, and none is connected.");
-    this.table = h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table of providers" },
-      h("table", { class: "grid stack" },
-        h("thead", null,
-          h("tr", null,
+    this.none = h("p.empty", "No file names a provider, and none is connected.");
+    this.table = h("div.wide", { tabindex: "0", role: "group", "aria-label": "Table of providers" },
+      h("table.grid.stack",
+        h("thead",
+          h("tr",
             ["Provider", "State", "Session", "Tools", "In flight", "Calls", "p50", "p99", "Errors", "Connected",
               "Actions"].map((t, i) => h("th", { scope: "col", class: i >= 4 && i <= 8 ? "number" : null }, t)))),
         this.rows));
     this.detail = new ProviderDetail(app);
     element.classList.add("page");
-    element.append(h("h2", null, "Providers"), this.none, this.table, this.detail.element);
+    element.append(h("h2", "Providers"), this.none, this.table, this.detail.element);
     for (const name of ["providers", "configured", "sessions", "tools", "diagnostics", "status"])
       app.on(name, () => this.draw());
     setInterval(() => this.tick(), 1000);
@@ -134,18 +134,18 @@ export class ProvidersView {
 
   row({ c, p, name }) {
     const cell = (className, label) => h("td", { class: className, data: label && { label } });
-    const buttons = h("td", { class: "buttons" });
+    const buttons = h("td.buttons");
     const isSource = c?.kind === "source";
-    const tr = h("tr", null,
+    const tr = h("tr",
       h("th", { scope: "row" },
         h("a", { href: address(isSource ? "sources" : "providers", name) }, plain(name)),
-        p?.instance && h("span", { class: "sub" }, plain(p.instance)),
-        h("span", { class: "sub about", title: c && plain(c.file) })),
-      h("td", { class: "state" }, h("span", { class: "chip" }), h("span", { class: "sub whyText" }), nextStart()),
+        p?.instance && h("span.sub", plain(p.instance)),
+        h("span.sub.about", { title: c && plain(c.file) })),
+      h("td.state", h("span.chip"), h("span.sub.whyText"), nextStart()),
       cell("session", "Session"), cell("tools"),
       [["inflight", "In flight"], ["calls", "Calls"], ["p50", "p50"], ["p99", "p99"], ["errors", "Errors"]].map(
         ([name, label]) => cell(`${name} number`, label)),
-      h("td", { class: "since", title: p && date(p.connectedAt), data: { label: "Connected" } }), buttons);
+      h("td.since", { title: p && date(p.connectedAt), data: { label: "Connected" } }), buttons);
     tr.showActions = actionButtons(name, buttons);
     return tr;
   }

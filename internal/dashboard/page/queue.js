@@ -10,7 +10,7 @@ export class Queue {
     this.app = app;
     this.sessionOf = sessionOf;
     this.back = back;
-    this.element = h("ul", { class: "queue", "aria-label": "Prompts that wait", hidden: true });
+    this.element = h("ul.queue", { "aria-label": "Prompts that wait", hidden: true });
     app.on("queue", () => this.update());
   }
 
@@ -34,11 +34,11 @@ function chip(it) {
     return b;
   };
   const el = h("li", { class: it.sent ? "sent" : "" },
-    h("span", { class: "what" }),
-    h("span", { class: "from" }, [from && `from ${plain(from)}`,
+    h("span.what"),
+    h("span.from", [from && `from ${plain(from)}`,
       it.attachments && `with ${it.attachments.map((path) => plain(path.split("/").at(-1))).join(", ")}`,
       it.sent && "the agent takes it up at its next step"].filter(Boolean).join(", ")),
-    !it.sent && h("span", { class: "row" },
+    !it.sent && h("span.row",
       !from && button("Edit", edit),
       button("Send it now", (q) => sessions.sendQueued(q.session, q.id)),
       button("Cancel", (q) => sessions.cancelQueued(q.session, q.id))));

@@ -38,7 +38,7 @@ export function recordParts(app, r) {
   const runs = app.state.sessions.some((s) => s.id === r.session);
   const link = (text, href) => h("a", { href }, text);
   return [
-    h("p", { class: "row" },
+    h("p.row",
       r.trace && link("Its trace", addressOf({ trace: r.trace })),
       runs && link("Its session", address("sessions", r.session)),
       r.session && link("Records of the session", addressOf({ session: r.session })),

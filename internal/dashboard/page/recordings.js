@@ -129,8 +129,8 @@ export class RecordingsView {
       accept: ".jsonl,.ndjson,.json,.txt",
       onchange: () => this.file.files[0] && this.open(this.file.files[0]),
     });
-    this.fault = h("p", { class: "fault", role: "alert" });
-    this.meta = h("p", { class: "meta" });
+    this.fault = h("p.fault", { role: "alert" });
+    this.meta = h("p.meta");
     const refill = () => this.refill();
     this.who = h("select", { id: "recording-who", onchange: refill });
     this.type = h("select", { id: "recording-type", onchange: refill });
@@ -142,22 +142,22 @@ export class RecordingsView {
         this.finding = setTimeout(refill, 150);
       },
     });
-    this.summary = h("span", { class: "hint", role: "status" });
-    this.controls = h("div", { class: "headline", hidden: true },
+    this.summary = h("span.hint", { role: "status" });
+    this.controls = h("div.headline", { hidden: true },
       h("label", { for: "recording-who" }, "Who"), this.who, h("label", { for: "recording-type" }, "Type"), this.type,
       h("label", { for: "recording-find" }, "Find"), this.find, this.summary);
-    this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Messages" });
+    this.scroller = h("div.timeline", { tabindex: "0", role: "region", "aria-label": "Messages" });
     this.list = new WindowedList(this.scroller, (e) => this.row(e));
     arrows(this.scroller, "summary");
     element.classList.add("recording");
     element.append(
-      h("header", null,
-        h("div", { class: "headline" }, h("h2", null, "Recordings"),
+      h("header",
+        h("div.headline", h("h2", "Recordings"),
           h("label", { for: "recording-file" }, "Open a file, or drop it here"), this.file),
-        h("p", { class: "hint" }, "A recording has what providers and the gateway said to each other: ",
-          h("code", null, "tapctl record > bug.jsonl"), ". It is read here, in your browser, and sent nowhere."),
+        h("p.hint", "A recording has what providers and the gateway said to each other: ",
+          h("code", "tapctl record > bug.jsonl"), ". It is read here, in your browser, and sent nowhere."),
         this.fault, this.meta, this.controls),
-      h("div", { class: "stage" }, this.scroller));
+      h("div.stage", this.scroller));
   }
 
   async open(file) {
@@ -217,19 +217,19 @@ export class RecordingsView {
 
   row(e) {
     const name = (text) => plain(oneLine(text, 40));
-    const content = h("div", { class: "parts" });
-    const box = h("details", null,
-      h("summary", null,
-        e.from !== undefined && h("span", { class: "source" }, `${name(e.from)} → ${name(e.to)}`),
-        e.type !== undefined && h("code", { class: "name" }, plain(oneLine(e.type, 60))),
-        h("span", { class: "brief" }, plain(oneLine(e.brief, 200)))),
+    const content = h("div.parts");
+    const box = h("details",
+      h("summary",
+        e.from !== undefined && h("span.source", `${name(e.from)} → ${name(e.to)}`),
+        e.type !== undefined && h("code.name", plain(oneLine(e.type, 60))),
+        h("span.brief", plain(oneLine(e.brief, 200)))),
       content);
     box.addEventListener("toggle", () =>
       box.open ? content.replaceChildren(codeBlockFolded(jsonText(e.raw))) : content.replaceChildren());
     return h("article", { class: `entry tool wire ${e.kind}` },
       h("time", { datetime: e.ts || undefined, title: `line ${e.number}${e.ts ? `, ${safeDate(e.ts)}` : ""}` },
         e.ts ? this.since(e.ts) : `${e.number}`),
-      h("div", { class: "body" }, box));
+      h("div.body", box));
   }
 }
 

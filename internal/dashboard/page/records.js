@@ -29,7 +29,7 @@ export class RecordsView {
     const field = (name, label, input) => {
       this.inputs[name] = input;
       input.addEventListener("change", () => this.choose());
-      return h("div", { class: "field" }, h("label", { for: input.id }, label), input);
+      return h("div.field", h("label", { for: input.id }, label), input);
     };
     const text = (name, label) => {
       this.lists[name] = h("datalist", { id: `records-${name}s` });
@@ -41,8 +41,7 @@ export class RecordsView {
       field(name, label, h("select", { id: `records-${name}` }, options.map(([v, t]) => h("option", { value: v }, t))));
     this.inputs = {};
     this.lists = {};
-    this.form = h("form", {
-      class: "filters",
+    this.form = h("form.filters", {
       "aria-label": "Filter",
       onsubmit: (e) => {
         e.preventDefault();
@@ -57,18 +56,18 @@ export class RecordsView {
       h("button", { type: "submit" }, "Show"),
       Object.values(this.lists));
     this.find = this.inputs.since;
-    this.summary = h("span", { class: "hint", role: "status" });
+    this.summary = h("span.hint", { role: "status" });
     this.back = h("a", { href: "#/records", hidden: true }, "All records");
-    this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "List of records",
+    this.scroller = h("div.timeline", { tabindex: "0", role: "region", "aria-label": "List of records",
       onscroll: () => this.scrolled() });
     this.list = new WindowedList(this.scroller, (r) => this.row(r));
     arrows(this.scroller, "summary");
-    this.fresh = h("button", { class: "latest newest", hidden: true, onclick: () => this.load() });
-    this.none = h("div", { class: "start", hidden: true });
+    this.fresh = h("button.latest.newest", { hidden: true, onclick: () => this.load() });
+    this.none = h("div.start", { hidden: true });
     this.trace = new TraceView(app);
-    this.stage = h("div", { class: "stage" }, this.scroller, this.fresh);
+    this.stage = h("div.stage", this.scroller, this.fresh);
     element.append(
-      h("header", null, h("div", { class: "headline" }, h("h2", null, "Records"), this.back, this.summary), this.form),
+      h("header", h("div.headline", h("h2", "Records"), this.back, this.summary), this.form),
       this.none, this.trace.element, this.stage);
     app.on("sessions", () => this.suggest());
     document.addEventListener("visibilitychange", () => this.poll());
@@ -236,14 +235,14 @@ export class RecordsView {
   nothing() {
     if (Object.values(this.filter).some(Boolean))
       return [
-        h("p", null, this.refused ||
+        h("p", this.refused ||
           "No record matches this filter. [records] in tapgw.toml says how long they are kept."),
-        h("p", null, h("a", { href: "#/records" }, "Show all records")),
+        h("p", h("a", { href: "#/records" }, "Show all records")),
       ];
-    return [h("p", null,
+    return [h("p",
       "Nothing is recorded yet. Each call, gate, push, turn and run of a source will be here, also after a restart."),
-    h("p", null, h("a", { href: "#/sessions" }, "Start a session"), " and prompt it, or set ",
-      h("code", null, "[records] enabled = true"), " in tapgw.toml if it says false.")];
+    h("p", h("a", { href: "#/sessions" }, "Start a session"), " and prompt it, or set ",
+      h("code", "[records] enabled = true"), " in tapgw.toml if it says false.")];
   }
 
   // suggest offers the values that are known.
@@ -266,17 +265,17 @@ export class RecordsView {
   row(r) {
     const of = this.app.state.sessions.find((s) => s.id === r.session)?.label || oneLine(r.session ?? "", 13);
     const { text, bad } = outcome(r);
-    const content = h("div", { class: "parts" });
-    const box = h("details", null,
-      h("summary", null,
-        h("span", { class: "chip" }, plain(r.kind)), h("code", { class: "name" }, subject(r)),
-        h("span", { class: "brief" },
+    const content = h("div.parts");
+    const box = h("details",
+      h("summary",
+        h("span.chip", plain(r.kind)), h("code.name", subject(r)),
+        h("span.brief",
           [r.provider, of, r.reason].filter(Boolean).map((t) => plain(oneLine(t, 120))).join(" · ")),
-        r.durationMs > 0 && h("span", { class: "took" }, duration(r.durationMs)),
+        r.durationMs > 0 && h("span.took", duration(r.durationMs)),
         h("span", { class: bad ? "outcome bad" : "outcome" }, text)),
       content);
     box.addEventListener("toggle", () => content.replaceChildren(...(box.open ? recordParts(this.app, r) : [])));
-    return h("article", { class: "entry tool wire record" },
-      h("time", { datetime: r.ts, title: date(r.ts) }, moment(r.ts)), h("div", { class: "body" }, box));
+    return h("article.entry.tool.wire.record",
+      h("time", { datetime: r.ts, title: date(r.ts) }, moment(r.ts)), h("div.body", box));
   }
 }

@@ -15,9 +15,9 @@ const isOf = (r, g) => g.provider === r.provider && g.session === r.session &&
 // drawRules shows rules in the rows of a table, each with its last decision among those of gates.
 export function drawRules(rows, rules, gates, labelOf) {
   reconcile(rows, rules, (r) => JSON.stringify(r), (r) =>
-    h("tr", null, h("th", { scope: "row" }, plain(r.provider), r.hook && h("span", { class: "sub" }, "a hook of yours")),
-      h("td", null, r.rule.action, r.rule.failOpen && h("span", { class: "sub" }, "allows if it does not answer")),
-      h("td", { class: "said" }, ruleText(r.rule)), h("td", { class: "of" }), h("td", { class: "last" })),
+    h("tr", h("th", { scope: "row" }, plain(r.provider), r.hook && h("span.sub", "a hook of yours")),
+      h("td", r.rule.action, r.rule.failOpen && h("span.sub", "allows if it does not answer")),
+      h("td.said", ruleText(r.rule)), h("td.of"), h("td.last")),
     (tr, r) => {
       setText(tr.querySelector(".of"), plain(labelOf(r.session)));
       const g = gates.find((it) => isOf(r, it)), cell = tr.querySelector(".last");
@@ -29,15 +29,15 @@ export function drawRules(rows, rules, gates, labelOf) {
 
 // rulesTable makes the table of drawRules.
 export const rulesTable = (rows) =>
-  h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table of rules" },
-    h("table", { class: "grid stack" },
-      h("thead", null, h("tr", null, ["Of", "Action", "Calls", "Session", "Last decision"].map((t) =>
+  h("div.wide", { tabindex: "0", role: "group", "aria-label": "Table of rules" },
+    h("table.grid.stack",
+      h("thead", h("tr", ["Of", "Action", "Calls", "Session", "Last decision"].map((t) =>
         h("th", { scope: "col" }, t)))),
       rows));
 
 // decision shows one decision: what, about which call, when, how long it took, and why.
 export const decision = (g) => [
   h("time", { datetime: g.at, title: date(g.at) }, moment(g.at)), " ",
-  h("span", { class: `decision ${g.decision}` }, g.decision), " ", h("code", null, plain(g.tool)), " ",
-  h("code", { class: "hint" }, plain(oneLine(g.args, 120))), " ", h("span", { class: "sub" }, duration(g.durationMs)),
-  g.reason ? h("div", { class: "said" }, plain(g.reason)) : ""];
+  h("span", { class: `decision ${g.decision}` }, g.decision), " ", h("code", plain(g.tool)), " ",
+  h("code.hint", plain(oneLine(g.args, 120))), " ", h("span.sub", duration(g.durationMs)),
+  g.reason ? h("div.said", plain(g.reason)) : ""];

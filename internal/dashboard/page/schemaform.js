@@ -68,7 +68,7 @@ function leaf(f, input, read, write) {
 const fieldKinds = {
   choice(f) {
     const all = choicesOf(f.schema).slice(0, 1000);
-    const input = h("select", null, h("option", { value: "" }, f.required ? "" : "not given"),
+    const input = h("select", h("option", { value: "" }, f.required ? "" : "not given"),
       all.map(([, label], i) => h("option", { value: String(i) }, label)));
     return leaf(f, input, () => (input.value === "" ? undefined : all[input.value][0]), (v) => {
       const i = all.findIndex(([it]) => JSON.stringify(it) === JSON.stringify(v));
@@ -107,7 +107,7 @@ const fieldKinds = {
   integer: (f) => fieldKinds.number(f),
 
   json(f) {
-    const input = h("textarea", { rows: "2", class: "mono", spellcheck: "false", placeholder: "JSON" });
+    const input = h("textarea.mono", { rows: "2", spellcheck: "false", placeholder: "JSON" });
     return {
       ...leaf(f, input, () => {
         try {
@@ -129,7 +129,7 @@ const fieldKinds = {
   },
 
   array(f) {
-    const list = h("ol", { class: "items-of" });
+    const list = h("ol.items-of");
     let items = [], isGiven = false, odd;
     const change = () => {
       isGiven = true;
@@ -141,7 +141,7 @@ const fieldKinds = {
     const number = () => items.forEach((it, i) => it.rename(`${f.label} ${i + 1}`));
     const add = (value) => {
       const item = new Field(f.form, { schema: f.schema.items, label: f.label, depth: f.depth + 1, isItem: true });
-      const row = h("li", { class: "row" }, item.element,
+      const row = h("li.row", item.element,
         h("button", { "aria-label": `Remove an item of ${f.label}`, onclick: () => {
           items = items.filter((it) => it !== item);
           row.remove();
@@ -213,20 +213,20 @@ class Field {
     this.required = required;
     this.isItem = isItem;
     this.id = `arg-${++ids}`;
-    this.note = h("span", { class: "hint" });
+    this.note = h("span.hint");
     this.isDefault = "default" in this.schema;
     const kind = fieldKinds[typeOf(this.schema, depth, form)];
     Object.assign(this, kind(this));
-    this.faultLine = h("span", { class: "fault" });
+    this.faultLine = h("span.fault");
     const { title, description } = this.schema;
-    const about = h("span", { id: `${this.id}-about`, class: "about-field" },
-      description && h("span", { class: "hint" }, text(description)), this.note, this.faultLine);
-    this.name = h("span", null, title ? text(title) : label);
-    const name = [this.name, title && text(title) !== label && h("code", { class: "hint" }, ` ${label}`),
-      required && h("span", { class: "needed" }, " required")];
+    const about = h("span.about-field", { id: `${this.id}-about` },
+      description && h("span.hint", text(description)), this.note, this.faultLine);
+    this.name = h("span", title ? text(title) : label);
+    const name = [this.name, title && text(title) !== label && h("code.hint", ` ${label}`),
+      required && h("span.needed", " required")];
     this.element = this.group
-      ? h("fieldset", { class: "field nested", tabindex: "-1" }, h("legend", null, name), about, this.box)
-      : h("div", { class: "field" }, h("label", { for: this.id }, name), this.input, about);
+      ? h("fieldset.field.nested", { tabindex: "-1" }, h("legend", name), about, this.box)
+      : h("div.field", h("label", { for: this.id }, name), this.input, about);
     if (this.isDefault) this.set(this.schema.default);
   }
 
@@ -265,13 +265,13 @@ export class SchemaForm {
     this.fields = 0;
     const object = { type: "object", properties: {}, ...this.schema };
     this.root = new Field(this, { schema: object, label: "arguments", depth: 0, required: true });
-    this.faultLine = h("p", { class: "fault", role: "alert" });
-    this.json = h("textarea", { class: "mono", rows: "4", spellcheck: "false", "aria-label": "Arguments as JSON",
+    this.faultLine = h("p.fault", { role: "alert" });
+    this.json = h("textarea.mono", { rows: "4", spellcheck: "false", "aria-label": "Arguments as JSON",
       oninput: () => this.readJSON() });
-    this.box = h("details", { class: "as-json" }, h("summary", null, "As JSON"), this.json);
+    this.box = h("details.as-json", h("summary", "As JSON"), this.json);
     const isForm = this.root.box?.length > 0;
     this.box.open = !isForm;
-    this.element = h("div", { class: "schema-form" }, isForm && this.root.box, this.box, this.faultLine);
+    this.element = h("div.schema-form", isForm && this.root.box, this.box, this.faultLine);
     this.edited();
   }
 

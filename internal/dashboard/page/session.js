@@ -25,8 +25,8 @@ export class SessionView {
     this.hiddenKinds = new Set();
 
     this.title = h("h2");
-    this.chip = h("span", { class: "chip" });
-    this.meta = h("p", { class: "meta" });
+    this.chip = h("span.chip");
+    this.meta = h("p.meta");
     this.usage = h("span");
     const late = async (name) => (await import("./start.js"))[name](this.session);
     this.interrupt = this.action("Interrupt", () => sessions.interrupt(this.id), "now");
@@ -37,8 +37,7 @@ export class SessionView {
     this.stop = this.action("Stop…", () => this.askStop(), "danger");
 
     const toggles = this.toggles = toggleKinds.map(([label, kinds]) => {
-      const b = h("button", {
-        class: "toggle",
+      const b = h("button.toggle", {
         "aria-pressed": "true",
         onclick: () => {
           const on = b.getAttribute("aria-pressed") === "false";
@@ -51,8 +50,8 @@ export class SessionView {
       return b;
     });
 
-    this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Timeline" });
-    this.latest = h("button", { class: "latest", hidden: true, onclick: () => this.list.follow(true) });
+    this.scroller = h("div.timeline", { tabindex: "0", role: "region", "aria-label": "Timeline" });
+    this.latest = h("button.latest", { hidden: true, onclick: () => this.list.follow(true) });
     this.list = new WindowedList(this.scroller, (entry) => linkTime(element(entry), this.id, entry), (n) => {
       this.latest.hidden = n < 0;
       this.feed?.readsEnd(n < 0 && !this.find?.isActive && !this.wanted);
@@ -69,8 +68,8 @@ export class SessionView {
       },
     });
     this.turns = new Turns(this);
-    this.foldAll = h("button", { class: "toggle", onclick: () => this.turns.toggleAll() }, "Fold turns");
-    this.empty = h("p", { class: "empty" });
+    this.foldAll = h("button.toggle", { onclick: () => this.turns.toggleAll() }, "Fold turns");
+    this.empty = h("p.empty");
 
     this.prompt = h("textarea", {
       id: "prompt",
@@ -85,46 +84,45 @@ export class SessionView {
     });
     this.earlier = new Earlier(this.prompt, () => (this.feed?.timeline.entries ?? [])
       .filter((e) => e.kind === "prompt" && e.who === "user").map((e) => e.text), () => this.buttons());
-    this.submit = h("button", { type: "submit", class: "primary" }, "Send");
+    this.submit = h("button.primary", { type: "submit" }, "Send");
     this.steer = h("button", {
       hidden: true,
       title: "Add the prompt to the running turn",
       onclick: () => this.send("immediate"),
     }, "Send now");
-    this.composer = h("form", {
-      class: "composer",
+    this.composer = h("form.composer", {
       onsubmit: (e) => {
         e.preventDefault();
         this.send("enqueue");
       },
     },
       this.prompt,
-      h("div", { class: "row" },
-        sendKey(), h("span", { class: "hint" }), this.steer, this.submit));
+      h("div.row",
+        sendKey(), h("span.hint"), this.steer, this.submit));
 
-    this.figures = h("div", { class: "figures", tabindex: "0", role: "group", "aria-label": "Figures" });
-    this.figuresBox = h("details", { class: "figures-box", ontoggle: () => this.drawFigures() },
-      h("summary", null, "Figures"), this.figures);
+    this.figures = h("div.figures", { tabindex: "0", role: "group", "aria-label": "Figures" });
+    this.figuresBox = h("details.figures-box", { ontoggle: () => this.drawFigures() },
+      h("summary", "Figures"), this.figures);
 
     this.asks = new Asks(app, "Questions of this session", () => this.id ?? "none", () => this.scroller);
     this.queue = new Queue(app, () => this.id, () => this.prompt);
-    const more = h("button", {
-      class: "more", "aria-expanded": "false",
+    const more = h("button.more", {
+      "aria-expanded": "false",
       onclick: () => more.setAttribute("aria-expanded", this.element.classList.toggle("unfolded")),
     }, "More");
 
-    this.element = h("section", { class: "session", "aria-label": "Session", hidden: true },
-      h("header", null,
-        h("a", { class: "back", href: "#/sessions" }, "‹ Sessions"),
-        h("div", { class: "heading" }, this.title, this.chip),
+    this.element = h("section.session", { "aria-label": "Session", hidden: true },
+      h("header",
+        h("a.back", { href: "#/sessions" }, "‹ Sessions"),
+        h("div.heading", this.title, this.chip),
         more,
         this.meta,
-        h("div", { class: "buttons" }, this.interrupt, this.resume, this.front, this.model, this.rename,
+        h("div.buttons", this.interrupt, this.resume, this.front, this.model, this.rename,
           this.stop),
-        h("div", { class: "tools" }, h("div", { class: "toggles", role: "group", "aria-label": "Show" }, toggles),
+        h("div.tools", h("div.toggles", { role: "group", "aria-label": "Show" }, toggles),
           this.foldAll, this.find.element),
         this.figuresBox),
-      h("div", { class: "stage" }, this.scroller, this.empty, this.latest),
+      h("div.stage", this.scroller, this.empty, this.latest),
       this.asks.element,
       this.queue.element,
       this.composer);
@@ -167,7 +165,7 @@ export class SessionView {
       if (id !== this.id) return;
       figures.replaceChildren(...made);
     } catch (e) {
-      if (id === this.id) figures.replaceChildren(h("p", { class: "empty" }, e.message));
+      if (id === this.id) figures.replaceChildren(h("p.empty", e.message));
     }
   }
 
@@ -272,7 +270,7 @@ export class SessionView {
     this.chip.className = `chip ${state}`;
     this.meta.replaceChildren(
       ...[model || "no model", host, cwd].filter(Boolean).map((t, i) => h("span", { class: i === 2 ? "path" : "" }, t)),
-      ...(foreground ? [h("span", { class: "tag" }, "foreground")] : []),
+      ...(foreground ? [h("span.tag", "foreground")] : []),
       this.usage,
     );
     const over = !s || state === "ending";

@@ -27,9 +27,9 @@ const offered = 200; // sessions that ended, the newest
 
 // foldable makes a heading that folds what is below it.
 function foldable(body, onfold) {
-  const name = h("span"), count = h("span", { class: "sub" });
-  const button = h("button", { class: "fold", onclick: () => onfold() }, name, count);
-  return h("div", { class: "group" }, h("h3", null, button), body);
+  const name = h("span"), count = h("span.sub");
+  const button = h("button.fold", { onclick: () => onfold() }, name, count);
+  return h("div.group", h("h3", button), body);
 }
 
 function showFold(group, name, count, isOpen) {
@@ -48,11 +48,11 @@ export class SessionsView {
   constructor(app) {
     this.app = app;
     this.folded = new Set(); // names of groups
-    this.items = h("div", { class: "items" });
+    this.items = h("div.items");
     arrows(this.items, ".fold, a");
-    this.none = h("p", { class: "empty", hidden: true });
+    this.none = h("p.empty", { hidden: true });
     this.session = new SessionView(app);
-    this.pick = h("p", { class: "empty pick" }, "Choose a session.");
+    this.pick = h("p.empty.pick", "Choose a session.");
     this.search = h("input", {
       type: "search", placeholder: "Search", "aria-label": "Search label, id, directory and repository",
       oninput: () => this.update(),
@@ -66,23 +66,23 @@ export class SessionsView {
     }, Object.keys(groupings).map((g) =>
       h("option", { value: g, selected: g === localStorage.getItem(groupStorage) },
         g === "none" ? "no groups" : `by ${g}`)));
-    this.filter = h("div", { class: "row filter" }, this.search, this.grouping);
-    this.endedItems = h("ul", { class: "choices" });
-    this.fault = h("p", { class: "fault" });
-    this.ended = foldable(h("div", null, this.fault, this.endedItems), () => {
+    this.filter = h("div.row.filter", this.search, this.grouping);
+    this.endedItems = h("ul.choices");
+    this.fault = h("p.fault");
+    this.ended = foldable(h("div", this.fault, this.endedItems), () => {
       this.stored = this.stored ? null : [];
       this.update();
       if (this.stored) this.loadEnded();
     });
-    this.first = h("section", { class: "first", "aria-label": "First steps", hidden: true },
-      h("h2", null, "Start here"),
-      h("p", null, "Here you see all that an agent does, and step in."),
-      h("button", { class: "primary large", onclick: () => openStart(app) }, "Start a session"),
-      h("h3", null, "Next steps, in a terminal"),
-      firstSteps.map(([text, command]) => [h("p", null, text), codeBlock(command)]).flat());
-    this.element = h("div", { class: "view sessions" },
-      h("section", { class: "side", "aria-label": "Sessions" },
-        h("header", null, h("h2", null, "Sessions"),
+    this.first = h("section.first", { "aria-label": "First steps", hidden: true },
+      h("h2", "Start here"),
+      h("p", "Here you see all that an agent does, and step in."),
+      h("button.primary.large", { onclick: () => openStart(app) }, "Start a session"),
+      h("h3", "Next steps, in a terminal"),
+      firstSteps.map(([text, command]) => [h("p", text), codeBlock(command)]).flat());
+    this.element = h("div.view.sessions",
+      h("section.side", { "aria-label": "Sessions" },
+        h("header", h("h2", "Sessions"),
           h("button", { onclick: () => openStart(app) }, "New…")),
         this.filter,
         this.items,
@@ -162,12 +162,12 @@ export class SessionsView {
       list,
       (s) => s.id,
       ({ id }) =>
-        h("li", null,
-          h("a", { href: address("sessions", id) }, h("span", { class: "dot", role: "img" }),
-            h("span", { class: "label" }), h("span", { class: "tags" }), h("span", { class: "sub" }),
-            h("span", { class: "sub path" })),
-          h("button", {
-            class: "ghost", title: "Rename",
+        h("li",
+          h("a", { href: address("sessions", id) }, h("span.dot", { role: "img" }),
+            h("span.label"), h("span.tags"), h("span.sub"),
+            h("span.sub.path")),
+          h("button.ghost", {
+            title: "Rename",
             onclick: async () =>
               (await import("./start.js")).rename(this.app.state.sessions.find((s) => s.id === id) ?? { id }),
           }, "✎")),
@@ -203,9 +203,9 @@ export class SessionsView {
         "aria-label": `Resume ${name}`,
         onclick: () => attempt(b, async () => (await import("./start.js")).resume(s)),
       }, "Resume");
-      return h("li", null,
-        h("div", null, h("strong", null, name),
-          h("div", { class: "sub" }, [s.state === "inUse" && "in use elsewhere", s.model, tail(s.cwd), s.branch,
+      return h("li",
+        h("div", h("strong", name),
+          h("div.sub", [s.state === "inUse" && "in use elsewhere", s.model, tail(s.cwd), s.branch,
             ago(s.usedAt)].filter(Boolean).join(" · "))),
         b);
     });

@@ -7,8 +7,8 @@ export function signIn() {
     id: "credential", type: "password", autocomplete: "off", spellcheck: "false", required: true,
     "aria-describedby": "signin-hint signin-fault",
   });
-  const fault = h("p", { id: "signin-fault", class: "fault", role: "alert" });
-  const button = h("button", { type: "submit", class: "primary" }, "Sign in");
+  const fault = h("p.fault", { id: "signin-fault", role: "alert" });
+  const button = h("button.primary", { type: "submit" }, "Sign in");
   const go = async (e) => {
     e.preventDefault();
     fault.textContent = "";
@@ -25,15 +25,15 @@ export function signIn() {
       button.disabled = false;
     }
   };
-  return h("main", { class: "signin" },
-    h("h1", null, "tapgw"),
-    h("p", null, "You are not signed in. In a terminal on this machine, run"),
-    h("pre", null, h("code", null, "tapctl open")),
-    h("p", null, "and it opens this page with a link that works once."),
+  return h("main.signin",
+    h("h1", "tapgw"),
+    h("p", "You are not signed in. In a terminal on this machine, run"),
+    h("pre", h("code", "tapctl open")),
+    h("p", "and it opens this page with a link that works once."),
     h("form", { onsubmit: go },
       h("label", { for: "credential" }, "Or paste the link, its code, or the admin token"),
-      h("div", { class: "row" }, field, button),
-      h("p", { id: "signin-hint", class: "hint" },
+      h("div.row", field, button),
+      h("p.hint", { id: "signin-hint" },
         "tapctl open --print shows a link. The token lies in .admin-token; it is sent once and not kept here."),
       fault));
 }

@@ -22,25 +22,25 @@ export class SourcesView {
   constructor(element, app) {
     this.app = app;
     this.rows = h("tbody");
-    this.table = h("table", { class: "grid stack", hidden: true },
-      h("thead", null,
-        h("tr", null,
+    this.table = h("table.grid.stack", { hidden: true },
+      h("thead",
+        h("tr",
           ["Source", "Kind", "State", "Session", "Stream", "Last run", "Next run", "Runs", "Why", "Actions"].map((t) =>
             h("th", { scope: "col" }, t)))),
       this.rows);
-    this.none = h("div", { class: "start", hidden: true },
-      h("p", null, "No file names a source. A source wakes a session when something happens: a command fails, a page ",
+    this.none = h("div.start", { hidden: true },
+      h("p", "No file names a source. A source wakes a session when something happens: a command fails, a page ",
         "changes, it is two in the morning. This file makes one:"),
-      h("div", { class: "code" },
+      h("div.code",
         h("pre", { tabindex: "0", role: "group", "aria-label": "A sample" },
-          h("code", null, `# ~/.config/tapgw/providers/build.toml\n${sample}`)),
+          h("code", `# ~/.config/tapgw/providers/build.toml\n${sample}`)),
         copyButton(() => sample)),
-      h("p", { class: "hint" }, "The gateway takes it at once. ", h("code", null, "tapctl sources try FILE"),
-        " shows before what it would do, and ", h("code", null, "tapctl sources import"),
+      h("p.hint", "The gateway takes it at once. ", h("code", "tapctl sources try FILE"),
+        " shows before what it would do, and ", h("code", "tapctl sources import"),
         " makes such files of a tap.config.json."));
     this.detail = new SourceDetail(app);
     element.classList.add("page");
-    element.append(h("h2", null, "Sources"), this.none, this.table, this.detail.element);
+    element.append(h("h2", "Sources"), this.none, this.table, this.detail.element);
     for (const name of ["sources", "sessions"]) app.on(name, () => this.draw());
     setInterval(() => this.tick(), 1000);
     this.element = element;
@@ -102,13 +102,13 @@ export class SourcesView {
       return b;
     };
     const cell = (className, label, ...content) => h("td", { class: className, data: { label } }, content);
-    return h("tr", null,
+    return h("tr",
       h("th", { scope: "row" }, h("a", { href: address("sources", name) }, plain(name)),
-        h("span", { class: "sub path", title: plain(file) }, plain(tail(file)))),
-      cell("kind", "Kind"), cell("", "State", h("span", { class: "chip" })), cell("session", "Session"),
+        h("span.sub.path", { title: plain(file) }, plain(tail(file)))),
+      cell("kind", "Kind"), cell("", "State", h("span.chip")), cell("session", "Session"),
       cell("stream", "Stream"), cell("last", "Last run"), cell("next", "Next run"), cell("runs", "Runs"),
       cell("why", "Why"),
-      h("td", { class: "buttons" },
+      h("td.buttons",
         button("Run now", () => sources.run(name)),
         button("Start", () => providers.steer(name, "start")),
         button("Stop…", () =>
@@ -124,15 +124,15 @@ class SourceDetail {
     this.name = "";
     this.title = h("h2");
     this.log = new ProviderLog(() => this.readSoon());
-    this.events = h("ol", { class: "said-list" });
-    this.none = h("p", { class: "empty" });
-    this.links = h("p", { class: "row" });
-    this.element = h("section", { class: "detail", hidden: true },
-      h("div", { class: "headline" }, this.title, this.links, h("a", { class: "close", href: "#/sources" }, "Close")),
-      h("div", { class: "halves" },
-        h("section", { "aria-label": "Log of the source" }, h("h3", null, "Log"),
+    this.events = h("ol.said-list");
+    this.none = h("p.empty");
+    this.links = h("p.row");
+    this.element = h("section.detail", { hidden: true },
+      h("div.headline", this.title, this.links, h("a.close", { href: "#/sources" }, "Close")),
+      h("div.halves",
+        h("section", { "aria-label": "Log of the source" }, h("h3", "Log"),
           this.log.element),
-        h("section", { "aria-label": "Events of the source" }, h("h3", null, "Events"), this.events, this.none)));
+        h("section", { "aria-label": "Events of the source" }, h("h3", "Events"), this.events, this.none)));
   }
 
   show(name) {
@@ -179,11 +179,11 @@ class SourceDetail {
     const labels = new Map(this.app.state.sessions.map((s) => [s.id, s.label || s.id]));
     const event = (r) => {
       const level = r.fate === "dropped" ? "drop" : r.level;
-      return h("li", null,
+      return h("li",
         h("time", { datetime: r.ts, title: date(r.ts) }, moment(r.ts)), " ",
         h("span", { class: `level ${level}` }, level), " ",
-        h("span", { class: "sub" }, `${r.fate} · ${plain(labels.get(r.session) ?? r.session ?? "")}`),
-        h("div", { class: "said" }, plain(oneLine(r.event || r.prompt || r.reason || "", 400))));
+        h("span.sub", `${r.fate} · ${plain(labels.get(r.session) ?? r.session ?? "")}`),
+        h("div.said", plain(oneLine(r.event || r.prompt || r.reason || "", 400))));
     };
     reconcile(this.events, found.records, keyOf, event);
   }

@@ -30,7 +30,7 @@ function effortSelect(chosen) {
 
 // modelFields makes the fields of how a session reaches its model; given has what stands in them.
 function modelFields(given, input) {
-  const models = h("datalist", { id: "start-models" }), note = h("p", { class: "hint" });
+  const models = h("datalist", { id: "start-models" }), note = h("p.hint");
   let list = [];
   const effort = effortSelect(given.effort);
   const offer = () => {
@@ -44,11 +44,11 @@ function modelFields(given, input) {
     models.append(...list.map((m) => h("option", { value: m.id }, m.name)));
     offer();
   }, (e) => note.append(`The models can't be listed: ${e.message}`));
-  return h("div", { class: "fields" },
+  return h("div.fields",
     field("Model (empty: the default)", model, models, note), field("Reasoning effort", effort),
     h("details", { open: given.profile || given.providerUrl ? true : null },
-      h("summary", null, "Profile, model endpoint, account"),
-      h("div", { class: "fields" },
+      h("summary", "Profile, model endpoint, account"),
+      h("div.fields",
         field("Profile of tapgw.toml", input("profile")),
         field("Model endpoint of your own (URL, OpenAI wire)", input("providerUrl", { inputmode: "url" })),
         field("Its key", input("providerKey", { type: "password" })),
@@ -58,7 +58,7 @@ function modelFields(given, input) {
 // ask shows a dialog. send(request) gets what is written in its fields, by the API's names. keep gets it, but for
 // secrets, while it is written.
 function ask(title, content, label, send, keep, error) {
-  const form = h("div", { class: "fields", oninput: () => keep?.(written(form, secrets)) }, content);
+  const form = h("div.fields", { oninput: () => keep?.(written(form, secrets)) }, content);
   return dialog(title, form, [[label, () => send(written(form, [])), "primary"]], error);
 }
 
@@ -120,10 +120,10 @@ export async function resume({ id, label, cwd }) {
     if (e.code !== "INVALID_JSON") throw e;
     const input = inputOf({});
     return ask(`Resume ${label || id}`, [
-      h("p", { class: "hint" }, "What you leave empty is as it was."),
+      h("p.hint", "What you leave empty is as it was."),
       field("Working directory (absolute)", input("cwd", { placeholder: cwd })),
       modelFields({}, input),
-      h("label", { class: "check" }, h("input", { type: "checkbox", name: "continuePendingWork" }),
+      h("label.check", h("input", { type: "checkbox", name: "continuePendingWork" }),
         "Make the pending tool calls again"),
     ], "Resume", send, null, e);
   }

@@ -21,35 +21,35 @@ export class StreamsView {
     });
     this.stream = h("select", { id: "streams-stream", onchange: () => this.update() });
     this.body = h("tbody");
-    this.none = h("p", { class: "empty" });
-    this.ruleList = h("ol", { class: "rules" });
-    this.summary = h("p", { class: "hint", role: "status" });
+    this.none = h("p.empty");
+    this.ruleList = h("ol.rules");
+    this.summary = h("p.hint", { role: "status" });
     this.json = h("code");
     this.head = h("th", { scope: "col" }, "With the filter");
-    this.table = h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table of events" },
-      h("table", { class: "grid stack events" },
-        h("thead", null,
-          h("tr", null, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Level"), this.head,
+    this.table = h("div.wide", { tabindex: "0", role: "group", "aria-label": "Table of events" },
+      h("table.grid.stack.events",
+        h("thead",
+          h("tr", h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Level"), this.head,
             h("th", { scope: "col" }, "Stream"), h("th", { scope: "col" }, "Event"))),
         this.body));
-    this.rates = h("details", { class: "tester", ontoggle: () => this.drawRates() }, h("summary", null, "Push rates"),
+    this.rates = h("details.tester", { ontoggle: () => this.drawRates() }, h("summary", "Push rates"),
       h("div"));
     element.classList.add("page");
     element.append(
-      h("div", { class: "headline" }, h("h2", null, "Streams"), h("label", { for: "streams-session" }, "Session"),
+      h("div.headline", h("h2", "Streams"), h("label", { for: "streams-session" }, "Session"),
         this.session, h("label", { for: "streams-stream" }, "Stream"), this.stream),
-      h("details", { class: "tester", open: true },
-        h("summary", null, "Filter tester"),
-        h("div", null,
-          h("p", { class: "hint" },
+      h("details.tester", { open: true },
+        h("summary", "Filter tester"),
+        h("div",
+          h("p.hint",
             "Patterns are regular expressions. The first rule whose pattern is found in an event's text decides. " +
               "This is a preview on the events below, in the browser's engine: nothing is set, " +
               "of the events that a filter dropped the last 100 are here, with 2 KiB of their text, and the gateway gives each match a millisecond.",
           ),
           this.ruleList,
-          h("div", { class: "row" }, h("button", { onclick: () => this.add() }, "Add a rule"),
+          h("div.row", h("button", { onclick: () => this.add() }, "Add a rule"),
             this.summary),
-          h("div", { class: "code" }, h("pre", { tabindex: "0", role: "group", "aria-label": "Message" }, this.json),
+          h("div.code", h("pre", { tabindex: "0", role: "group", "aria-label": "Message" }, this.json),
             copyButton(() => this.json.textContent)))),
       this.rates,
       this.table,
@@ -135,11 +135,11 @@ export class StreamsView {
       this.list,
       (e) => e.key,
       (e) =>
-        h("tr", null, h("td", null, h("time", { datetime: e.ts, title: date(e.ts) }, time(e.ts))),
-          h("td", { class: "why" }, h("span", { class: `level ${e.level}` }, e.level === "drop" ? "dropped" : e.level),
-            e.level === "drop" && h("span", { class: "sub" }, plain(`by rule ${e.rule + 1}: ${oneLine(e.match, 60)}`))),
-          h("td", { class: "outcome" }),
-          h("td", { class: "source" }, e.name), h("td", { class: "said" }, oneLine(e.text, 400))),
+        h("tr", h("td", h("time", { datetime: e.ts, title: date(e.ts) }, time(e.ts))),
+          h("td.why", h("span", { class: `level ${e.level}` }, e.level === "drop" ? "dropped" : e.level),
+            e.level === "drop" && h("span.sub", plain(`by rule ${e.rule + 1}: ${oneLine(e.match, 60)}`))),
+          h("td.outcome"),
+          h("td.source", e.name), h("td.said", oneLine(e.text, 400))),
     );
     this.test();
   }
@@ -153,12 +153,11 @@ export class StreamsView {
   drawRules() {
     this.ruleList.replaceChildren(
       ...this.rules.map((rule, i) =>
-        h("li", null,
-          h("div", { class: "row" },
-            h("input", {
+        h("li",
+          h("div.row",
+            h("input.mono", {
               "aria-label": `Pattern of rule ${i + 1}`,
               "aria-describedby": `rule-fault-${i}`,
-              class: "mono",
               spellcheck: "false",
               autocomplete: "off",
               value: rule.match,
@@ -182,7 +181,7 @@ export class StreamsView {
                 this.drawRules();
               },
             }, "×")),
-          h("p", { class: "fault", id: `rule-fault-${i}` })),
+          h("p.fault", { id: `rule-fault-${i}` })),
       ),
     );
     this.test();
@@ -221,7 +220,7 @@ export class StreamsView {
       cell.dataset.is = `${outcome}${rule}`;
       cell.replaceChildren(
         ...(outcome
-          ? [h("span", { class: `level ${outcome}` }, outcome), h("span", { class: "hint" }, ` rule ${index[rule]}`)]
+          ? [h("span", { class: `level ${outcome}` }, outcome), h("span.hint", ` rule ${index[rule]}`)]
           : []),
       );
     }

@@ -14,7 +14,7 @@ const hints = [["readOnlyHint", "only reads"], ["destructiveHint", "may destroy"
 function cutBlock(text, label) {
   const rest = text.length - resultMost;
   return [codeBlock(plain(text.slice(0, resultMost)), label),
-    rest > 0 && h("p", { class: "hint" }, `and ${rest.toLocaleString()} characters more`)];
+    rest > 0 && h("p.hint", `and ${rest.toLocaleString()} characters more`)];
 }
 
 const indented = (value) => JSON.stringify(value, null, 2);
@@ -28,12 +28,12 @@ export class ToolCall {
   constructor(app) {
     this.app = app;
     this.session = h("select", { "aria-label": "Session" });
-    this.where = h("label", { class: "row" }, "Session", this.session);
-    this.about = h("div", { class: "about-tool" });
-    this.run = h("button", { type: "submit", class: "primary" }, "Call");
+    this.where = h("label.row", "Session", this.session);
+    this.about = h("div.about-tool");
+    this.run = h("button.primary", { type: "submit" }, "Call");
     this.cancel = h("button", { hidden: true, onclick: () => this.abort?.abort() }, "Cancel");
-    this.state = h("span", { class: "hint", role: "status" });
-    this.results = h("ol", { class: "call-results", "aria-label": "Results" });
+    this.state = h("span.hint", { role: "status" });
+    this.results = h("ol.call-results", { "aria-label": "Results" });
     this.formBox = h("div");
     this.form = h("form", {
       novalidate: true,
@@ -44,8 +44,8 @@ export class ToolCall {
       onkeydown: (e) => {
         if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) this.form.requestSubmit(this.run);
       },
-    }, this.where, this.formBox, h("div", { class: "row" }, this.run, this.cancel, this.state));
-    this.element = h("div", { class: "tool-call" }, this.about, this.form, this.results);
+    }, this.where, this.formBox, h("div.row", this.run, this.cancel, this.state));
+    this.element = h("div.tool-call", this.about, this.form, this.results);
   }
 
   // update is told the tool as each session has it.
@@ -64,10 +64,10 @@ export class ToolCall {
     this.formBox.replaceChildren(this.fields.element);
     const said = hints.flatMap(([name, label]) => (t.annotations?.[name] ? [label] : []));
     this.about.replaceChildren(
-      h("p", { class: "described" }, plain(t.description)),
-      said.length ? h("p", { class: "hint" }, `It ${said.join(", ")}: so says its provider.`) : "",
-      h("details", null, h("summary", null, "Schema"), cutBlock(indented(t.parameters), "Schema of the arguments"),
-        t.outputSchema ? [h("p", { class: "hint" }, "Of its results:"), cutBlock(indented(t.outputSchema), "Schema of the results")]
+      h("p.described", plain(t.description)),
+      said.length ? h("p.hint", `It ${said.join(", ")}: so says its provider.`) : "",
+      h("details", h("summary", "Schema"), cutBlock(indented(t.parameters), "Schema of the arguments"),
+        t.outputSchema ? [h("p.hint", "Of its results:"), cutBlock(indented(t.outputSchema), "Schema of the results")]
           : []));
   }
 
@@ -96,13 +96,13 @@ export class ToolCall {
     const failed = outcome !== "ok";
     if (r.errorCode === "INVALID_ARGUMENTS") this.fields.refuse(r.error);
     this.results.prepend(h("li", { class: failed ? "failed" : "ok" },
-      h("p", { class: "head" }, h("time", { datetime: ts, title: date(ts) }, time(ts)), " ",
-        h("strong", { class: "outcome" }, outcome), " ", h("span", { class: "sub" }, duration(r.durationMs)), " ",
-        h("span", { class: "sub" }, plain(label)), " ",
-        h("button", { class: "link", onclick: () => this.refill(args) }, "Use these arguments")),
-      h("details", null, h("summary", null, h("code", null, plain(oneLine(JSON.stringify(args), 100)))),
+      h("p.head", h("time", { datetime: ts, title: date(ts) }, time(ts)), " ",
+        h("strong.outcome", outcome), " ", h("span.sub", duration(r.durationMs)), " ",
+        h("span.sub", plain(label)), " ",
+        h("button.link", { onclick: () => this.refill(args) }, "Use these arguments")),
+      h("details", h("summary", h("code", plain(oneLine(JSON.stringify(args), 100)))),
         cutBlock(indented(args), "Arguments")),
-      r.error && h("p", { class: "fault" }, plain(r.error)),
+      r.error && h("p.fault", plain(r.error)),
       r.content?.length ? partsOf(r.content) : [],
       !failed && (!r.content?.length || typeof r.data !== "string")
         ? cutBlock(typeof r.data === "string" ? r.data : (indented(r.data) ?? "null"), "Result") : []));

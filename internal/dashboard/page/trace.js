@@ -61,14 +61,14 @@ export class TraceView {
     this.open = new Set();
     this.limit = rowsAtOnce;
     this.caption = h("caption");
-    this.axis = h("div", { class: "scale", "aria-hidden": "true" });
+    this.axis = h("div.scale", { "aria-hidden": "true" });
     this.rows = h("tbody", { role: "rowgroup" });
     const head = (label, kind) => h("th", { scope: "col", role: "columnheader", class: kind }, label);
-    this.table = h("table", { class: "trace", role: "table" },
+    this.table = h("table.trace", { role: "table" },
       this.caption,
       h("thead", { role: "rowgroup" },
         h("tr", { role: "row" }, head("What"), head("Start", "number"), head("Took", "number"), head("Outcome"),
-          h("td", { role: "cell", class: "picture" }, this.axis))),
+          h("td.picture", { role: "cell" }, this.axis))),
       this.rows);
     arrows(this.rows, "button.what");
     this.rest = h("button", {
@@ -78,7 +78,7 @@ export class TraceView {
         this.draw();
       },
     });
-    this.element = h("section", { class: "page", "aria-label": "Trace", hidden: true }, this.table, this.rest);
+    this.element = h("section.page", { "aria-label": "Trace", hidden: true }, this.table, this.rest);
   }
 
   // show shows records of one trace, newest first. cut says that there are older ones, name what they are.
@@ -109,7 +109,7 @@ export class TraceView {
     // Labels that would overlap are left out.
     let free = 0;
     this.axis.replaceChildren(...pauses.filter((p) => p.x >= free && (free = p.x + 0.18)).map((p) => {
-      const label = h("span", null, `⋯ ${duration(p.to - p.from)}`);
+      const label = h("span", `⋯ ${duration(p.to - p.from)}`);
       label.style.left = `${Math.min(p.x, 0.82) * 100}%`;
       return label;
     }));
@@ -131,7 +131,7 @@ export class TraceView {
     const r = s.record;
     const key = keyOf(r);
     const { text, bad } = outcome(r);
-    const parts = h("div", { class: "parts" });
+    const parts = h("div.parts");
     const show = (open) => {
       if (!lead) what.setAttribute("aria-expanded", String(open));
       parts.replaceChildren(...(open ? recordParts(this.app, r) : []));
@@ -143,14 +143,14 @@ export class TraceView {
     };
     const lead = this.leadOf?.(r);
     const kind = plain(this.kindOf(r));
-    const what = h("button", { class: "what link", onclick: lead ?? toggle },
-      h("span", { class: "hidden" }, `Level ${s.depth + 1}: `), h("span", { class: "chip" }, kind), " ", subject(r));
+    const what = h("button.what.link", { onclick: lead ?? toggle },
+      h("span.hidden", `Level ${s.depth + 1}: `), h("span.chip", kind), " ", subject(r));
     const cell = (kind, ...content) => h("td", { role: "cell", class: kind }, content);
     const bar = h("span",
       { class: `ran ${bad ? "failed" : kind} ${s.inner.length ? "outer" : ""}`, title: subject(r) });
     setBar(bar, s, place);
     const name = h("th", { scope: "row", role: "rowheader" }, what,
-      r.provider !== subject(r) && h("span", { class: "sub" }, plain(r.provider ?? "")), parts);
+      r.provider !== subject(r) && h("span.sub", plain(r.provider ?? "")), parts);
     name.style.paddingLeft = `${10 + 14 * Math.min(s.depth, deepest)}px`;
     show(this.open.has(key));
     return h("tr", { role: "row", data: { key } },
@@ -158,7 +158,7 @@ export class TraceView {
       cell("number", `+${duration(s.from - this.start)}`),
       cell("number", s.to > s.from ? duration(s.to - s.from) : ""),
       cell(bad ? "outcome bad" : "outcome", text),
-      h("td", { class: "picture", "aria-hidden": "true", onclick: () => what.click() },
-        h("div", { class: "lane" }, bar)));
+      h("td.picture", { "aria-hidden": "true", onclick: () => what.click() },
+        h("div.lane", bar)));
   }
 }

@@ -19,8 +19,8 @@ export class Asks {
     this.app = app;
     this.sessionOf = sessionOf;
     this.back = back;
-    this.element = h("section", {
-      class: "asking", tabindex: "-1", "aria-label": label, hidden: true,
+    this.element = h("section.asking", {
+      tabindex: "-1", "aria-label": label, hidden: true,
       onfocusout: () => setTimeout(() => this.update()),
     });
     for (const name of ["pairings", "questions", "sessions"]) app.on(name, () => this.update());
@@ -38,7 +38,7 @@ export class Asks {
       answered = cards.find((card) => card.answered && isOver(card));
     // A question that is over stays while the person is in it, with what is written there.
     if (cards.includes(here) && isOver(here) && !here.answered && here.of === of) {
-      if (!here.querySelector(".over")) here.append(h("p", { class: "over", role: "status" }, "This is over."));
+      if (!here.querySelector(".over")) here.append(h("p.over", { role: "status" }, "This is over."));
       const before = cards.slice(0, cards.indexOf(here)).filter((card) => !isOver(card)).length;
       items.splice(before, 0, { key: here.dataset.key });
     }
@@ -70,20 +70,20 @@ export class Asks {
   }
 
   makeCard(it) {
-    const of = h("a", { class: "of", href: address("sessions", it.session) });
-    const left = it.expiresAt && h("span", { class: "left", data: { expires: it.expiresAt } });
+    const of = h("a.of", { href: address("sessions", it.session) });
+    const left = it.expiresAt && h("span.left", { data: { expires: it.expiresAt } });
     if (it.code) {
-      return h("article", { class: "card pairing" },
-        h("p", null, h("strong", null, it.provider), " wants into ", of, ". Type this code into it:"),
-        h("p", null, h("output", { class: "code-digits" }, it.code), left));
+      return h("article.card.pairing",
+        h("p", h("strong", it.provider), " wants into ", of, ". Type this code into it:"),
+        h("p", h("output.code-digits", it.code), left));
     }
     return h("article", { class: `card question ${it.kind}` },
-      h("p", { class: "head" }, of, " asks", left),
-      h("p", { class: "text" }, plain(it.message)),
+      h("p.head", of, " asks", left),
+      h("p.text", plain(it.message)),
       // The whole detail stands before the buttons, so that nobody allows something unseen.
-      it.detail && h("pre", null, plain(it.detail)),
+      it.detail && h("pre", plain(it.detail)),
       it.detail?.length > longDetail &&
-        h("p", { class: "head" }, `${it.detail.length.toLocaleString()} characters, to here`),
+        h("p.head", `${it.detail.length.toLocaleString()} characters, to here`),
       (asking[it.kind] ?? asking.input)(it));
   }
 }
@@ -107,14 +107,14 @@ const asking = {
       });
     const why = "Why not? (the model reads it)";
     const reason = h("input", { "aria-label": why, placeholder: why, autocomplete: "off" });
-    const deny = h("button", { type: "submit", class: "danger" }, "Deny");
+    const deny = h("button.danger", { type: "submit" }, "Deny");
     return h("form", {
       onsubmit: (e) => {
         e.preventDefault();
         answer(q, deny, { decision: "deny", text: reason.value.trim() || undefined });
       },
     },
-      h("div", { class: "row" }, allow), h("div", { class: "row" }, reason, deny));
+      h("div.row", allow), h("div.row", reason, deny));
   },
 
   input: (q) => {
@@ -122,28 +122,27 @@ const asking = {
       const b = h("button", { onclick: () => answer(q, b, { text: choice }) }, plain(choice));
       return b;
     });
-    const decline = h("button",
-      { class: "danger", onclick: () => answer(q, decline, { decision: "deny" }) }, "Decline");
-    if (choices.length && !q.freeform) return h("div", { class: "row" }, choices, decline);
+    const decline = h("button.danger",
+      { onclick: () => answer(q, decline, { decision: "deny" }) }, "Decline");
+    if (choices.length && !q.freeform) return h("div.row", choices, decline);
     const text = h("input", { "aria-label": q.message, required: true, autocomplete: "off" });
-    const b = h("button", { type: "submit", class: "primary" }, "Answer");
+    const b = h("button.primary", { type: "submit" }, "Answer");
     return h("form", {
       onsubmit: (e) => {
         e.preventDefault();
         answer(q, b, { text: text.value });
       },
     },
-      choices.length > 0 && h("div", { class: "row" }, choices),
-      h("div", { class: "row" }, text, b, decline));
+      choices.length > 0 && h("div.row", choices),
+      h("div.row", text, b, decline));
   },
 
   form: (q) => {
     const fields = Object.entries(q.schema?.properties ?? {}).map(([name, schema]) => formField(q, name, schema));
-    const b = h("button", { type: "submit", class: "primary" }, "Answer");
-    const refuse = h("button",
-      { class: "danger", onclick: () => answer(q, refuse, { decision: "deny" }) }, "Decline");
-    return h("form", {
-      class: "fields",
+    const b = h("button.primary", { type: "submit" }, "Answer");
+    const refuse = h("button.danger",
+      { onclick: () => answer(q, refuse, { decision: "deny" }) }, "Decline");
+    return h("form.fields", {
       onsubmit: (e) => {
         e.preventDefault();
         const content = fields.map(({ name, value }) => [name, value()]).filter(([, value]) => value !== undefined);
@@ -151,7 +150,7 @@ const asking = {
       },
     },
       fields.map((f) => f.element),
-      h("div", { class: "row" }, b, refuse));
+      h("div.row", b, refuse));
   },
 };
 
@@ -175,7 +174,7 @@ let fields = 0;
 function formField(q, name, schema) {
   const id = `form-${++fields}-${name}`;
   const required = (q.schema.required ?? []).includes(name);
-  const hint = schema.description && h("span", { class: "hint" }, labelText(schema.description));
+  const hint = schema.description && h("span.hint", labelText(schema.description));
   const one = choices(schema),
     many = schema.type === "array" && choices(schema.items ?? {});
   let input, value;
@@ -189,8 +188,8 @@ function formField(q, name, schema) {
         const chosen = many.filter((_, i) => boxes[i].checked).map((it) => it.value);
         return chosen.length || required ? chosen : undefined;
       },
-      element: h("fieldset", { class: "field" }, h("legend", null, labelText(schema.title ?? name)),
-        many.map((it, i) => h("label", { class: "check" }, boxes[i], it.label)), hint),
+      element: h("fieldset.field", h("legend", labelText(schema.title ?? name)),
+        many.map((it, i) => h("label.check", boxes[i], it.label)), hint),
     };
   } else if (one) {
     input = h("select", { id, required }, h("option", { value: "" }),
@@ -215,6 +214,6 @@ function formField(q, name, schema) {
   return {
     name,
     value,
-    element: h("div", { class: "field" }, h("label", { for: id }, labelText(schema.title ?? name)), input, hint),
+    element: h("div.field", h("label", { for: id }, labelText(schema.title ?? name)), input, hint),
   };
 }
