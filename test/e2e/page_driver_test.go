@@ -208,6 +208,14 @@ func (v *view) press(keys string, o ...chromedp.KeyOption) {
 	}
 }
 
+// enter presses Enter as a keyboard does: a page that keeps the key gets no character.
+func (v *view) enter() {
+	v.t.Helper()
+	v.do("pressing Enter", command(input.DispatchKeyEvent, input.DispatchKeyEventParams{
+		Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13,
+	}))
+}
+
 // show goes to a view by its key.
 func (v *view) show(title string) {
 	v.t.Helper()

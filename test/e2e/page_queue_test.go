@@ -3,11 +3,9 @@
 package e2e_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -72,20 +70,7 @@ func TestPageQueue(t *testing.T) {
 // pageComposes goes through earlier prompts and back to the draft, and sends with the key that the person chose.
 func pageComposes(t *testing.T, v *view) {
 	t.Helper()
-	holds := func(text string) {
-		t.Helper()
-		v.until(`document.querySelector("#prompt").value === %s`, text)
-	}
-	enter := func() { // as a keyboard does it: a page that keeps the key gets no character
-		t.Helper()
-		v.do("pressing Enter", chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-			_, err := chromedp.Call(ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{
-				Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r",
-				WindowsVirtualKeyCode: 13,
-			})
-			return err
-		}))
-	}
+	holds := v.holds
 	v.waitText(".composer .primary", "Send")
 	sent := eval[[]string](v.tab, `[...document.querySelectorAll(".entry.prompt")].map((e) => e.entry.text)`)
 	last := sent[len(sent)-1]
@@ -119,7 +104,7 @@ func pageComposes(t *testing.T, v *view) {
 		new KeyboardEvent("keydown", { key: "Enter", isComposing: true, cancelable: true }))`)
 	v.press("more")
 	holds("my draft\n\nmore")
-	enter()
+	v.enter()
 	v.waitText(".entry.prompt", "more")
 	holds("")
 	v.do("reloading", chromedp.Reload())
@@ -128,7 +113,7 @@ func pageComposes(t *testing.T, v *view) {
 	v.fill("#prompt", "kept")
 	v.press(kb.ArrowUp)
 	holds("my draft\n\nmore")
-	enter()
+	v.enter()
 	holds("kept")
 	v.checkAccessibility("composer")
 }

@@ -45,7 +45,11 @@ const sessionPath = (id, what = "") => `/sessions/${encodeURIComponent(id)}${wha
 export const sessions = {
   start: (request) => post("/sessions", request),
   stop: (id) => call("DELETE", sessionPath(id)),
-  query: (id, prompt, mode) => post(sessionPath(id, "/query"), { prompt, mode, detach: true }),
+  query: (id, prompt, mode, attachments) =>
+    post(sessionPath(id, "/query"), { prompt, mode, detach: true, attachments }),
+  files: (id, query) => get(sessionPath(id, `/files?${new URLSearchParams({ query })}`)),
+  commands: (id) => get(sessionPath(id, "/commands")),
+  run: (id, { name, input }) => post(sessionPath(id, `/commands/${encodeURIComponent(name)}`), { input }),
   interrupt: (id) => post(sessionPath(id, "/interrupt")),
   editQueued: (id, prompt, text) => call("PATCH", sessionPath(id, `/queue/${prompt}`), { prompt: text }),
   cancelQueued: (id, prompt) => call("DELETE", sessionPath(id, `/queue/${prompt}`)),

@@ -27,6 +27,7 @@ export function listen() {
 
 export function help() {
   const rows = [...allKeys.map(({ name, does }) => [name, does]), ["Ctrl Enter", "send the prompt"],
+    ["@", "in the prompt: name a file; / at its start: a command"],
     ["Esc", "leave a field, close a dialog"], ["↑ ↓", "move in a list; in the prompt, to earlier ones"]];
   const off = h("input", {
     type: "checkbox",

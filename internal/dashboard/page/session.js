@@ -1,4 +1,5 @@
 import { sessions } from "./api.js";
+import { Attached } from "./attach.js";
 import { Earlier, sendKey, sends } from "./composer.js";
 import { announce, attempt, confirm, toast } from "./dialogs.js";
 import { h, setText } from "./dom.js";
@@ -6,6 +7,7 @@ import { element } from "./entries.js";
 import { Find } from "./find.js";
 import { oneLine, share, short } from "./format.js";
 import { WindowedList } from "./list.js";
+import { Offers } from "./offers.js";
 import { copyAddress, isBefore, isOfOneSession, linkTime } from "./place.js";
 import { Queue } from "./queue.js";
 import { isFolded, Turns } from "./turns.js";
@@ -84,6 +86,8 @@ export class SessionView {
     });
     this.earlier = new Earlier(this.prompt, () => (this.feed?.timeline.entries ?? [])
       .filter((e) => e.kind === "prompt" && e.who === "user").map((e) => e.text), () => this.buttons());
+    this.attached = new Attached(() => this.id, () => this.session?.attachments);
+    this.offers = new Offers(this.prompt, () => this.id, (path) => this.attached.here.named.add(path));
     this.submit = h("button.primary", { type: "submit" }, "Send");
     this.steer = h("button", {
       hidden: true,
@@ -96,9 +100,12 @@ export class SessionView {
         this.send("enqueue");
       },
     },
+      this.offers.element,
+      this.attached.list,
       this.prompt,
       h("div.row",
-        sendKey(), h("span.hint"), this.steer, this.submit));
+        sendKey(), this.attached.button, this.attached.input, h("span.hint"), this.steer, this.submit));
+    this.attached.accept(this.composer);
 
     this.figures = h("div.figures", { tabindex: "0", role: "group", "aria-label": "Figures" });
     this.figuresBox = h("details.figures-box", { ontoggle: () => this.drawFigures() },
@@ -142,6 +149,7 @@ export class SessionView {
     this.queue.update();
     if (!feed) return;
     this.earlier.end();
+    this.offers.show([]);
     this.prompt.value = sessionStorage.getItem(draft(this.id)) ?? "";
     this.refill();
     this.find.clear();
@@ -290,6 +298,7 @@ export class SessionView {
       this.drawFigures();
     }
     if (was?.id === this.id && was.state === "busy" && state === "idle") this.turnEnded();
+    this.attached.draw();
     this.buttons();
   }
 
@@ -326,9 +335,14 @@ export class SessionView {
       text = this.prompt.value;
     if (!text.trim() || this.sending) return;
     this.sending = true;
+    this.offers.show([]);
     this.list.follow(true);
     try {
-      await sessions.query(id, text, mode);
+      const { attachments, sent } = await this.attached.request(text, this.session.cwd),
+        command = text.startsWith("/") && await this.offers.command(id, text);
+      if (command && attachments.length) throw new Error("A command takes no files: remove them first.");
+      await (command ? sessions.run(id, command) : sessions.query(id, text, mode, attachments));
+      sent();
       if (sessionStorage.getItem(draft(id)) === text) sessionStorage.removeItem(draft(id));
       if (id === this.id && this.prompt.value === text) {
         this.prompt.value = this.earlier.end();
