@@ -10,6 +10,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
 )
 
@@ -38,8 +39,11 @@ func (s *session) Commands(ctx context.Context) ([]adminapi.Command, error) {
 	return offeredCommands(found.Commands), nil
 }
 
+// commandName is a name that the runtime reads as it is: it strips slashes, and may split at spaces.
+var commandName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9:._-]*$`)
+
 // offeredCommands leaves out the runtime's commands that are not among ours, and skills and commands of extensions that
-// have a name of such a one, in either case: the runtime would run its own.
+// have a name which the runtime may take for one of its own.
 func offeredCommands(all []rpc.SlashCommandInfo) (list []adminapi.Command) {
 	own := map[string]bool{}
 	for _, f := range all {
@@ -53,7 +57,7 @@ func offeredCommands(all []rpc.SlashCommandInfo) (list []adminapi.Command) {
 		isOffered := slices.Contains(runtimeCommands, f.Name)
 		if f.Kind != rpc.SlashCommandKindBuiltin {
 			isOffered = !slices.ContainsFunc(append(f.Aliases, f.Name), func(name string) bool {
-				return own[strings.ToLower(strings.TrimLeft(name, "/"))]
+				return own[strings.ToLower(name)] || !commandName.MatchString(name)
 			})
 		}
 		if isOffered {

@@ -19,6 +19,9 @@ func TestOfferedCommands(t *testing.T) {
 		{Name: "Allow-All", Kind: rpc.SlashCommandKindSkill},
 		{Name: "YOLO", Kind: rpc.SlashCommandKindClient},
 		{Name: "/yolo", Kind: rpc.SlashCommandKindSkill},
+		{Name: "yolo ", Kind: rpc.SlashCommandKindSkill},
+		{Name: "hello\nyolo", Kind: rpc.SlashCommandKindSkill},
+		{Name: "tools:lint", Kind: rpc.SlashCommandKindSkill},
 		{Name: "nice", Aliases: []string{"yolo"}, Kind: rpc.SlashCommandKindSkill},
 		{Name: "compact", Kind: rpc.SlashCommandKindSkill},
 	}
@@ -26,7 +29,7 @@ func TestOfferedCommands(t *testing.T) {
 	for _, c := range offeredCommands(all) {
 		names = append(names, c.Name)
 	}
-	if want := []string{"compact", "deploy", "hello"}; !slices.Equal(names, want) {
+	if want := []string{"compact", "deploy", "hello", "tools:lint"}; !slices.Equal(names, want) {
 		t.Errorf("offered are %q, want %q", names, want)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -149,7 +150,8 @@ func walk(ctx context.Context, root *os.Root) (files []string, isWhole bool) {
 	seen := 0
 	for queue := []place{{".", 0}}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
-		d, err := root.Open(at.name)
+		// Without a wait, as it may have become a pipe.
+		d, err := root.OpenFile(at.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			continue // not readable, or gone
 		}

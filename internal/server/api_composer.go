@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/filelist"
@@ -117,7 +119,7 @@ func checkUploads(list []adminapi.Attachment) error {
 }
 
 func isControlOrSlash(r rune) bool {
-	return r < ' ' || r == 0x7f || r == '/' || r == '\\' || r == '\ufffd'
+	return unicode.IsControl(r) || r == '/' || r == '\\' || r == utf8.RuneError
 }
 
 func tooLarge(field, format string, args ...any) error {

@@ -58,9 +58,9 @@ func TestQueryBrings(t *testing.T) {
 	}{
 		"as much as may be": {query(file(5<<20), file(5<<20)), 400,
 			"attachments[0].data: prompts of sessions of host local"},
-		"more together":           {query(file(5<<20), file(5<<20), file(1)), 413, "attachments: have more than"},
-		"a longer body":           {query(file(16 << 20)), 413, "body: more than"},
-		"what is no base64":       {query(`{"name":"a","data":"%"}`), 400, "data"},
+		"more together":     {query(file(5<<20), file(5<<20), file(1)), 413, "attachments: have more than"},
+		"a longer body":     {query(file(16 << 20)), 413, "body: more than"},
+		"what is no base64": {query(`{"name":"a","data":"%"}`), 400, "data"},
 		"other bodies as before": {`{"label":"` + strings.Repeat("x", 3<<20) + `"}`, 413,
 			"body: more than 2097152 bytes"},
 		"and prompts without any": {query(), 202, "{}"},

@@ -47,15 +47,13 @@ func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) 
 	}
 	if body.Detach {
 		if _, err := s.Prompt(r.Context(), p); err != nil {
-			s.RemoveUploads(p.Attachments)
-			return err
+			return a.notPrompted(r, s, p, err)
 		}
 		return writeJSON(w, http.StatusAccepted, adminapi.Nothing{})
 	}
 	turn, err := s.Turn(r.Context(), p)
 	if err != nil {
-		s.RemoveUploads(p.Attachments)
-		return err
+		return a.notPrompted(r, s, p, err)
 	}
 	defer turn.Close()
 	l := newLineWriter(w, r)
@@ -63,6 +61,14 @@ func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) 
 		l.write(end)
 	}
 	return nil
+}
+
+// notPrompted removes what a prompt brought that the session did not take. A prompt whose client went away may wait.
+func (a *api) notPrompted(r *http.Request, s *gateway.Session, p gateway.Prompt, err error) error {
+	if r.Context().Err() == nil {
+		s.RemoveUploads(p.Attachments)
+	}
+	return err
 }
 
 // followTurn writes the live lines of a turn and returns how it ended, nil when

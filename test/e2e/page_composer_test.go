@@ -83,7 +83,8 @@ func TestPageOffers(t *testing.T) {
 
 	// A session whose host runs elsewhere.
 	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "editor", Version: "1", ID: "far", Label: "far", CWD: "/home/of/another/machine", State: func(bool, error) {},
+		Name: "editor", Version: "1", ID: "far", Label: "far", CWD: "/home/of/another/machine",
+		State: func(bool, error) {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +155,8 @@ func TestPageAttach(t *testing.T) {
 	session := h.copilot(m, "--label", "pictures", "--cwd", h.path("work"))
 	v := h.browser().profile(t).openView(h.link(), bypassPolicy())
 	v.waitText(".session h2", "pictures")
-	v.until(`[...document.querySelectorAll(".composer button")].some((b) => b.textContent === "Attach…" && b.checkVisibility())`)
+	v.until(`[...document.querySelectorAll(".composer button")].some((b) =>
+		b.textContent === "Attach…" && b.checkVisibility())`)
 
 	choose := func(names ...string) {
 		t.Helper()
@@ -195,7 +197,9 @@ func TestPageAttach(t *testing.T) {
 	v.button("Send")
 	v.waitText(".entry.prompt", "look @list.txt")
 	body := string(request(t, m, 1).Body)
-	for _, want := range []string{"R0lGODlhAQABAAAAADs", "buy tea", "notes.txt", "-paper.pdf", h.path("work/list.txt")} {
+	for _, want := range []string{
+		"R0lGODlhAQABAAAAADs", "buy tea", "notes.txt", "-paper.pdf", h.path("work/list.txt"),
+	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the model did not get %q", want)
 		}

@@ -72,7 +72,7 @@ export class Offers {
   // command is the command that a text calls and what stands behind it, if the session's host has it.
   async command(id, text) {
     const [, name, input] = /^\/(\S+)\s*(.*)$/s.exec(text) ?? [];
-    return name && (await this.commands(id)).some((c) => isCalled(c, name)) && { name, input };
+    return name && (await this.commands(id).catch(() => [])).some((c) => isCalled(c, name)) && { name, input };
   }
 
   // show offers items in place of the last letters before the caret. The first one is chosen, and note stands below.
