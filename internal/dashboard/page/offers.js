@@ -55,7 +55,8 @@ export class Offers {
       } catch (e) {
         note = e.message;
       }
-      if (turn === this.turn) this.show(items, note, (file ?? word ?? name).length + (word === undefined ? 1 : 0));
+      if (turn === this.turn)
+        this.show(items, note, before.length - (file ?? word ?? name).length - (word === undefined ? 1 : 0));
     }, offersPause);
   }
 
@@ -75,11 +76,12 @@ export class Offers {
     return name && (await this.commands(id).catch(() => [])).some((c) => isCalled(c, name)) && { name, input };
   }
 
-  // show offers items in place of the last letters before the caret. The first one is chosen, and note stands below.
-  show(items, note = "", letters = 0) {
+  // show offers items in place of what stands between a place and the caret. The first one is chosen, and note stands
+  // below.
+  show(items, note = "", from = 0) {
     clearTimeout(this.timer);
     this.turn = null;
-    Object.assign(this, { items, letters });
+    Object.assign(this, { items, from });
     reconcile(this.list, items, (it) => it.text, (it) =>
       h("li", { role: "option", onclick: () => this.take(it) },
         h("span", plain(it.label)), it.about && h("span.sub", plain(it.about))));
@@ -107,6 +109,7 @@ export class Offers {
       step = { ArrowUp: -1, ArrowDown: 1 }[e.key];
     if (this.element.hidden || e.isComposing || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey) return;
     if (step && items.length) this.choose((at + step + items.length) % items.length);
+    else if (/^(Arrow|Home|End|Page)/.test(e.key)) return this.show([]); // the caret goes elsewhere
     else if (e.key === "Escape") this.show([]);
     else if (["Enter", "Tab"].includes(e.key) && items.length && box.value !== items[at].text) this.take(items[at]);
     else return;
@@ -118,7 +121,7 @@ export class Offers {
   take({ text, path }) {
     const { box } = this, end = box.selectionStart;
     if (path) this.took(path);
-    box.setRangeText(`${text} `, end - this.letters, end, "end");
+    box.setRangeText(`${text} `, this.from, end, "end");
     box.focus();
     box.dispatchEvent(new Event("input"));
   }
