@@ -48,8 +48,12 @@ func readInput(event string, data []byte) (in input, err error) {
 		return in, invalid("input.toolName: is required")
 	}
 	if in.Args = cmpRaw(in.Args, in.Input); in.Args.Kind() == '"' {
-		if text, ok := protocol.Text(in.Args); ok && protocol.Raw(text).IsValid() {
+		text, ok := protocol.Text(in.Args)
+		switch {
+		case ok && protocol.Raw(text).IsValid():
 			in.Args = protocol.Raw(text) // some versions of the CLI write the arguments as a text
+		case ok && json.Valid([]byte(text)) && Decides(event):
+			return in, invalid("input.toolArgs: is JSON that can be read in two ways: a name is there twice, for example")
 		}
 	}
 	if len(in.Args) == 0 || in.Args.Kind() == 'n' {

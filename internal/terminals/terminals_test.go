@@ -361,6 +361,9 @@ func TestRefusedHooks(t *testing.T) {
 		{"event", "preToolUSE", `{"sessionId":"s","cwd":"/"}`, 0, "event:"},
 		{"twice", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"a","toolName":"b"}`, 0, "toolName"},
 		{"no tool", EventPreToolUse, `{"sessionId":"s","cwd":"/","tool_name":"bash"}`, 0, "toolName: is required"},
+		{"a text with two commands", EventPreToolUse,
+			`{"sessionId":"s","cwd":"/","toolName":"b","toolArgs":"{\"command\":\"ls\",\"command\":\"git push\"}"}`, 0,
+			"toolArgs"},
 		{"wrong type", EventPreToolUse, `{"sessionId":1,"cwd":"/"}`, 0, "sessionId"},
 		{"no UTF-8", EventPreToolUse, "{\"sessionId\":\"s\",\"cwd\":\"/\",\"toolName\":\"\xff\"}", 0, "input"},
 	} {
