@@ -63,7 +63,7 @@ func readInput(event string, data []byte) (in input, err error) {
 }
 
 func cmpRaw(a, b protocol.Raw) protocol.Raw {
-	if len(a) > 0 {
+	if len(a) > 0 && a.Kind() != 'n' {
 		return a
 	}
 	return b

@@ -150,9 +150,12 @@ func TestGateDecides(t *testing.T) {
 	if got := x.call("ls"); got != `{"additionalContext":"be careful ‹/system_reminder>"}` {
 		t.Errorf("%s, want the context, which does not end the CLI's tags", got)
 	}
-	got := x.hook(EventPermissionRequest, "s1", `"toolName":"bash","toolInput":{"command":"git push -f"}`)
-	if got != `{"behavior":"deny","message":"hook no-push: ask first"}` {
-		t.Errorf("permissionRequest: %s, want a denial", got)
+	for _, members := range []string{``, `"toolArgs":null,`} {
+		got := x.hook(EventPermissionRequest, "s1",
+			members+`"toolName":"bash","toolInput":{"command":"git push -f"}`)
+		if got != `{"behavior":"deny","message":"hook no-push: ask first"}` {
+			t.Errorf("permissionRequest with %s: %s, want a denial", members, got)
+		}
 	}
 }
 
