@@ -321,6 +321,32 @@ func TestJoinKnowsThatTheTerminalIsBusy(t *testing.T) {
 	}
 }
 
+// What is at the other end of a pipe may be no terminal. It can't take the gateway's memory.
+func TestJoinOfStrangers(t *testing.T) {
+	for name, text := range map[string]string{
+		"a length that nobody has": "Content-Length: 1000000000000000000\r\n\r\n",
+		"a negative length":        "Content-Length: -1\r\n\r\n",
+		"a line without end":       strings.Repeat("x", 1<<20),
+		"no answer but null":       "Content-Length: 4\r\n\r\nnull",
+		"an end":                   "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			go func() {
+				defer func() { _ = theirs.Close() }()
+				if _, err := jsonrpc.ReadFrame(bufio.NewReader(theirs), 1<<20); err == nil {
+					_, _ = io.WriteString(theirs, text)
+				}
+			}()
+			l, err := newJoinRuntime(t).Join(t.Context(), ours, terminalSession, "/w", nil, newJoinedCalls())
+			if err == nil {
+				l.Close()
+				t.Error("joined, want an error")
+			}
+		})
+	}
+}
+
 // Another program of the machine may find the address before the SDK does.
 func TestPipeHasOneWayIn(t *testing.T) {
 	ours, theirs := net.Pipe()

@@ -19,8 +19,12 @@ import (
 	"tapgw/internal/jsonrpc"
 )
 
-// maxHello bounds the first message on a [dialablePipe], in bytes.
-const maxHello = 64 << 10
+const (
+	// maxHello bounds the first message on a [dialablePipe], in bytes.
+	maxHello = 64 << 10
+	// maxFromTerminal bounds a message of a terminal, in bytes.
+	maxFromTerminal = 64 << 20
+)
 
 // dialablePipe lets the SDK speak over a connection that is there already. The SDK can only start a program or dial an
 // address, so the pipe gets a loopback address for one connection: the first that sends our token in its first message.
@@ -119,11 +123,25 @@ func (d *dialablePipe) relay(conn net.Conn, in io.Reader, hello []byte) {
 		return
 	}
 	d.running.Go(func() {
-		_, err := io.Copy(conn, d.pipe)
-		d.end(err)
+		d.end(copyFrames(conn, d.pipe))
 	})
 	_, err := io.Copy(d.pipe, in)
 	d.end(err)
+}
+
+// copyFrames copies messages until there is an error. The SDK would take as much memory as a message announces, and any
+// program may be at the port of a terminal.
+func copyFrames(to io.Writer, from io.Reader) error {
+	in := bufio.NewReader(from)
+	for {
+		data, err := jsonrpc.ReadFrame(in, maxFromTerminal)
+		if err != nil {
+			return err
+		}
+		if _, err := to.Write(jsonrpc.AppendFrame(nil, data)); err != nil {
+			return err
+		}
+	}
 }
 
 // end closes the pipe and the SDK's connection. The first call decides why.
