@@ -68,8 +68,8 @@ type Cluster struct {
 func Start(o Options, b Bus) (*Cluster, error) {
 	c := &Cluster{
 		o: o, name: o.Name, log: o.Log, gateway: o.Gateway, bus: b, trunks: map[string]*trunk{},
-		members: map[string]*member{}, relays: map[*relay]bool{}, memories: map[string]*memory{}, refused: map[string]map[string]uint64{},
-		retired: map[*gateway.Pass]*time.Timer{},
+		members: map[string]*member{}, relays: map[*relay]bool{}, memories: map[string]*memory{},
+		refused: map[string]map[string]uint64{}, retired: map[*gateway.Pass]*time.Timer{},
 	}
 	for _, glob := range o.Share {
 		c.share = append(c.share, match.NewToolGlob(glob))

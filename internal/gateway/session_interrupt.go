@@ -51,9 +51,9 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 	return dropped, nil
 }
 
-// keptPrompts are the texts of the prompts that an interrupt does not lose: those that wait, and those that the host got
-// while a turn runs, which come back to the queue. The worker may have given the host such a prompt again before the
-// interrupt returns: it is among those before the interrupt only.
+// keptPrompts are the texts of the prompts that an interrupt does not lose: those that wait, and those that the host
+// got while a turn runs, which come back to the queue. The worker may have given the host such a prompt again before
+// the interrupt returns: it is among those before the interrupt only.
 func (s *Session) keptPrompts() (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,7 +53,7 @@ func readInput(event string, data []byte) (in input, err error) {
 		case ok && protocol.Raw(text).IsValid():
 			in.Args = protocol.Raw(text) // some versions of the CLI write the arguments as a text
 		case ok && json.Valid([]byte(text)) && Decides(event):
-			return in, invalid("input.toolArgs: is JSON that can be read in two ways: a name is there twice, for example")
+			return in, invalid("input.toolArgs: is JSON that can be read in two ways (a name twice, for example)")
 		}
 	}
 	if len(in.Args) == 0 || in.Args.Kind() == 'n' {
