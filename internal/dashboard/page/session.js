@@ -266,8 +266,11 @@ export class SessionView {
     this.scroller.dataset.entries = all;
   }
 
-  // update shows the session's state from the list of sessions.
-  update() {
+  // update shows the session's state from the list of sessions. Until that is known nothing is seen, so that nothing
+  // moves when it comes.
+  update(isKnown = this.isKnown) {
+    this.isKnown = isKnown;
+    this.element.classList.toggle("unknown", !isKnown);
     if (!this.feed) return;
     const s = this.app.state.sessions.find((it) => it.id === this.id);
     const was = this.session;

@@ -152,7 +152,8 @@ export class SessionsView {
     if (focused && !this.items.contains(document.activeElement))
       this.items.querySelector(`[data-key="${CSS.escape(focused)}"] a`)?.focus();
     this.showEnded();
-    this.session.update();
+    this.ended.hidden = !this.isKnown;
+    this.session.update(this.isKnown);
   }
 
   fill(ul, list) {
