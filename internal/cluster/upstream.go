@@ -258,7 +258,7 @@ func (u *upstream) handle(m protocol.Message) {
 
 // ask asks the provider. Call with relay.mu held.
 func (u *upstream) ask(id, session string, isCall bool, m protocol.Message) {
-	if _, isUsed := u.r.calls[id]; isUsed || u.open >= maxAsked || !u.isBound {
+	if _, isUsed := u.r.calls[id]; isUsed || id == "" || u.open >= maxAsked || !u.isBound {
 		u.tr.c.count(u.tr.peer, "calls that it may not make")
 		return
 	}
