@@ -29,6 +29,8 @@ type Cluster struct {
 	// Admit has the trust that providers of other gateways get here, [AdmitProject] or [AdmitExternal], by the name of
 	// the gateway. Gateways without an entry see and use nothing.
 	Admit map[string]string
+	// Control names the gateways of Admit whose users may act on this one with tapctl --gateway.
+	Control []string
 }
 
 // Values of cluster.admit.
@@ -52,6 +54,7 @@ func (c *Cluster) read(t *table) {
 	t.str("tls_cert", &c.TLSCert, nil)
 	t.str("tls_key", &c.TLSKey, nil)
 	t.strs("share", &c.Share, isGlob)
+	t.strs("control", &c.Control, isClusterName)
 	c.readAdmit(t)
 	t.rejectUnknown()
 	if t == nil || t.shape != nil {
@@ -62,15 +65,21 @@ func (c *Cluster) read(t *table) {
 			t.fault(key, "needs %s beside it", other)
 		}
 	}
-	needs("urls", "name", c.Enabled(), c.Name == "")
+	needs("urls", "name", c.Enabled(), c.Name == "" && t.isGood("name"))
 	for key, isSet := range map[string]bool{
 		"name": c.Name != "", "credentials": c.Credentials != "", "nkey": c.NKey != "", "tls_ca": c.TLSCA != "",
 		"tls_cert": c.TLSCert != "", "tls_key": c.TLSKey != "", "share": len(c.Share) > 0, "admit": len(c.Admit) > 0,
+		"control": len(c.Control) > 0,
 	} {
 		needs(key, "urls", isSet, !c.Enabled() && t.isGood("urls"))
 	}
 	needs("tls_cert", "tls_key", c.TLSCert != "", c.TLSKey == "")
 	needs("tls_key", "tls_cert", c.TLSKey != "", c.TLSCert == "")
+	for _, name := range c.Control {
+		if c.Admit[name] == "" && t.isGood("control") && t.isGood("admit") {
+			t.fault("control", "%q is not in admit", name)
+		}
+	}
 	if c.Credentials != "" && c.NKey != "" {
 		t.fault("nkey", "stands beside credentials: keep one of them")
 	}
@@ -121,6 +130,13 @@ func isNATS(s string) error {
 		return fmt.Errorf("%q is not a URL such as nats://host:4222", u.Redacted())
 	}
 	return nil
+}
+
+func isClusterName(s string) error {
+	if s == "" {
+		return errors.New("a gateway's name is empty")
+	}
+	return isClusterNameOrNone(s)
 }
 
 func isClusterNameOrNone(s string) error {

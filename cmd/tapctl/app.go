@@ -42,6 +42,7 @@ Examples:
 			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
 			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN`; other users of the machine can read it here " +
 				"(default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
+			&ucli.StringFlag{Name: "gateway", Usage: "act on the gateway `NAME` of the cluster, if that allows it"},
 			&ucli.DurationFlag{
 				Name: "timeout", Usage: "give up after `TIME`", DefaultText: "30s for short requests, else none",
 			},
@@ -118,7 +119,8 @@ func newCommand(flags *ucli.Context, timeout time.Duration) (*command, context.C
 	if _, err := configFiles(flags); err != nil {
 		return nil, nil, err
 	}
-	gw, err := client.New(client.Options{URL: flags.String("url"), Token: flags.String("token")})
+	gw, err := client.New(client.Options{URL: flags.String("url"), Token: flags.String("token"),
+		Gateway: flags.String("gateway")})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,7 +35,8 @@ func (p *gatewayProcess) joinCluster(c configs.Cluster, home string) error {
 	persist := server.Persist{Dir: filepath.Join(home, "providers")}
 	joined, err := cluster.Join(cluster.Options{
 		Gateway: p.gateway, Log: p.log, Version: p.info.Version, Name: c.Name, Share: c.Share, Admit: admit,
-		PersistDir: persist.Make, ReadFile: persist.Read,
+		PersistDir: persist.Make, ReadFile: persist.Read, Control: c.Control, API: p.server.API(),
+		Record: p.records.Record,
 	}, natsServer(c))
 	if err != nil {
 		return err
@@ -61,6 +63,11 @@ type clusterOf struct{ p *gatewayProcess }
 // Connect implements [server.Cluster].
 func (c clusterOf) Connect(p gateway.Peer, o gateway.ConnOptions) server.ProviderConn {
 	return c.p.cluster.Connect(p, o)
+}
+
+// Forward implements [server.Cluster].
+func (c clusterOf) Forward(w http.ResponseWriter, r *http.Request, gateway, path string) {
+	c.p.cluster.Forward(w, r, gateway, path)
 }
 
 // Providers implements [server.Cluster].

@@ -17,7 +17,9 @@ type Record struct {
 	Span     string    `json:"span,omitempty"`     // its own id in the trace, 16 hexadecimal digits
 	Parent   string    `json:"parent,omitempty"`   // the id of what it was part of
 
-	// State is start or end of a session, or that of a goal.
+	Gateway string `json:"gateway,omitempty"` // the other gateway of a remote action
+
+	// State is start or end of a session, that of a goal, or that of a remote action.
 	State string `json:"state,omitempty"`
 	Label string `json:"label,omitempty"` // of a session that starts
 	Host  string `json:"host,omitempty"`
@@ -34,7 +36,7 @@ type Record struct {
 	Reason     string  `json:"reason,omitempty"`
 	DurationMs float64 `json:"durationMs,omitempty"`
 
-	// Command is what a call had the host's own shell run, at most 1 KiB of it. ExitCode is how the command ended; nil
+	// Command is what a call had the host's own shell run, or what was asked of a gateway, at most 1 KiB of it. ExitCode is how the command ended; nil
 	// if the host does not say. A command that goes on in the background has a second record when it ends.
 	Command  string `json:"command,omitempty"`
 	ExitCode *int   `json:"exitCode,omitempty"`
@@ -59,6 +61,13 @@ const (
 	RecordSource  = "source"  // a run of a source ended
 	RecordGoal    = "goal"    // a goal changed
 	RecordWebhook = "webhook" // a webhook got a request that makes no event
+	RecordRemote  = "remote"  // one gateway of a cluster acted on another
+)
+
+// States of a remote [Record]: this gateway asked another one, or was asked.
+const (
+	RemoteSent   = "sent"
+	RemoteServed = "served"
 )
 
 // States of a session's [Record].
@@ -78,6 +87,7 @@ const (
 var (
 	RecordKinds = []string{
 		RecordSession, RecordTurn, RecordCall, RecordGate, RecordPush, RecordSource, RecordGoal, RecordWebhook,
+		RecordRemote,
 	}
 	RecordOutcomes = []string{
 		OutcomeOK, OutcomeFailed, "allow", "deny", "context", OutcomeRefused, OutcomeIgnored,

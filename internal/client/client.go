@@ -40,6 +40,7 @@ const (
 // gateway answered, the error has the gateway's code.
 type Client struct {
 	base, token string
+	gateway     string // the path of another gateway in the API, "" for the gateway itself
 	source      string // what named the gateway, for errors
 	tokenSource string // where the token was found, for errors
 	missing     error  // not nil: no gateway runs, and the user named none
@@ -56,6 +57,9 @@ type Client struct {
 // or a file that another user could have written.
 func New(o Options) (*Client, error) {
 	c := &Client{urlFlag: o.flag()}
+	if o.Gateway != "" {
+		c.gateway = "/gateways/" + url.PathEscape(o.Gateway)
+	}
 	var err error
 	c.base, c.source, err = discoverURL(o)
 	if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit == cli.ExitUnreachable {
@@ -144,7 +148,7 @@ func (c *Client) send(ctx context.Context, method, path string, q url.Values, bo
 	if c.missing != nil {
 		return nil, c.missing
 	}
-	target := c.base + adminapi.Prefix + path
+	target := c.base + adminapi.Prefix + c.gateway + path
 	if len(q) > 0 {
 		target += "?" + q.Encode()
 	}

@@ -35,7 +35,9 @@ const maxFile = 64 << 10
 type Options struct {
 	URL   string // ws://, wss://, http:// or https://
 	Token string
-	Flag  string // the command's flag for URL, for errors; "": --url
+	// Gateway is another gateway of the cluster, which the one at URL lets answer; "" for that one itself.
+	Gateway string
+	Flag    string // the command's flag for URL, for errors; "": --url
 }
 
 func (o Options) flag() string { return cmp.Or(o.Flag, "--url") }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,11 @@ type Options struct {
 	Share []string
 	// Admit has the trust of the providers of each admitted gateway here, by the gateway's name.
 	Admit map[string]gateway.Trust
+	// Control names the admitted gateways whose users may use the API, an admin API without a check of tokens, here.
+	Control []string
+	API     http.Handler
+	// Record writes down what is asked of other gateways and by them; nil for nothing.
+	Record func(adminapi.Record)
 	// PersistDir makes a provider's directory, and ReadFile reads a file in it, as those of [gateway.Options]; nil for
 	// none. A provider keeps its files here, also while it serves sessions elsewhere.
 	PersistDir func(provider string) (string, error)
@@ -77,6 +83,7 @@ func Start(o Options, b Bus) (*Cluster, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	for name, trust := range o.Admit {
 		c.trunks[name] = newTrunk(c, name, trust)
+		c.trunks[name].mayControl = slices.Contains(o.Control, name)
 	}
 	for _, tr := range c.trunks {
 		stop, err := b.Subscribe(tr.from, tr.receive)

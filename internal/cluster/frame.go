@@ -39,6 +39,12 @@ const (
 	opCloseDown               // down: the connection is closed
 	opAsk                     // a question of the gateway, with an id
 	opAnswer                  // its answer
+	opRequest                 // a request of the admin API
+	opResponse                // the head of its answer
+	opBody                    // a part of the answer
+	opEnd                     // the end of the answer
+	opTaken                   // how many bytes of the answer were taken
+	opCancel                  // nobody wants the answer any more
 )
 
 // head is the head of a NATS message.
@@ -97,7 +103,7 @@ func readRecord(data []byte) (r record, rest []byte, err error) {
 	r = record{op: op(data[0]), more: data[1] == 1, conn: binary.BigEndian.Uint64(data[2:])}
 	size := uint64(binary.BigEndian.Uint32(data[10:]))
 	data = data[recordSize:]
-	if r.op < opPing || r.op > opAnswer || size > uint64(len(data)) {
+	if r.op < opPing || r.op > opCancel || size > uint64(len(data)) {
 		return r, nil, errMalformed
 	}
 	r.data = data[:size:size]

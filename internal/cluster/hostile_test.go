@@ -146,7 +146,8 @@ func TestHostileGateway(t *testing.T) {
 			h.publish(data)
 		}, "malformed messages", ""},
 		"uses a connection that is not open": {func(h *hostile, _ string) {
-			h.send(up(7, `{"type":"goodbye"}`), record{op: opDown, conn: 7, data: []byte(`{"type":"sessions","active":[]}`)})
+			h.send(up(7, `{"type":"goodbye"}`),
+				record{op: opDown, conn: 7, data: []byte(`{"type":"sessions","active":[]}`)})
 		}, "messages of connections that are not open", ""},
 		"answers what nobody asked": {func(h *hostile, _ string) {
 			h.send(record{op: opAnswer, conn: 5, data: []byte{0}})
@@ -258,7 +259,8 @@ func TestHostileSessions(t *testing.T) {
 		h.send(toolCall("early", "t"), down(`{"type":"sessions","active":[{"id":"s","label":"x","cwd":"/"}]}`))
 		p.send(fmt.Sprintf(helloTool, "s"))
 		h.send(down(`{"type":"hello.ack","protocolVersion":2,"providerId":"p","sessionId":"s","reconnectToken":"tok"}`))
-		h.send(toolCall("1", "t"), toolCall("1", "t"), toolCall("2", "rm"), down(`{"type":"auth.pairing","prompt":"code?"}`),
+		h.send(toolCall("1", "t"), toolCall("1", "t"), toolCall("2", "rm"),
+			down(`{"type":"auth.pairing","prompt":"code?"}`),
 			down(`{"type":"tool.result","id":"1","data":1}`), down(`nonsense`), down(`{"type":"tool.call"}`))
 		if got := calls(); !slices.Equal(got, []string{"1"}) {
 			t.Errorf("the provider gets the calls %v, want that of an allowed tool, once", got)

@@ -39,6 +39,7 @@ type trunk struct {
 	peer          string
 	admission     gateway.Trust // the trust of its providers here
 	subject, from string        // what to publish to, and what to listen to
+	mayControl    bool          // it may use the admin API here
 	wake          chan struct{}
 	sending       sync.Mutex // held by who publishes
 
@@ -59,6 +60,8 @@ type trunk struct {
 	lost         map[*guest]bool      // those whose gateway is out of reach
 	upstreams    map[uint64]*upstream // of this gateway's providers
 	asked        map[uint64]chan answer
+	exchanges    map[uint64]*exchange // requests to the other's API
+	served       map[uint64]*served   // requests of the other to the API here
 	nextConn     uint64
 }
 
@@ -68,7 +71,7 @@ func newTrunk(c *Cluster, peer string, admission gateway.Trust) *trunk {
 		subject: trunkSubject(peer, c.name), from: trunkSubject(c.name, peer),
 		wake: make(chan struct{}, 1), mine: newLife(),
 		guests: map[uint64]*guest{}, lost: map[*guest]bool{}, upstreams: map[uint64]*upstream{},
-		asked: map[uint64]chan answer{},
+		asked: map[uint64]chan answer{}, exchanges: map[uint64]*exchange{}, served: map[uint64]*served{},
 	}
 }
 
@@ -345,6 +348,12 @@ func (tr *trunk) handle(r record) {
 		tr.answer(r)
 	case opAnswer:
 		tr.answered(r)
+	case opRequest:
+		tr.serve(r)
+	case opResponse, opBody, opEnd:
+		tr.exchanged(r)
+	case opTaken, opCancel:
+		tr.control(r)
 	}
 }
 
@@ -353,6 +362,8 @@ func (tr *trunk) fail(why string) {
 	tr.mu.Lock()
 	wasUp := tr.isUp
 	guests, upstreams, asked := tr.guests, tr.upstreams, tr.asked
+	exchanges, requests := tr.exchanges, tr.served
+	tr.exchanges, tr.served = map[uint64]*exchange{}, map[uint64]*served{}
 	tr.isUp, tr.isFull, tr.mine, tr.theirs, tr.sent, tr.got = false, false, newLife(), 0, 0, 0
 	tr.queue, tr.queued, tr.partial, tr.partOf = nil, 0, nil, 0
 	tr.guests, tr.upstreams, tr.asked = map[uint64]*guest{}, map[uint64]*upstream{}, map[uint64]chan answer{}
@@ -369,6 +380,12 @@ func (tr *trunk) fail(why string) {
 	}
 	for _, u := range upstreams {
 		u.lose()
+	}
+	for _, x := range exchanges {
+		close(x.lost)
+	}
+	for _, s := range requests {
+		s.cancel()
 	}
 	for _, done := range asked {
 		done <- answer{err: tr.unreachable()}
@@ -387,7 +404,7 @@ func (tr *trunk) tick(now time.Time, isExpected bool) {
 	}
 	tr.mu.Lock()
 	isUp := tr.isUp
-	isUsed := len(tr.guests)+len(tr.upstreams)+len(tr.asked) > 0
+	isUsed := len(tr.guests)+len(tr.upstreams)+len(tr.asked)+len(tr.exchanges)+len(tr.served) > 0
 	if !isUsed { // a life without connections costs nothing
 		tr.lastGot, tr.lastSent = now, now
 	}

@@ -58,6 +58,7 @@ func newAPI(s *Server, o Options) http.Handler {
 		method, path, _ := strings.Cut(pattern, " ")
 		a.mux.Handle(method+" "+apiPrefix+path, a.answering(h))
 	}
+	a.mux.HandleFunc(apiPrefix+"/gateways/{gateway}/", a.remote)
 	a.mux.HandleFunc("/", a.notFound)
 	return a.mux
 }

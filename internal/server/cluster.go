@@ -3,15 +3,19 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 )
 
 // Cluster joins the gateway with others.
 type Cluster interface {
 	// Connect begins the connection of a provider, which may serve sessions of other gateways, too.
 	Connect(p gateway.Peer, o gateway.ConnOptions) ProviderConn
+	// Forward lets another gateway answer a request of the admin API. path is below the API's prefix.
+	Forward(w http.ResponseWriter, r *http.Request, gateway, path string)
 	// Providers are those that serve sessions of other gateways and none of this one.
 	Providers() []adminapi.Provider
 	// State returns what this gateway sees of the others. It asks them, and waits a moment for their answers.
@@ -53,4 +57,19 @@ func (a *api) cluster(w http.ResponseWriter, r *http.Request) error {
 	state.Gateways = orEmpty(state.Gateways)
 	state.Sessions, state.Providers = orEmpty(state.Sessions), orEmpty(state.Providers)
 	return writeJSON(w, http.StatusOK, state)
+}
+
+// API is the admin API for callers whose rights somebody else has checked.
+func (s *Server) API() http.Handler { return s.api }
+
+// remote lets another gateway of the cluster answer.
+func (a *api) remote(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("gateway")
+	if a.server.cluster == nil {
+		fail(w, http.StatusNotFound, string(protocol.CodeNotFound),
+			"this gateway has joined no others: [cluster] in tapgw.toml has no urls")
+		return
+	}
+	_, path, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), apiPrefix+"/gateways/"), "/")
+	a.server.cluster.Forward(w, r, name, "/"+path)
 }

@@ -25,7 +25,7 @@ func admitting(own string) string {
 
 func TestTwoMachines(t *testing.T) {
 	urls := []string{natsNodes(t, 1)[0].url}
-	a, b := newMachine(t, "a", urls, admitting("a")), newMachine(t, "b", urls, admitting("b"))
+	a, b := newMachine(t, "a", urls, admitting("a")), newMachine(t, "b", urls, "control = [\"a\"]\n"+admitting("b"))
 	until(t, "they see each other", func() bool { return a.sees(b) && b.sees(a) })
 	b.write("providers/filed.toml", "kind = \"command\"\ncommand = [\"sleep\", \"60\"]\nsessions = \"all\"\n", t)
 	started := make(chan struct{}, 1)
@@ -61,6 +61,25 @@ func TestTwoMachines(t *testing.T) {
 	check := a.command("tapgw", "cluster", "check", "--config", a.home+"/tapgw.toml")
 	if out, err := check.CombinedOutput(); err != nil || !strings.Contains(string(out), "in the name of any gateway") {
 		t.Errorf("cluster check: %v\n%s, want a warning that nobody vouches for names", err, out)
+	}
+
+	out, code = a.tapctl("--gateway", "b", "sessions", "start", "--host", "local", "--cwd", "/", "--label", "far")
+	if code != 0 {
+		t.Errorf("sessions start at b: exit %d, %s", code, out)
+	}
+	out, code = a.tapctl("sessions", "query", "--gateway", "b", "far", `call:shout {"Text":"far"}`)
+	if code != 0 || !strings.Contains(out, "FAR") {
+		t.Errorf("sessions query at b: exit %d, %s, want FAR", code, out)
+	}
+	out, code = b.tapctl("--gateway", "a", "sessions")
+	if code != 5 || !strings.Contains(out, "control of [cluster]") {
+		t.Errorf("b acts on a: exit %d, %s, want 5 and why", code, out)
+	}
+	for _, m := range []*machine{a, b} {
+		until(t, "the records of "+m.name+" have the remote action", func() bool {
+			out, _ := m.tapctl("records", "--json")
+			return strings.Contains(out, `"kind":"remote"`) && strings.Contains(out, "POST /sessions")
+		})
 	}
 
 	ended := make(chan string, 1)

@@ -12,7 +12,7 @@ const listMost = 20_000; // that the list has at most
 const pollEvery = 2000; // ms until the page asks for new ones, while somebody looks
 const overlap = 1000; // ms: records written at once are not quite in the order of their times
 
-const recordKinds = ["session", "turn", "call", "gate", "push", "source", "goal", "webhook"];
+const recordKinds = ["session", "turn", "call", "gate", "push", "source", "goal", "webhook", "remote"];
 const ages = [["15m", "15 minutes ago", 900], ["1h", "an hour ago", 3600], ["24h", "a day ago", 86_400],
   ["168h", "a week ago", 604_800]];
 const recordOutcomes = ["ok", "failed", "allow", "deny", "context", "refused", "ignored", "stored", "queued", "delivered",

@@ -89,6 +89,7 @@ var views = []struct{ name, kind, columns string }{
 		"ts session provider trace stream seq level fate reason event prompt metadata"},
 	{"runs", adminapi.RecordSource, "ts session provider trace stream outcome reason durationMs"},
 	{"goals", adminapi.RecordGoal, "ts session id state by reason"},
+	{"remotes", adminapi.RecordRemote, "ts gateway state command outcome code durationMs"},
 	{"webhooks", adminapi.RecordWebhook, "ts provider outcome code reason"},
 }
 

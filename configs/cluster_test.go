@@ -1,0 +1,62 @@
+package configs
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFaultsOfCluster(t *testing.T) {
+	const urls = "[cluster]\nurls = [\"nats://h:4222\"]\nname = \"a\"\n"
+	testFaults(t, []faultCase{
+		{"no name", "[cluster]\nurls = [\"nats://h\"]", []string{"2:1: cluster.urls: needs name beside it"}},
+		{"no servers", "[cluster]\nname = \"a\"", []string{"2:1: cluster.name: needs urls beside it"}},
+		{"share without servers", "[cluster]\nshare = [\"*\"]", []string{"2:1: cluster.share: needs urls beside it"}},
+		{"not of NATS", "[cluster]\nurls = [\"http://h\", \"h:4222\", \"nats://\"]\nname = \"a\"", []string{
+			`cluster.urls[0]: "http://h" is not a URL such as nats://host:4222`, `cluster.urls[1]: `,
+			`cluster.urls[2]: "nats:" is not`,
+		}},
+		{"a password in a wrong URL", "[cluster]\nurls = [\"http://u:secret@h\"]\nname = \"a\"",
+			[]string{`"http://u:xxxxx@h" is not a URL`}},
+		{"a name that is no token of a subject", "[cluster]\nurls = [\"nats://h\"]\nname = \"a.b\"",
+			[]string{`3:1: cluster.name: "a.b" is not a gateway's name`}},
+		{"two keys", urls + "credentials = \"c\"\nnkey = \"n\"",
+			[]string{"5:1: cluster.nkey: stands beside credentials"}},
+		{"half a certificate", urls + "tls_cert = \"c\"", []string{"4:1: cluster.tls_cert: needs tls_key beside it"}},
+		{"the other half", urls + "tls_key = \"c\"", []string{"4:1: cluster.tls_key: needs tls_cert beside it"}},
+		{"an empty glob", urls + "share = [\"\"]", []string{`cluster.share[0]: "" is not a glob`}},
+		{"trust that is none", urls + "admit = { b = \"internal\", c = 1 }", []string{
+			`cluster.admit.b: "internal" is not one of "project", "external"`,
+			`cluster.admit.c: must be a string, found a whole number`,
+		}},
+		{"itself", urls + "[cluster.admit]\na = \"project\"", []string{`5:1: cluster.admit.a: is this gateway's own name`}},
+		{"control of a stranger", urls + "control = [\"b\"]", []string{`4:1: cluster.control: "b" is not in admit`}},
+		{"unknown", urls + "user = 1", []string{"4:1: unknown key cluster.user"}},
+	})
+}
+
+func TestCluster(t *testing.T) {
+	c, faults := Parse("f.toml", []byte(`[cluster]
+urls = ["nats://u:p@h:4222", "tls://i"]
+name = "laptop"
+credentials = "laptop.creds"
+share = ["*"]
+control = ["gpu-box"]
+admit = { gpu-box = "project", ci = "external" }`))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	c.Cluster.resolve("/etc")
+	want := Cluster{
+		URLs: []string{"nats://u:p@h:4222", "tls://i"}, Name: "laptop", Credentials: "/etc/laptop.creds",
+		Share: []string{"*"}, Control: []string{"gpu-box"},
+		Admit: map[string]string{"gpu-box": AdmitProject, "ci": AdmitExternal},
+	}
+	if diff := cmp.Diff(want, c.Cluster); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if !filepath.IsAbs(c.Cluster.Credentials) || !c.Cluster.Enabled() {
+		t.Errorf("%+v, want an absolute path, and a gateway that joins others", c.Cluster)
+	}
+}
