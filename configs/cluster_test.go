@@ -30,7 +30,8 @@ func TestFaultsOfCluster(t *testing.T) {
 			`cluster.admit.b: "internal" is not one of "project", "external"`,
 			`cluster.admit.c: must be a string, found a whole number`,
 		}},
-		{"itself", urls + "[cluster.admit]\na = \"project\"", []string{`5:1: cluster.admit.a: is this gateway's own name`}},
+		{"itself", urls + "[cluster.admit]\na = \"project\"",
+			[]string{`5:1: cluster.admit.a: is this gateway's own name`}},
 		{"control of a stranger", urls + "control = [\"b\"]", []string{`4:1: cluster.control: "b" is not in admit`}},
 		{"unknown", urls + "user = 1", []string{"4:1: unknown key cluster.user"}},
 	})

@@ -126,7 +126,7 @@ func (tr *trunk) forward(w http.ResponseWriter, r *http.Request, path string, bo
 		tr.mu.Unlock()
 	}()
 	head, _ := json.Marshal(requestHead{r.Method, path, r.URL.RawQuery, r.Header.Get("Content-Type")}) // cannot fail
-	data := binary.BigEndian.AppendUint32(nil, uint32(len(head)))                                      //nolint:gosec // small
+	data := appendSize(len(head))
 	tr.push(opRequest, id, append(append(data, head...), body...))
 	tr.flush()
 	for {
@@ -143,8 +143,8 @@ func (tr *trunk) forward(w http.ResponseWriter, r *http.Request, path string, bo
 				w.Header().Set("Content-Type", h.ContentType)
 				w.WriteHeader(status)
 			case opBody:
-				_, _ = w.Write(p.data)                                                              // fails if the client is gone, which ends r's context
-				tr.push(opTaken, id, binary.BigEndian.AppendUint32(nil, uint32(cost(len(p.data))))) //nolint:gosec // small
+				_, _ = w.Write(p.data) // fails if the client is gone, which ends r's context
+				tr.push(opTaken, id, appendSize(cost(len(p.data))))
 				tr.flush()
 			default: // the end, or of the life of the trunk
 				return status
@@ -207,8 +207,8 @@ func (tr *trunk) serve(r record) {
 	if !tr.mayControl || tr.c.o.API == nil || !isForOthers(head.Path) {
 		tr.c.count(tr.peer, "requests that it may not make")
 		tr.c.record(adminapi.RemoteServed, tr.peer, head.Method, head.Path, http.StatusForbidden, time.Now())
-		refuse(http.StatusForbidden, fmt.Sprintf("gateway %q may not do this on %q: control of [cluster] there says who may",
-			tr.c.name, tr.c.name))
+		refuse(http.StatusForbidden, fmt.Sprintf(
+			"gateway %q may not do this on %q: control of [cluster] there says who may", tr.peer, tr.c.name))
 		return
 	}
 	ctx, cancel := context.WithCancel(tr.c.ctx)

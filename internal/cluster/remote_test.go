@@ -56,8 +56,9 @@ func TestForward(t *testing.T) {
 		"a long answer": {"b", "GET", "/large", "", 200, string(large), "", ""},
 		"nothing there": {"b", "POST", "/none", "", 404, "404", "sent b POST /none failed 404",
 			"served a POST /none failed 404"},
-		"not allowed":             {"c", "POST", "/echo", "", 403, "UNAUTHORIZED", "sent c POST /echo failed 403", ""},
-		"not for others":          {"b", "POST", "/signin-links", "", 403, "UNAUTHORIZED", "sent b POST /signin-links failed 403", "served a POST /signin-links failed 403"},
+		"not allowed": {"c", "POST", "/echo", "", 403, "UNAUTHORIZED", "sent c POST /echo failed 403", ""},
+		"not for others": {"b", "POST", "/signin-links", "", 403, "UNAUTHORIZED",
+			"sent b POST /signin-links failed 403", "served a POST /signin-links failed 403"},
 		"over a third gateway":    {"b", "GET", "/gateways/c/echo", "", 403, "UNAUTHORIZED", "", ""},
 		"with a path that climbs": {"b", "GET", "/x/%2e%2e/gateways/c/echo", "", 403, "UNAUTHORIZED", "", ""},
 		"not admitted":            {"x", "POST", "/echo", "", 404, "not in admit", "", ""},
@@ -80,7 +81,8 @@ func TestForward(t *testing.T) {
 				w := httptest.NewRecorder()
 				here.cluster.Forward(w, r, test.to, path)
 				if w.Code != test.status || !strings.Contains(w.Body.String(), test.answer) {
-					t.Errorf("%d with %d bytes %.100s, want %d with %.100s", w.Code, w.Body.Len(), w.Body, test.status, test.answer)
+					t.Errorf("%d with %d bytes %.100s, want %d with %.100s",
+						w.Code, w.Body.Len(), w.Body, test.status, test.answer)
 				}
 				synctest.Wait()
 				if got := hereRecords.take(); got != test.here {
