@@ -125,8 +125,8 @@ func BenchmarkPageOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkPageEvents shows 200 events a second for a minute: the longest task.
-func BenchmarkPageEvents(b *testing.B) {
+// BenchmarkPageBusy shows 200 events a second for a minute: the longest task.
+func BenchmarkPageBusy(b *testing.B) {
 	p := newPageBench(b)
 	p.tell(4)
 	p.v.waitText(".entry", p.last())
@@ -152,8 +152,8 @@ func BenchmarkPageEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkPageMessage shows a message of 600 kB: the longest task.
-func BenchmarkPageMessage(b *testing.B) {
+// BenchmarkPageText shows a message of 600 kB: the longest task.
+func BenchmarkPageText(b *testing.B) {
 	p := newPageBench(b)
 	long := longMessage()
 	for b.Loop() {
