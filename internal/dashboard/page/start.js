@@ -80,8 +80,10 @@ export async function startDialog(app) {
   choose();
   const cwd = input("cwd", { list: "start-cwds", required: true, value: cwds[0] ?? "" });
   if (!cwds.length) {
-    // The gateway's own directory is the default.
-    fetch("/api/config").then((r) => r.json()).then(({ repoRoot }) => (cwd.value ||= repoRoot ?? "")).catch(() => {});
+    // The gateway's own directory is the default, but not in a field that somebody is in: it would join what they type.
+    fetch("/api/config").then((r) => r.json()).then(({ repoRoot }) => {
+      if (document.activeElement !== cwd) cwd.value ||= repoRoot ?? "";
+    }).catch(() => {});
   }
   const keep = (all) => sessionStorage.setItem(drafted, JSON.stringify(all));
   await ask("New session", [
