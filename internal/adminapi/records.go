@@ -36,9 +36,9 @@ type Record struct {
 	Reason     string  `json:"reason,omitempty"`
 	DurationMs float64 `json:"durationMs,omitempty"`
 
-	// Command is what a call had the host's own shell run, or what was asked of a gateway, at most 1 KiB of it. ExitCode
-	// is how the command ended; nil if the host does not say. A command that goes on in the background has a second
-	// record when it ends.
+	// Command is what a call had the host's own shell run, or what was asked of a gateway, at most 1 KiB of it.
+	// ExitCode is how the command ended; nil if the host does not say. A command that goes on in the background has a
+	// second record when it ends.
 	Command  string `json:"command,omitempty"`
 	ExitCode *int   `json:"exitCode,omitempty"`
 

@@ -13,6 +13,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"tapgw/internal/visible"
 )
 
 // Statuses of a [Finding].
@@ -203,7 +205,7 @@ func checkRegistry(ctx context.Context, conn *nats.Conn, o CheckOptions) (found 
 	for _, name := range o.Admit {
 		b, isHere := here[name]
 		if isHere {
-			found = append(found, Finding{"gateway " + name, FoundOK, "is there, version " + b.Version, ""})
+			found = append(found, Finding{"gateway " + name, FoundOK, "is there, version " + visible.Line(b.Version), ""})
 			continue
 		}
 		found = append(found, Finding{"gateway " + name, FoundWarn, "is not there",

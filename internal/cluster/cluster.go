@@ -155,6 +155,9 @@ func (c *Cluster) count(peer, what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refused[peer] == nil {
+		if len(c.refused) >= maxMembers {
+			return
+		}
 		c.refused[peer] = map[string]uint64{}
 	}
 	c.refused[peer][what]++

@@ -63,14 +63,9 @@ type guest struct {
 
 // open lets a provider of the other gateway in.
 func (tr *trunk) open(id uint64, data []byte) {
-	refuse := func(reason string) {
-		tr.c.count(tr.peer, "connections: "+reason)
-		tr.push(opCloseDown, id, closeData(protocol.ClosePolicy, reason))
-		tr.flush()
-	}
 	var request openRequest
 	if err := json.Unmarshal(data, &request); err != nil {
-		refuse("malformed")
+		tr.refuseOpen(id, "malformed")
 		return
 	}
 	g := &guest{tr: tr, id: id, sessions: map[string]bool{}, open: map[string]protocol.Type{}}
@@ -86,7 +81,7 @@ func (tr *trunk) open(id uint64, data []byte) {
 		tr.c.count(tr.peer, "connections: their number is in use")
 		return
 	case isFull:
-		refuse("too many")
+		tr.refuseOpen(id, "too many")
 		return
 	}
 	g.pass = tr.c.gateway.Issue(gateway.PassSpec{
@@ -100,6 +95,13 @@ func (tr *trunk) open(id uint64, data []byte) {
 	defer g.receiving.Unlock()
 	g.conn = tr.c.gateway.Connect(g, gateway.ConnOptions{})
 	g.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.pass.Token()}))
+}
+
+// refuseOpen tells the other gateway that a provider of it is not let in.
+func (tr *trunk) refuseOpen(id uint64, reason string) {
+	tr.c.count(tr.peer, "connections: "+reason)
+	tr.push(opCloseDown, id, closeData(protocol.ClosePolicy, reason))
+	tr.flush()
 }
 
 func closeData(code protocol.CloseCode, reason string) []byte {

@@ -155,10 +155,22 @@ func TestHostileGateway(t *testing.T) {
 		"takes a number twice": {func(h *hostile, _ string) { h.send(open(1), open(1)) },
 			"connections: their number is in use", ""},
 		"opens too many": {func(h *hostile, _ string) {
-			for i := range uint64(maxGuests + 2) {
+			for i := range uint64(maxGuests) {
 				h.publish(h.message(open(i)))
 			}
+			time.Sleep(time.Second)
+			h.send(open(maxGuests))
 		}, "connections: too many", `"reason":"too many"`},
+		"opens and closes too fast": {func(h *hostile, _ string) {
+			for i := range uint64(maxGuests + 1) {
+				h.publish(h.message(open(i), record{op: opCloseUp, conn: i}))
+			}
+		}, "connections: too many at once, messages of connections that are not open", `"reason":"too many at once"`},
+		"asks too fast": {func(h *hostile, _ string) {
+			for range 3 * askRate {
+				h.publish(h.message(record{op: opAsk, conn: 3, data: []byte("l")}))
+			}
+		}, "requests beyond the rate", `"label":"work"`},
 		"wants gates": {func(h *hostile, session string) {
 			h.send(open(1), up(1, fmt.Sprintf(`{"type":"hello","name":"evil","protocolVersion":2,"session":%q,`+
 				`"hooks":{"onPreToolUse":[{"match":{"tool":"*"},"action":"deny"}]}}`, session)))

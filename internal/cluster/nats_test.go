@@ -23,7 +23,7 @@ import (
 )
 
 // natsServer starts a NATS server in this process, on a port of its own. change may be nil.
-func natsServer(t *testing.T, change func(*server.Options)) *server.Server {
+func natsServer(t testing.TB, change func(*server.Options)) *server.Server {
 	t.Helper()
 	o := &server.Options{ServerName: "n", Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(),
 		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 64 << 20, NoSigs: true, NoLog: true}
@@ -47,12 +47,12 @@ func natsServer(t *testing.T, change func(*server.Options)) *server.Server {
 
 // joined is a gateway in a cluster over NATS.
 type joined struct {
-	t       *testing.T
+	t       testing.TB
 	gateway *gateway.Gateway
 	*Joined
 }
 
-func join(t *testing.T, name, url string, change func(*Options, *Server)) *joined {
+func join(t testing.TB, name, url string, change func(*Options, *Server)) *joined {
 	t.Helper()
 	g := gateway.New(gateway.Options{
 		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
@@ -82,7 +82,7 @@ func join(t *testing.T, name, url string, change func(*Options, *Server)) *joine
 }
 
 // until waits for a condition, for as long as a busy machine may need.
-func until(t *testing.T, what string, is func() bool) {
+func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -110,7 +110,7 @@ type answering struct {
 	todo   chan string
 }
 
-func connectAnswering(t *testing.T, j *joined, answer func(*protocol.ToolCall) string) *answering {
+func connectAnswering(t testing.TB, j *joined, answer func(*protocol.ToolCall) string) *answering {
 	p := &answering{answer: answer, got: make(chan protocol.Message, 1000), todo: make(chan string, 1000)}
 	p.conn = j.Connect(p, gateway.ConnOptions{})
 	done := make(chan struct{})
@@ -158,7 +158,7 @@ func awaitMessage[M protocol.Message](t *testing.T, p *answering) M {
 	}
 }
 
-func startSession(t *testing.T, j *joined, label string) *gateway.Session {
+func startSession(t testing.TB, j *joined, label string) *gateway.Session {
 	t.Helper()
 	s, err := j.gateway.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/", Label: label})
 	if err != nil {
@@ -192,7 +192,7 @@ func TestOverNATS(t *testing.T) {
 	}
 }
 
-func awaitSession(t *testing.T, p *answering, id string) {
+func awaitSession(t testing.TB, p *answering, id string) {
 	t.Helper()
 	for {
 		var list []protocol.SessionInfo

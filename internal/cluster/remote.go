@@ -140,7 +140,7 @@ func (tr *trunk) forward(w http.ResponseWriter, r *http.Request, path string, bo
 					return status
 				}
 				status = h.Status
-				w.Header().Set("Content-Type", h.ContentType)
+				w.Header().Set("Content-Type", safeType(h.ContentType))
 				w.WriteHeader(status)
 			case opBody:
 				_, _ = w.Write(p.data) // fails if the client is gone, which ends r's context
@@ -158,6 +158,15 @@ func (tr *trunk) forward(w http.ResponseWriter, r *http.Request, path string, bo
 			return max(status, 499)
 		}
 	}
+}
+
+// safeType is the type of an answer of another gateway, which a browser must not take for a page of this one.
+func safeType(contentType string) string {
+	switch contentType {
+	case "application/json", "application/x-ndjson", "text/event-stream":
+		return contentType
+	}
+	return "application/octet-stream"
 }
 
 // exchanged hands a part of an answer to who asked.

@@ -84,6 +84,9 @@ func TestForward(t *testing.T) {
 					t.Errorf("%d with %d bytes %.100s, want %d with %.100s",
 						w.Code, w.Body.Len(), w.Body, test.status, test.answer)
 				}
+				if got := w.Header().Get("Content-Type"); strings.HasPrefix(got, "text/") {
+					t.Errorf("the type is %s, want none that a browser shows as a page of this gateway", got)
+				}
 				synctest.Wait()
 				if got := hereRecords.take(); got != test.here {
 					t.Errorf("records here: %q, want %q", got, test.here)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -22,6 +24,9 @@ const (
 	// which the registry knows nothing.
 	helloAgain  = time.Second
 	helloSeldom = 5 * time.Second
+	// openRate and askRate are how many connections and requests the other may begin in a second.
+	openRate = 100
+	askRate  = 100
 	// maxQueued bounds the bytes that wait for NATS on one trunk.
 	maxQueued = 64 << 20
 	// maxBatch is how many bytes of records go together in one NATS message.
@@ -40,6 +45,7 @@ type trunk struct {
 	admission     gateway.Trust // the trust of its providers here
 	subject, from string        // what to publish to, and what to listen to
 	mayControl    bool          // it may use the admin API here
+	opens, asks   *rate.Limiter // of what the other may begin; only its subscription uses them
 	wake          chan struct{}
 	sending       sync.Mutex // held by who publishes
 
@@ -70,6 +76,7 @@ func newTrunk(c *Cluster, peer string, admission gateway.Trust) *trunk {
 		c: c, peer: peer, admission: admission,
 		subject: trunkSubject(peer, c.name), from: trunkSubject(c.name, peer),
 		wake: make(chan struct{}, 1), mine: newLife(),
+		opens: rate.NewLimiter(openRate, maxGuests), asks: rate.NewLimiter(askRate, 2*askRate),
 		guests: map[uint64]*guest{}, lost: map[*guest]bool{}, upstreams: map[uint64]*upstream{},
 		asked: map[uint64]chan answer{}, exchanges: map[uint64]*exchange{}, served: map[uint64]*served{},
 	}
@@ -325,6 +332,10 @@ func (tr *trunk) handle(r record) {
 			tr.flush()
 		}
 	case opOpen:
+		if !tr.opens.Allow() {
+			tr.refuseOpen(r.conn, "too many at once")
+			return
+		}
 		tr.open(r.conn, r.data)
 	case opUp, opOversized, opBinary, opCloseUp:
 		tr.mu.Lock()
@@ -344,12 +355,17 @@ func (tr *trunk) handle(r record) {
 			return
 		}
 		u.receive(r)
-	case opAsk:
-		tr.answer(r)
+	case opAsk, opRequest:
+		switch {
+		case !tr.asks.Allow():
+			tr.c.count(tr.peer, "requests beyond the rate")
+		case r.op == opAsk:
+			tr.answer(r)
+		default:
+			tr.serve(r)
+		}
 	case opAnswer:
 		tr.answered(r)
-	case opRequest:
-		tr.serve(r)
 	case opResponse, opBody, opEnd:
 		tr.exchanged(r)
 	case opTaken, opCancel:

@@ -77,7 +77,7 @@ func serveNATS(options string) {
 		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 256 << 20, NoSigs: true, NoLog: true,
 		PingInterval: 2 * time.Second, MaxPingsOut: 2}
 	if len(o.Routes) > 0 {
-		so.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: o.ClusterPort}
+		so.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: o.ClusterPort, NoAdvertise: true}
 		urls := make([]string, len(o.Routes))
 		for i, port := range o.Routes {
 			urls[i] = fmt.Sprintf("nats://127.0.0.1:%d", port)
@@ -208,8 +208,8 @@ func newMachine(t *testing.T, name string, urls []string, config string) *machin
 	for i, u := range urls {
 		quoted[i] = strconv.Quote(u)
 	}
-	m.write("tapgw.toml", fmt.Sprintf("listen = \"127.0.0.1:0\"\n\n[cluster]\nurls = [%s]\nname = %q\n%s\n",
-		strings.Join(quoted, ", "), name, config), t)
+	m.write("tapgw.toml", fmt.Sprintf("listen = \"127.0.0.1:%d\"\n\n[cluster]\nurls = [%s]\nname = %q\n%s\n",
+		freePorts(t, 1)[0], strings.Join(quoted, ", "), name, config), t)
 	m.process = process{t: t, start: func() *exec.Cmd {
 		return m.command("tapgw", "serve", "--config", filepath.Join(m.home, "tapgw.toml"))
 	}}
@@ -305,8 +305,8 @@ func (m *machine) sees(other *machine) bool {
 // provide runs a provider at the gateway until the test ends.
 func (m *machine) provide(name string, add func(p *providers.Provider)) {
 	m.t.Helper()
-	p := providers.New(name, &providers.Options{URL: m.url, Token: m.token(".admin-token"),
-		Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler)})
+	p := providers.New(name, &providers.Options{URL: m.url,
+		TokenFile: filepath.Join(m.home, "extensions", "tap", ".admin-token"), Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler)})
 	add(p)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
