@@ -220,3 +220,29 @@ func TestAnotherPromptBeginsAnew(t *testing.T) {
 		w.end()
 	})
 }
+
+// What may run so often only does not run while it is not known how often it has.
+func TestDamagedState(t *testing.T) {
+	for text, counts := range map[string]bool{
+		"run = \"true\"\nevery = \"1m\"\nmax_runs = 2":                 true,
+		"run = \"true\"\nat = 2000-01-01T00:00:00Z\nmissed = \"once\"": true,
+		"run = \"true\"\nevery = \"1m\"":                               false,
+	} {
+		w := newWorld(t)
+		if err := os.WriteFile(filepath.Join(w.state, "watch.json"), []byte(`{"runs":`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cancel, ended := w.begin(text, protocol.AllSessions)
+		if !counts {
+			cancel()
+		}
+		late := time.AfterFunc(10*time.Second, cancel) // one that runs ends without an error
+		err := <-ended
+		late.Stop()
+		if (err != nil) != counts || counts && !strings.Contains(err.Error(), "watch.json is damaged") {
+			t.Errorf("%s: got %v, want an error %v", text, err, counts)
+		}
+		cancel()
+		w.end()
+	}
+}

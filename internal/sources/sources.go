@@ -231,7 +231,11 @@ func newSource(o *Options, set *Set) (*source, error) {
 		return nil, err
 	}
 	if o.State != "" {
-		if s.progress, err = loadProgress(o.State); err != nil {
+		s.progress, err = loadProgress(o.State)
+		if err != nil && (s.of.Runs > 0 || !s.of.At.IsZero()) { // it might run more often than the file allows
+			return nil, fmt.Errorf("how often it has run is not known: %w; remove that file, and it begins anew", err)
+		}
+		if err != nil {
 			o.Line(fromGateway, fmt.Sprintf("what it did before is not known: %v", err))
 		}
 	}
