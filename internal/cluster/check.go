@@ -205,7 +205,8 @@ func checkRegistry(ctx context.Context, conn *nats.Conn, o CheckOptions) (found 
 	for _, name := range o.Admit {
 		b, isHere := here[name]
 		if isHere {
-			found = append(found, Finding{"gateway " + name, FoundOK, "is there, version " + visible.Line(b.Version), ""})
+			detail := "is there, version " + visible.Line(b.Version)
+			found = append(found, Finding{"gateway " + name, FoundOK, detail, ""})
 			continue
 		}
 		found = append(found, Finding{"gateway " + name, FoundWarn, "is not there",

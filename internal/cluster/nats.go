@@ -6,10 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -38,7 +40,7 @@ func (s *Server) options(name string) ([]nats.Option, error) {
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
-		nats.Timeout(2 * time.Second),
+		nats.Timeout(dialTimeout),
 	}
 	if s.Credentials != "" {
 		o = append(o, nats.UserCredentials(s.Credentials))
@@ -107,6 +109,23 @@ const (
 	maxPendingBytes    = 64 << 20
 )
 
+// dialTimeout bounds the attempt to reach one server.
+const dialTimeout = 2 * time.Second
+
+// firstDialer lets the first attempts to reach the servers fail at once, so that a gateway's start waits for none of
+// them: the connection tries again behind it.
+type firstDialer struct{ isOver atomic.Bool }
+
+var errLater = errors.New("it is tried again later")
+
+// Dial implements [nats.CustomDialer].
+func (d *firstDialer) Dial(network, address string) (net.Conn, error) {
+	if !d.isOver.Load() {
+		return nil, errLater
+	}
+	return net.DialTimeout(network, address, dialTimeout)
+}
+
 // Joined is a gateway in a cluster, with its connection to NATS.
 type Joined struct {
 	*Cluster
@@ -122,6 +141,8 @@ func Join(o Options, s Server) (*Joined, error) {
 		return nil, err
 	}
 	j := &Joined{}
+	first := &firstDialer{}
+	options = append(options, nats.SetCustomDialer(first))
 	ready := make(chan struct{}) // j.Cluster is set
 	lost := func(why string) {
 		<-ready
@@ -156,6 +177,7 @@ func Join(o Options, s Server) (*Joined, error) {
 		close(ready)
 		return nil, fmt.Errorf("cluster.urls: %w", withoutSecrets(err, s.URLs))
 	}
+	first.isOver.Store(true)
 	j.Cluster, err = Start(o, natsBus{j.conn})
 	close(ready)
 	if err != nil {

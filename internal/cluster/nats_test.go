@@ -323,6 +323,23 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
+// The start of a gateway does not wait for servers that do not answer.
+func TestStartWaitsForNoServer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	began := time.Now()
+	a := join(t, "a", "nats://"+silent.Addr().String(), nil)
+	if took := time.Since(began); took > dialTimeout/2 {
+		t.Errorf("joining took %s, want less than %s", took, dialTimeout/2)
+	}
+	if fault := a.Fault(); !strings.Contains(fault, "not connected") {
+		t.Errorf("fault %q, want that it is not connected", fault)
+	}
+}
+
 // A gateway that is silent is doubtful first, and then leaves the list within 15 s.
 func TestDoubtfulThenGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

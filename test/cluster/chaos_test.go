@@ -153,7 +153,8 @@ func TestChaos(t *testing.T) {
 	session := a.session("work")
 	type input struct{ Text string }
 	machines["b"].provide("tools", func(p *providers.Provider) {
-		providers.AddTool(p, "echo", "echoes", func(_ context.Context, in input) (string, error) { return in.Text, nil })
+		echo := func(_ context.Context, in input) (string, error) { return in.Text, nil }
+		providers.AddTool(p, "echo", "echoes", echo)
 	})
 	for _, name := range []string{"c", "d"} {
 		machines[name].provide("guard-"+name, func(p *providers.Provider) {

@@ -208,7 +208,7 @@ func newMachine(t *testing.T, name string, urls []string, config string) *machin
 	for i, u := range urls {
 		quoted[i] = strconv.Quote(u)
 	}
-	m.write("tapgw.toml", fmt.Sprintf("listen = \"127.0.0.1:%d\"\n\n[cluster]\nurls = [%s]\nname = %q\n%s\n",
+	m.write("tapgw.toml", fmt.Sprintf("listen = \"127.0.0.1:%d\"\nmax_connections = 1000\n\n[cluster]\nurls = [%s]\nname = %q\n%s\n",
 		freePorts(t, 1)[0], strings.Join(quoted, ", "), name, config), t)
 	m.process = process{t: t, start: func() *exec.Cmd {
 		return m.command("tapgw", "serve", "--config", filepath.Join(m.home, "tapgw.toml"))
@@ -305,8 +305,10 @@ func (m *machine) sees(other *machine) bool {
 // provide runs a provider at the gateway until the test ends.
 func (m *machine) provide(name string, add func(p *providers.Provider)) {
 	m.t.Helper()
-	p := providers.New(name, &providers.Options{URL: m.url,
-		TokenFile: filepath.Join(m.home, "extensions", "tap", ".admin-token"), Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler)})
+	p := providers.New(name, &providers.Options{
+		URL: m.url, TokenFile: filepath.Join(m.home, "extensions", "tap", ".admin-token"),
+		Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler),
+	})
 	add(p)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
