@@ -204,7 +204,7 @@ func (r *relay) forgetCalls(u *upstream) (cancels []protocol.Message) {
 			continue
 		}
 		delete(r.calls, id)
-		if a.isCall {
+		if a.tool != "" {
 			cancels = append(cancels,
 				&protocol.ToolCancel{ID: id, SessionID: a.session, Reason: protocol.ReasonInterrupted})
 		}
@@ -486,13 +486,14 @@ func isAnswer(t protocol.Type) bool {
 
 // about is what a message of a provider says about where it belongs.
 type about struct {
-	kind         protocol.Type
-	call         string // that it answers
-	session      string // that it names, of a hello too
-	name         string // of a hello
-	restores     string // the reconnect token of a hello
-	isBroadcast  bool
-	hasRequestID bool
+	kind        protocol.Type
+	call        string // that it answers
+	session     string // that it names, of a hello too
+	name        string // of a hello
+	restores    string // the reconnect token of a hello
+	isBroadcast bool
+	error       string // of a result
+	errorCode   string
 }
 
 func readAbout(data []byte) (a about) {
@@ -500,7 +501,7 @@ func readAbout(data []byte) (a about) {
 		switch name {
 		case "broadcast":
 			a.isBroadcast = string(value) == "true"
-		case "type", "id", "callId", "sessionId", "session", "name", "reconnectToken", "requestId":
+		case "type", "id", "callId", "sessionId", "session", "name", "reconnectToken", "error", "errorCode":
 		default:
 			return nil
 		}
@@ -516,8 +517,10 @@ func readAbout(data []byte) (a about) {
 			a.name = text
 		case "reconnectToken":
 			a.restores = text
-		case "requestId":
-			a.hasRequestID = text != ""
+		case "error":
+			a.error = text
+		case "errorCode":
+			a.errorCode = text
 		}
 		return nil
 	})
@@ -540,6 +543,12 @@ func (r *relay) receive(data []byte) {
 		return
 	case protocol.TypeShutdownReady, protocol.TypeGoodbye:
 		r.noteEnd(a)
+	}
+	r.mu.Lock()
+	record := r.callRecord(a)
+	r.mu.Unlock()
+	if record != nil && r.c.o.Record != nil {
+		r.c.o.Record(*record)
 	}
 	toLocal, upstreams := r.route(a, data)
 	for _, u := range upstreams {

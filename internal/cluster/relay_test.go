@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/taptest/membus"
@@ -154,7 +155,11 @@ func TestServesSessionElsewhere(t *testing.T) {
 		t.Run(session, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := membus.New(1 << 20)
-				here, there := newMachine(t, b, "a", nil), newMachine(t, b, "b", nil)
+				var records []adminapi.Record
+				here := newMachine(t, b, "a", nil)
+				there := newMachine(t, b, "b", func(o *Options) {
+					o.Record = func(r adminapi.Record) { records = append(records, r) }
+				})
 				defer here.close()
 				defer there.close()
 				s := here.session("work")
@@ -181,6 +186,9 @@ func TestServesSessionElsewhere(t *testing.T) {
 				p.send(fmt.Sprintf(`{"type":"tool.result","id":%q,"data":{"n":1}}`, c.ID))
 				if o := <-done; string(o.Data) != `{"n":1}` {
 					t.Errorf("outcome %+v, want the data", o)
+				}
+				if len(records) != 1 || records[0].Gateway+records[0].Tool+records[0].Outcome != "atok" {
+					t.Errorf("records of the provider's gateway: %+v, want one of the call, ok", records)
 				}
 				p.send(`{"type":"push","event":"e","level":"keep","requestId":"r","sessionId":"` + s.ID() + `"}`)
 				if ack := last[*protocol.Ack](p); ack.Fate != "stored" || ack.SessionID != s.ID() {

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -35,7 +37,8 @@ type upstream struct {
 type asked struct {
 	by      *upstream
 	session string
-	isCall  bool
+	tool    string // of a call; "" for a question of another kind
+	began   time.Time
 }
 
 // connect opens a connection of a provider at the other gateway; nil if that is out of reach. Call with relay.mu held.
@@ -240,15 +243,15 @@ func (u *upstream) handle(m protocol.Message) {
 		r.noteLifecycle(m)
 		r.peer.Send(m)
 	case *protocol.ToolCall:
-		if r.reach == nil || !r.reach.Tools.Allows(m.Tool) {
+		if m.Tool == "" || r.reach == nil || !r.reach.Tools.Allows(m.Tool) {
 			u.tr.c.count(u.tr.peer, "calls that it may not make")
 			return
 		}
-		u.ask(m.ID, m.SessionID, true, m)
+		u.ask(m.ID, m.SessionID, m.Tool, m)
 	case *protocol.GateCheck:
-		u.ask(m.CallID, m.SessionID, false, m)
+		u.ask(m.CallID, m.SessionID, "", m)
 	case *protocol.TransformRequest:
-		u.ask(m.CallID, m.SessionID, false, m)
+		u.ask(m.CallID, m.SessionID, "", m)
 	case *protocol.AuthPairing:
 		u.tr.c.count(u.tr.peer, "questions for a pairing code")
 	default:
@@ -257,14 +260,32 @@ func (u *upstream) handle(m protocol.Message) {
 }
 
 // ask asks the provider. Call with relay.mu held.
-func (u *upstream) ask(id, session string, isCall bool, m protocol.Message) {
+func (u *upstream) ask(id, session, tool string, m protocol.Message) {
 	if _, isUsed := u.r.calls[id]; isUsed || id == "" || u.open >= maxAsked || !u.isBound {
 		u.tr.c.count(u.tr.peer, "calls that it may not make")
 		return
 	}
 	u.open++
-	u.r.calls[id] = asked{u, session, isCall}
+	u.r.calls[id] = asked{u, session, tool, time.Now()}
 	u.r.peer.Send(m)
+}
+
+// callRecord returns the record of a call that a message of the provider answers; nil for any other message. Call with
+// relay.mu held.
+func (r *relay) callRecord(a about) *adminapi.Record {
+	c, ok := r.calls[a.call]
+	if !ok || c.tool == "" || a.kind != protocol.TypeToolResult {
+		return nil
+	}
+	outcome := adminapi.OutcomeOK
+	if a.error != "" || a.errorCode != "" {
+		outcome = adminapi.OutcomeFailed
+	}
+	return &adminapi.Record{
+		TS: time.Now(), Kind: adminapi.RecordCall, Gateway: c.by.tr.peer, Session: c.session, Provider: c.by.name,
+		ID: a.call, Tool: c.tool, Outcome: outcome, Code: a.errorCode,
+		DurationMs: float64(time.Since(c.began).Microseconds()) / 1000,
+	}
 }
 
 // list notes the sessions of the other gateway, and binds a provider of all sessions to them. Call with relay.mu held.

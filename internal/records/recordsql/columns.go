@@ -83,7 +83,7 @@ var views = []struct{ name, kind, columns string }{
 	{"sessions", adminapi.RecordSession, "ts session state label host cwd reason"},
 	{"turns", adminapi.RecordTurn, "ts session trace id by outcome reason durationMs"},
 	{"calls", adminapi.RecordCall,
-		"ts session provider trace id tool outcome code reason durationMs command exitCode"},
+		"ts session provider trace gateway id tool outcome code reason durationMs command exitCode"},
 	{"gates", adminapi.RecordGate, "ts session provider trace tool by outcome reason durationMs"},
 	{"pushes", adminapi.RecordPush,
 		"ts session provider trace stream seq level fate reason event prompt metadata"},
