@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -90,6 +91,9 @@ func (c *Cluster) readAdmit(t *table) {
 	trust := oneOf(AdmitProject, AdmitExternal)
 	sub := t.table("admit")
 	sub.describeOthers(&jsonschema.Schema{Type: "string", Enum: []any{AdmitProject, AdmitExternal}})
+	if sub != nil && sub.shape != nil { // with a default, [Changed] sees a change
+		sub.shape.Default = literal(maps.Collect(maps.All(c.Admit)))
+	}
 	if sub == nil || sub.shape != nil {
 		return
 	}

@@ -37,6 +37,16 @@ func TestFaultsOfCluster(t *testing.T) {
 	})
 }
 
+// A change of the cluster waits for the next start, and is named.
+func TestChangedCluster(t *testing.T) {
+	before, after := Default(), Default()
+	after.Cluster = Cluster{URLs: []string{"nats://h"}, Name: "a", Admit: map[string]string{"b": AdmitProject}}
+	want := []string{"cluster.urls", "cluster.name", "cluster.admit"}
+	if diff := cmp.Diff(want, Changed(before, after)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestCluster(t *testing.T) {
 	c, faults := Parse("f.toml", []byte(`[cluster]
 urls = ["nats://u:p@h:4222", "tls://i"]
