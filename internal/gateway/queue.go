@@ -142,6 +142,7 @@ func (s *Session) give(q *queuedPrompt) {
 	isAwaited := q.report(err)
 	s.mu.Unlock()
 	if err != nil && !isAwaited {
+		s.RemoveUploads(q.prompt.Attachments)
 		s.show(adminapi.LogError, sourceGateway, fmt.Sprintf("a prompt that waited was not taken: %v: %q",
 			err, firstWords(q.prompt.shown())))
 		s.TurnEnded([]string{q.prompt.ID}, err.Error())
@@ -311,8 +312,10 @@ func (s *Session) CancelQueued(id string) error {
 		s.mu.Unlock()
 		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: why})
 	case prompt >= 0:
+		attached := s.promptQueue[prompt].prompt.Attachments
 		s.promptQueue = slices.Delete(s.promptQueue, prompt, prompt+1)
 		s.mu.Unlock()
+		s.RemoveUploads(attached)
 		s.TurnEnded([]string{id}, why)
 	default:
 		defer s.mu.Unlock()

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"tapgw/internal/protocol"
 )
@@ -78,4 +80,41 @@ func TestNoUploads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestUploadsOfTheQueue: what a prompt brought goes with it when it is taken back while it waits, or not taken later.
+func TestUploadsOfTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newQueueRig(t)
+		r.s.info.Attachments, r.s.g.uploadDir, r.s.uploadDir = true, t.TempDir(), t.TempDir()
+		r.turn("one", "")
+		for _, text := range []string{"two", "three"} {
+			a, err := r.s.Upload("a.txt", "", []byte("content"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.s.Turn(t.Context(), Prompt{Text: text, Attachments: []Attachment{a}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			entries, err := os.ReadDir(r.s.uploadDir)
+			if err != nil || len(entries) != want || r.s.uploadBytes != want*len("content") {
+				t.Errorf("%d files, %d bytes, %v; want %d files", len(entries), r.s.uploadBytes, err, want)
+			}
+		}
+		left(2)
+		if err := r.s.CancelQueued(r.id(0)); err != nil {
+			t.Error(err)
+		}
+		left(1)
+		r.h.mu.Lock()
+		r.h.err = errors.New("no")
+		r.h.mu.Unlock()
+		r.ends(0)
+		r.gave("one", "three")
+		left(0)
+	})
 }
