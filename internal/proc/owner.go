@@ -7,6 +7,8 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Owner is the process at one end of a connection, or the one that listens on a port, as far as the system shows it to
@@ -23,17 +25,20 @@ var unknown = Owner{UID: -1}
 // commandShown is how many characters of a command line a message shows.
 const commandShown = 80
 
-// String names the process for a message, with at most 80 characters of its command line, and its user if that is
-// another than this process's.
+// secretArg finds tokens in a command line, also those of other programs behind the word Bearer.
+var secretArg = lazyregexp.New(`(?i)(\bbearer[ :=]+|\b(?:ptk|adm|tok|mcp)-)[^\s"']+`)
+
+// String names the process for a message, with at most 80 characters of its command line, without tokens, and its user
+// if that is another than this process's.
 func (o Owner) String() string {
 	who := "another process"
 	if o.PID != 0 {
-		command := []rune(strings.Map(func(r rune) rune {
+		command := []rune(secretArg.ReplaceAllString(strings.Map(func(r rune) rune {
 			if r < ' ' || r == 0x7f {
 				return ' '
 			}
 			return r
-		}, o.Command))
+		}, o.Command), "$1…"))
 		if len(command) > commandShown {
 			command = append(command[:commandShown-1], '…')
 		}
