@@ -132,12 +132,18 @@ func splitNUL(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	return 0, nil, nil
 }
 
-// addNamed adds a path that can be written into a prompt.
+// addNamed adds a path that can be written into a prompt, where a person sees all of it.
 func addNamed(files []string, name string) []string {
-	if name == "" || len(name) > maxPath || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+	if name == "" || len(name) > maxPath || !utf8.ValidString(name) || strings.ContainsFunc(name, isHidden) {
 		return files
 	}
 	return append(files, name)
+}
+
+// isHidden reports whether a character could make a path look like another one, or tell the model what nobody sees.
+func isHidden(r rune) bool {
+	return !unicode.IsGraphic(r) ||
+		unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // walk lists the files below a root without git, the nearest first.

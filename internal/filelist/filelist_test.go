@@ -112,7 +112,8 @@ func TestFindWithoutGit(t *testing.T) {
 	dir := t.TempDir()
 	outside := t.TempDir()
 	write(t, outside, "secret.txt")
-	write(t, dir, "a.txt", "b/c/d.txt", "node_modules/x/index.js", strings.Repeat("d/", maxDepth+1)+"deep.txt")
+	write(t, dir, "a.txt", "b/c/d.txt", "bidi\u202etxt.txt", "tag\U000e0041.txt", "zero\u200b.txt", "line\u2028.txt",
+		"select\ufe00.txt", "esc\x1b.txt", "node_modules/x/index.js", strings.Repeat("d/", maxDepth+1)+"deep.txt")
 	link(t, outside, filepath.Join(dir, "away"))
 	link(t, dir, filepath.Join(dir, "loop"))
 	found := find(t, dir, ".txt", 50)
