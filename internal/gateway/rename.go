@@ -9,6 +9,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
 )
 
 // LabelHost is a [Host] that stores its session's label, for when it is resumed. SetLabel
@@ -19,6 +20,12 @@ type LabelHost interface {
 
 // maxLabel bounds a session's label, in characters.
 const maxLabel = 200
+
+// labelOf is a label as all see it: one line in which no character hides or turns the others. Names of directories,
+// branches and of what hosts call their sessions may have such.
+func labelOf(text string) string {
+	return visible.Controls(strings.NewReplacer("\n", " ", "\t", " ").Replace(text))
+}
 
 // Rename changes the session's label and announces it to providers. The error is
 // INVALID_JSON for a label that is empty, longer than 200 characters or has control
@@ -35,7 +42,7 @@ func (s *Session) Rename(ctx context.Context, label string) error {
 		return errorf(protocol.CodeInvalidJSON, "label: must not hold control characters")
 	}
 	s.Update(label, "")
-	s.note(adminapi.LogInfo, sourceGateway, "renamed to "+label)
+	s.note(adminapi.LogInfo, sourceGateway, "renamed to "+s.label())
 	h, ok := s.host.(LabelHost)
 	if !ok {
 		return nil

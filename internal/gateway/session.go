@@ -138,7 +138,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		uploadDir:     filepath.Join(g.uploadDir, "session-"+newCallID().String()),
 		stopping:      make(chan struct{}),
 		stopped:       make(chan struct{}),
-		labelText:     spec.Label,
+		labelText:     labelOf(spec.Label),
 		model:         spec.Model,
 		followedTurns: map[string]*Turn{},
 		given:         map[string]*queuedPrompt{},
@@ -259,7 +259,7 @@ func hostTools(r *routes) []Tool {
 func (s *Session) Update(label, model string) {
 	s.mu.Lock()
 	if label != "" {
-		s.labelText = label
+		s.labelText = labelOf(label)
 	}
 	if model != "" {
 		s.model = model
