@@ -92,7 +92,7 @@ func TestPageOffers(t *testing.T) {
 
 	// A session whose host runs elsewhere.
 	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
-		Name: "editor", Version: "1", ID: "far", Label: "far", CWD: "/home/of/another/machine",
+		Name: "editor", Version: "1", ID: "far", Label: "far", CWD: "/home/of\u202egpj/machine",
 		State: func(bool, error) {},
 	})
 	if err != nil {
@@ -101,6 +101,9 @@ func TestPageOffers(t *testing.T) {
 	t.Cleanup(func() { s.Close(context.Background(), "told all") })
 	v.visit(g.origin() + "/?far#/sessions/far")
 	v.waitText(".session h2", "far")
+	for _, at := range []string{".session .path", `a[href="#/sessions/far"] .path`} {
+		v.waitText(at, `of\u202egpj`)
+	}
 	v.fill("#prompt", "@re")
 	v.waitText(".offers .hint", "the session has no directory on this machine")
 	v.offered()

@@ -56,7 +56,7 @@ export function pretty(text) {
 // tail returns the last two parts of a path.
 export function tail(path) {
   const parts = (path ?? "").split(/[\\/]/).filter(Boolean);
-  return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : (path ?? "");
+  return plain(parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : (path ?? ""));
 }
 
 // short writes a large number with a unit, such as 12.3K.

@@ -5,7 +5,7 @@ import { announce, attempt, confirm, toast } from "./dialogs.js";
 import { h, setText } from "./dom.js";
 import { element } from "./entries.js";
 import { Find } from "./find.js";
-import { oneLine, share, short } from "./format.js";
+import { oneLine, plain, share, short } from "./format.js";
 import { WindowedList } from "./list.js";
 import { Offers } from "./offers.js";
 import { copyAddress, isBefore, isOfOneSession, linkTime } from "./place.js";
@@ -280,7 +280,8 @@ export class SessionView {
     setText(this.chip, state);
     this.chip.className = `chip ${state}`;
     this.meta.replaceChildren(
-      ...[model || "no model", host, cwd].filter(Boolean).map((t, i) => h("span", { class: i === 2 ? "path" : "" }, t)),
+      ...[model || "no model", host, cwd].filter(Boolean).map((t, i) =>
+        h("span", { class: i === 2 ? "path" : "" }, plain(t))),
       ...(foreground ? [h("span.tag", "foreground")] : []),
       this.usage,
     );

@@ -2,7 +2,7 @@ import { persisted } from "./api.js";
 import { attempt } from "./dialogs.js";
 import { codeBlock } from "./code.js";
 import { arrows, h, reconcile, setText } from "./dom.js";
-import { address, ago, date, tail } from "./format.js";
+import { address, ago, date, plain, tail } from "./format.js";
 import { SessionView } from "./session.js";
 
 const groupStorage = "tapgw.groups";
@@ -10,7 +10,7 @@ const groupStorage = "tapgw.groups";
 // What sessions can be grouped by, with the name of a session's group.
 const groupings = {
   none: () => "",
-  repository: (s) => s.repository || tail(s.cwd),
+  repository: (s) => plain(s.repository || tail(s.cwd)),
   state: (s) => s.state,
   host: (s) => s.host,
 };
@@ -184,7 +184,7 @@ export class SessionsView {
         tags.classList.toggle("asks", asks);
         setText(sub, [s.model || "no model", s.host, ago(s.createdAt)].join(" · "));
         setText(path, tail(s.cwd));
-        a.title = `${s.id}\n${s.cwd}\nsince ${date(s.createdAt)}`;
+        a.title = plain(`${s.id}\n${s.cwd}\nsince ${date(s.createdAt)}`);
         const chosen = s.id === this.app.feed?.id;
         if (chosen === a.hasAttribute("aria-current")) return;
         chosen ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current");
@@ -199,7 +199,7 @@ export class SessionsView {
     showFold(this.ended, "Ended", !this.stored ? "" : this.stored.length < offered ? list.length :
       `the newest ${offered}`, Boolean(this.stored));
     reconcile(this.endedItems, list, (s) => s.id + s.state, (s) => {
-      const name = s.label || s.summary || s.id;
+      const name = plain(s.label || s.summary || s.id);
       const b = h("button", {
         "aria-label": `Resume ${name}`,
         onclick: () => attempt(b, async () => (await import("./start.js")).resume(s)),
