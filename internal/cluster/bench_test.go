@@ -18,7 +18,7 @@ func BenchmarkCall(b *testing.B) {
 			took := make([]time.Duration, 0, b.N)
 			for b.Loop() {
 				began := time.Now()
-				if o := session.Execute(b.Context(), gateway.Call{Name: "t"}); o.Failed() {
+				if o := session.CallTool(b.Context(), gateway.Call{Name: "t"}); o.Failed() {
 					b.Fatal(o.Error)
 				}
 				took = append(took, time.Since(began))
@@ -32,7 +32,7 @@ func BenchmarkCall(b *testing.B) {
 			b.SetParallelism(32)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if o := session.Execute(b.Context(), gateway.Call{Name: "t"}); o.Failed() {
+					if o := session.CallTool(b.Context(), gateway.Call{Name: "t"}); o.Failed() {
 						b.Error(o.Error)
 						return
 					}
