@@ -295,3 +295,52 @@ func TestGateStaysClosedInPartition(t *testing.T) {
 		}
 	})
 }
+
+// A person takes away the gates of a provider whose gateway does not come back, and a session ends without them.
+func TestGateOfLostGatewayIsTakenAway(t *testing.T) {
+	for name, end := range map[string]func(*machine, *gateway.Session){
+		"the provider is stopped": func(m *machine, _ *gateway.Session) {
+			if n := m.gateway.StopProvider("guard"); n != 1 {
+				m.t.Errorf("stopped %d providers, want the guard", n)
+			}
+		},
+		"the session ends": func(m *machine, s *gateway.Session) {
+			began := time.Now()
+			if err := s.Stop(context.Background(), "done"); err != nil {
+				m.t.Error(err)
+			}
+			if took := time.Since(began); took > time.Second {
+				m.t.Errorf("the session took %s to end, want no wait for a provider that is out of reach", took)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membus.New(1 << 20)
+				here, there := newMachine(t, b, "a", nil), newMachine(t, b, "b", nil)
+				defer here.close()
+				defer there.close()
+				s := here.session("work")
+				meet()
+				guard := there.connect(there.gateway.AdminToken())
+				defer guard.conn.Closed()
+				guard.send(`{"type":"hello","name":"guard","protocolVersion":2,"session":"all","hooks":{"onPreToolUse":` +
+					`[{"match":{"tool":"*"},"action":"gate","gateId":"g"}]}}`)
+				b.Cut("a", "b", true)
+				time.Sleep(2 * deadAfter)
+				if d := s.PreToolUse(t.Context(), "anything", protocol.Raw("{}")); !d.Deny {
+					t.Errorf("%+v, want denied", d)
+				}
+				end(here, s)
+				time.Sleep(2 * goneAfter)
+				if left := here.gateway.Providers(); len(left) != 0 {
+					t.Errorf("providers %+v are left, want none", left)
+				}
+				d := s.PreToolUse(t.Context(), "anything", protocol.Raw("{}"))
+				if d.Deny && name != "the session ends" {
+					t.Errorf("%+v, want allowed: the gate was taken away", d)
+				}
+			})
+		})
+	}
+}
