@@ -22,7 +22,7 @@ import (
 const maxSelection = 8 << 20
 
 // attachments converts a prompt's attachments for the runtime. The model gets images, selected lines, and the names of
-// files and directories. The session may read what is attached. The error is INVALID_JSON.
+// files and directories. The session may read what is attached, without the gateway's tokens. The error is INVALID_JSON.
 func (s *session) attachments(list []gateway.Attachment) ([]sdk.Attachment, error) {
 	made := make([]sdk.Attachment, 0, len(list))
 	for i, a := range list {
@@ -35,7 +35,7 @@ func (s *session) attachments(list []gateway.Attachment) ([]sdk.Attachment, erro
 	for _, a := range list {
 		if target, err := filepath.EvalSymlinks(a.Path); err == nil {
 			s.mu.Lock()
-			s.attachedPaths = append(s.attachedPaths, target)
+			s.attachedPaths = append(s.attachedPaths, attachedPath{target, a.Name != ""})
 			s.mu.Unlock()
 		}
 	}
@@ -136,7 +136,15 @@ func selection(a gateway.Attachment, size int64) (sdk.Attachment, error) {
 	}, nil
 }
 
-// isAttached reports whether a request is to read a path that a prompt attached.
+// attachedPath is the real path of what a prompt attached. isUpload is set for a file that a prompt brought, which lies
+// beside the gateway's tokens.
+type attachedPath struct {
+	path     string
+	isUpload bool
+}
+
+// isAttached reports whether a request is to read a path that a prompt attached. Who attaches a directory above the
+// gateway's tokens does not mean these.
 func (s *session) isAttached(req sdk.PermissionRequest) bool {
 	read, ok := req.(*rpc.PermissionRequestRead)
 	if !ok {
@@ -145,5 +153,8 @@ func (s *session) isAttached(req sdk.PermissionRequest) bool {
 	s.mu.Lock()
 	paths := slices.Clone(s.attachedPaths)
 	s.mu.Unlock()
-	return slices.ContainsFunc(paths, func(p string) bool { return inside(absolute(read.Path, s.cwd), p) })
+	path := absolute(read.Path, s.cwd)
+	return slices.ContainsFunc(paths, func(p attachedPath) bool {
+		return inside(path, p.path) && (p.isUpload || !s.containsTokens(path))
+	})
 }

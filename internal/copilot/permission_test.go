@@ -174,6 +174,32 @@ func TestReadsOfTokens(t *testing.T) {
 			t.Errorf("%s: %q, want none: %v", path, denial, ok)
 		}
 	}
+
+	// A prompt that attaches all of it attaches no token, and one that brings a file does, though it lies beside them.
+	upload := filepath.Join(home, "run/tap/uploads/1-a.txt")
+	if err := os.MkdirAll(filepath.Dir(upload), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{upload, filepath.Join(home, "run/tap/.admin-token")} {
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	elsewhere := &session{cwd: t.TempDir(), o: s.o, outputDir: s.outputDir}
+	if _, err := elsewhere.attachments([]gateway.Attachment{
+		{Path: home}, {Path: filepath.Join(home, "run/tap/.admin-token")}, {Path: upload, Name: "a.txt"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for path, ok := range map[string]bool{
+		"notes/x": true, "run/tap/uploads/1-a.txt": true, "run/tap/uploads": false, "run/tap/.admin-token": false,
+		"link/.admin-token": false, "run": false,
+	} {
+		path = filepath.Join(home, path)
+		if denial, _ := elsewhere.policy(&rpc.PermissionRequestRead{Path: path}); (denial == "") != ok {
+			t.Errorf("%s, attached: %q, want none: %v", path, denial, ok)
+		}
+	}
 }
 
 // A person is shown all of what would be done, and a model's reasons in one short line.

@@ -83,7 +83,7 @@ type session struct {
 	sent         []*sentPrompt                 // prompts that have not begun, in order
 
 	approvals     map[string]bool // what a person allowed for the session; see approvalKey
-	attachedPaths []string        // real paths of what prompts attached
+	attachedPaths []attachedPath  // what prompts attached
 }
 
 // conn is the session in one process of the runtime. After the runtime died, the session gets a new conn.
