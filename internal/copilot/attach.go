@@ -22,7 +22,8 @@ import (
 const maxSelection = 8 << 20
 
 // attachments converts a prompt's attachments for the runtime. The model gets images, selected lines, and the names of
-// files and directories. The session may read what is attached, without the gateway's tokens. The error is INVALID_JSON.
+// files and directories. The session may read what is attached, but no token of the gateway in it. The error is
+// INVALID_JSON.
 func (s *session) attachments(list []gateway.Attachment) ([]sdk.Attachment, error) {
 	made := make([]sdk.Attachment, 0, len(list))
 	for i, a := range list {
