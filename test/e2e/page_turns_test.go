@@ -149,12 +149,16 @@ func TestPageCode(t *testing.T) {
 	p.s.Event("user.message", message{"content": "show code"})
 	p.s.Event("tool.execution_complete", message{"tool": "diff", "args": message{"n": 7},
 		"result": message{"type": "success", "output": "--- a.txt\n+++ b.txt\n@@ -1 +1 @@\n-old\n+new"}})
-	p.s.Event("assistant.message", message{"content": "```go\n" + code + "\n```\n\n```sql\nSELECT 1 -- one\n```"})
+	p.s.Event("assistant.message", message{"content": "```go\n" + code + "\n```\n\n```sql\nSELECT 1 -- one\n```" +
+		"\n\n```rust\n'a '" + strings.Repeat(`\'`, 600) + "' 'b'\n```"})
 	p.waitText(".code .head", "go")
 	const tokens = `((all) => %s.every((want) => all.includes(want)))([...document.querySelectorAll(".code span[class]")]
 		.map((e) => e.className + " " + e.textContent))`
 	p.until(tokens, []string{"t-word func", `t-comment // says "hello"`, `t-string "hello"`, "t-number 42",
-		"t-word SELECT", "t-comment -- one"})
+		"t-word SELECT", "t-comment -- one", "t-string 'b'"})
+	if eval[bool](p.tab, `[...document.querySelectorAll(".t-string")].some((e) => e.textContent.length > 1100)`) {
+		t.Error("a string without an end near it is coloured: many of them take quadratic time")
+	}
 	p.until(`[...document.querySelectorAll(".code code")].some((e) => e.textContent === %s)`, code)
 	eval[any](p.tab, `[...document.querySelectorAll(".entry.tool summary")].at(-1).id = "diff", 0`)
 	p.click("#diff")

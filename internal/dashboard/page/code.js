@@ -11,10 +11,11 @@ const words = "as async await break case catch class const continue def default 
   "false False fn for from func function go if impl import in interface let match mut new nil None null package pub " +
   "public return self static struct switch this throw true True try type use var void while with yield";
 
-// None of these patterns goes back over the same characters.
+// None of these patterns goes back over the same characters, but for at most 500 behind a quotation mark: a lifetime of
+// Rust begins with one, and nothing ends it.
 const string = String.raw`"(?:[^"\\\n]|\\.)*"`;
 const group = (comment, strings, word = words.replaceAll(" ", "|")) => new RegExp(
-  String.raw`(?<comment>${comment})|${strings}|(?<string>${string}?|'(?:[^'\\\n]|\\.)*')|(?<number>\b\d[\w.]*)|` +
+  String.raw`(?<comment>${comment})|${strings}|(?<string>${string}?|'(?:[^'\\\n]|\\.){0,500}')|(?<number>\b\d[\w.]*)|` +
     String.raw`(?<word>\b(?:${word})\b)`, "g");
 const blockComment = String.raw`|/\*(?:[^*]|\*(?!/))*(?:\*/)?`;
 
