@@ -6,7 +6,7 @@ import { turnText } from "./turns.js";
 
 // How many characters of a result, and of a message, are shown until the person asks for all.
 const maxText = 20_000;
-const maxMessage = 64_000;
+const maxMessage = 32_000;
 
 // element makes the element of a timeline's entry. Its refresh(), if it has one, shows a change of the entry.
 export function element(entry) {
