@@ -134,7 +134,8 @@ func TestPageKeys(t *testing.T) {
 	v.press(kb.ArrowDown)
 	v.waitText(".items h3", "kitchen/tea1")
 	v.until(`localStorage.getItem("tapgw.groups") === "repository"`)
-	eval[any](v.tab, `location.reload(), 0`)
+	eval[any](v.tab, `window.isOld = true, location.reload(), 0`)
+	v.until(`!window.isOld`)
 	v.waitText(".items h3", "kitchen/tea1")
 	eval[any](v.tab, `[...document.querySelectorAll(".fold")].find((b) => b.textContent.includes("kitchen")).focus()`)
 	v.press(kb.Enter)
@@ -150,6 +151,22 @@ func TestPageKeys(t *testing.T) {
 	v.fill("[type=search]", "\b")
 	v.press(kb.Escape)
 	v.until(`document.querySelectorAll(".items li").length === 2`)
+	for _, group := range []string{"idle2", "local2"} { // by state and by host, with how many there are
+		eval[any](v.tab, `document.querySelector(".filter select").focus()`)
+		v.press(kb.ArrowDown)
+		v.waitText(".items h3", group)
+	}
+
+	// The foreground session is the one that a person says.
+	h.tapctl("sessions", "foreground", first)
+	v.until(`!document.querySelector(".session .tag")`)
+	eval[any](v.tab, `[...document.querySelectorAll("button")].find((b) => b.textContent === "Make foreground").focus()`)
+	v.press(kb.Enter)
+	v.waitText(".session .tag", "foreground")
+	if shown := h.tapctl("sessions", "show", second, "--json"); !strings.Contains(shown, `"foreground":true`) {
+		t.Errorf("tapctl shows %s, want the session in the foreground", shown)
+	}
+	v.press(kb.Escape)
 
 	// While something is typed, keys are letters; Escape leaves the field.
 	v.press("/")

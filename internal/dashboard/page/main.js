@@ -85,7 +85,8 @@ function acceptFiles(recordings) {
   });
 }
 
-function run() {
+// run shows the page. The stream of events would bring the list of sessions later, over a slow link by half a second.
+function run(list) {
   const app = new App();
   const views = {
     sessions: new SessionsView(app),
@@ -290,10 +291,11 @@ function run() {
   acceptFiles(views.recordings);
   addEventListener("hashchange", route);
   route();
+  app.set("sessions", list);
   stream = follow(statesOf(shown), { state: showConnection, on: (name, data) => app.set(name, data) });
 }
 
-get("/status").then(run, (e) =>
+get("/sessions").then(run, (e) =>
   document.body.replaceChildren(
     e.status === 401
       ? signIn()
