@@ -323,11 +323,16 @@ func TestWebhookForgets(t *testing.T) {
 			if got := w.post(p, tt.header, "1"); got != tt.want {
 				t.Errorf("%s: got %d, want %d", tt.what, got, tt.want)
 			}
+			synctest.Wait() // the source says its faults after the answer, while it runs
 		}
-		synctest.Wait()
 		w.want("events", w.events(s, "watch@watch"), []string{"1", "1", "1"})
 		for _, want := range []string{"watch@.json is damaged", "", "watch@.json is damaged"} {
-			if got := <-w.faults; (got == "") != (want == "") || !strings.Contains(got, want) {
+			got := "no fault"
+			select {
+			case got = <-w.faults:
+			default:
+			}
+			if (got == "") != (want == "") || !strings.Contains(got, want) {
 				t.Errorf("got the fault %q, want %q", got, want)
 			}
 		}
