@@ -113,6 +113,12 @@ func TestPageKeys(t *testing.T) {
 		t.Logf("the first load took %d bytes and, until there was something to read, at most %.0f ms", n,
 			eval[float64](v.tab, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now()`)) // a paint is told late
 	}
+	// The version of a build from a clone is long. It leaves the views their room.
+	v.waitText(".version", "devel")
+	if !eval[bool](v.tab, `(document.querySelector(".version").textContent = "v0.0.0-20261127010605-3def320093d0",
+		document.querySelector("nav").scrollWidth <= document.querySelector("nav").clientWidth)`) {
+		t.Error("a long version hides views, want all of them shown")
+	}
 	v.press("j")
 	v.waitText(".session h2", "first")
 	v.press("j")

@@ -175,7 +175,7 @@ function run(list) {
   const warn = () => {
     const { status, configured } = app.state;
     if (!status || !configured) return;
-    setText(version, status.version);
+    setText(version, (version.title = status.version));
     // What is wrong with a provider stands at the provider.
     const wrong = new Map();
     const faults = [];
