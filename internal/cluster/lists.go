@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// listsWithin is how long the first list waits for those of other gateways. Providers often take its first session.
+const listsWithin = 300 * time.Millisecond
+
+// sendFirst sends the first list with what is known.
+func (r *relay) sendFirst() {
+	r.mu.Lock()
+	r.sendFirstNow()
+	r.mu.Unlock()
+	r.peer.Flush()
+}
+
+// sendFirstNow sends the first list if it has not been sent. Call with r.mu held.
+func (r *relay) sendFirstNow() {
+	if r.first == nil {
+		return
+	}
+	m := &protocol.Sessions{Token: r.first.Token, Active: r.merged()}
+	r.first, r.listed, r.wasListed = nil, m.Active, len(m.Active) > 0
+	if r.firstTimer != nil {
+		r.firstTimer.Stop()
+	}
+	r.peer.Send(m)
+}
+
+// list tells the provider of the sessions, those of this gateway first: with a message of a kind, or if that is "", of
+// a list that has changed. Call with r.mu held.
+func (r *relay) list(kind protocol.Type) {
+	if r.first != nil {
+		for _, u := range r.upstreams {
+			if !u.hasList {
+				return
+			}
+		}
+		r.sendFirstNow()
+		return
+	}
+	all := r.merged()
+	isSame := slices.Equal(all, r.listed)
+	r.listed = all
+	switch {
+	case !r.wasListed && len(all) == 0:
+	case !r.wasListed: // a client that has not said hello yet waits for this message
+		r.wasListed = true
+		r.peer.Send(&protocol.Sessions{Active: all})
+	case kind == protocol.TypeSessions:
+		r.peer.Send(&protocol.Sessions{Active: all})
+	case kind != "" || !isSame:
+		r.peer.Send(&protocol.SessionsUpdated{Active: all})
+	}
+}
+
+// merged is the list of all sessions. Call with r.mu held.
+func (r *relay) merged() []protocol.SessionInfo {
+	all := append([]protocol.SessionInfo{}, r.own...)
+	byName := func(a, b *trunk) int { return strings.Compare(a.peer, b.peer) }
+	trunks := slices.SortedFunc(maps.Keys(r.upstreams), byName)
+	for _, tr := range trunks {
+		for _, s := range r.upstreams[tr].sessions {
+			isKnown := slices.ContainsFunc(all, func(o protocol.SessionInfo) bool { return o.ID == s.ID })
+			if isKnown { // an id that two gateways give is that of the first
+				continue
+			}
+			s.Foreground = s.Foreground && !slices.ContainsFunc(all,
+				func(o protocol.SessionInfo) bool { return o.Foreground })
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// upstreamOf returns the gateway that has a session; nil for this one, and for none. Call with r.mu held.
+func (r *relay) upstreamOf(session string) *upstream {
+	if session == "" || r.isOwn(session) {
+		return nil
+	}
+	for _, u := range r.upstreams {
+		if slices.ContainsFunc(u.sessions, func(s protocol.SessionInfo) bool { return s.ID == session }) {
+			return u
+		}
+	}
+	return nil
+}
+
+// isOwn reports whether this gateway has a session. Call with r.mu held.
+func (r *relay) isOwn(session string) bool {
+	return slices.ContainsFunc(r.own, func(s protocol.SessionInfo) bool { return s.ID == session })
+}
+
+// isWaiting reports whether the first list has not been sent.
+func (r *relay) isWaiting() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first != nil
+}
+
+// view is what lists show of a provider that serves sessions of other gateways, and none of this one.
+func (r *relay) view() (v adminapi.Provider, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isBound || r.reach == nil {
+		return v, false
+	}
+	v = r.shown
+	v.Trust, v.State, v.Tools, v.InFlight = string(r.reach.Trust), "bound", len(r.tools), len(r.calls)
+	for tr, u := range r.upstreams {
+		if u.isBound {
+			v.Serves = append(v.Serves, tr.peer)
+		}
+	}
+	slices.Sort(v.Serves)
+	return v, len(v.Serves) > 0
+}
+
+// show notes what lists show of a provider, as its hello or an update of its tools says. Call with r.mu held.
+func (r *relay) show(data []byte) {
+	m, err := decode(data)
+	if err != nil {
+		return
+	}
+	switch m := m.(type) {
+	case *protocol.Hello:
+		r.shown.Name, r.shown.Instance, r.shown.Session = protocol.NormalName(m.Name), m.Instance, m.Session
+		r.tools = map[string]bool{}
+		for i := range m.Tools {
+			r.tools[m.Tools[i].Name] = true
+		}
+	case *protocol.ToolsUpdate:
+		if m.Remove == nil {
+			r.tools = map[string]bool{}
+		}
+		for i := range m.Tools {
+			r.tools[m.Tools[i].Name] = true
+		}
+		for _, name := range m.Remove {
+			delete(r.tools, name)
+		}
+	}
+}
