@@ -40,6 +40,7 @@ bench: build runtime ## measure against a relay without logic, raw clients and r
 	go test -run '^$$' -bench Search ./tools
 	go test -tags "$$(cat ci/tags)" -run '^$$' -bench Page -benchtime 3x ./test/e2e
 	go test -tags runtime -run '^$$' -bench Node -benchtime 5x ./providers
+	go test -tags e2e -run '^$$' -bench 'Hop|Rate' -benchtime 15x ./test/cluster
 	go test -tags runtime -run '^$$' -bench GatewayTurn -benchtime 100x ./internal/copilot
 	go test -tags runtime -run '^$$' -bench Sessions -benchtime 1x ./internal/copilot
 

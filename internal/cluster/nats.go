@@ -41,6 +41,9 @@ func (s *Server) options(name string) ([]nats.Option, error) {
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
 		nats.Timeout(dialTimeout),
+		// A trunk puts together what waits and sends that, so the connection need not collect it again; and a server
+		// that takes nothing must not hold whoever sends, or the pings, for the client's minute.
+		nats.WriteBufferSize(1), nats.FlusherTimeout(writeTimeout),
 	}
 	if s.Credentials != "" {
 		o = append(o, nats.UserCredentials(s.Credentials))
@@ -109,8 +112,10 @@ const (
 	maxPendingBytes    = 64 << 20
 )
 
-// dialTimeout bounds the attempt to reach one server.
-const dialTimeout = 2 * time.Second
+const (
+	dialTimeout  = 2 * time.Second // of the attempt to reach one server
+	writeTimeout = 3 * time.Second // of one write to it, at most a message
+)
 
 // firstDialer lets the first attempts to reach the servers fail at once, so that a gateway's start waits for none of
 // them: the connection tries again behind it.

@@ -88,6 +88,8 @@ type about struct {
 	name        string // of a hello
 	restores    string // the reconnect token of a hello
 	isBroadcast bool
+	hasFile     bool   // of a result, which names a file
+	hasContent  bool   // of a result, whose parts may be files
 	error       string // of a result
 	errorCode   string
 }
@@ -97,6 +99,10 @@ func readAbout(data []byte) (a about) {
 		switch name {
 		case "broadcast":
 			a.isBroadcast = string(value) == "true"
+		case "file":
+			a.hasFile = value.Kind() != 'n'
+		case "content":
+			a.hasContent = value.Kind() != 'n'
 		case "type", "id", "callId", "sessionId", "session", "name", "reconnectToken", "error", "errorCode":
 		default:
 			return nil

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -130,6 +131,7 @@ func (tr *trunk) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		runtime.Gosched() // what is about to be queued goes with it
 		for tr.send() {
 		}
 	}

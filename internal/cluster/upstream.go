@@ -63,7 +63,7 @@ func (u *upstream) push(o op, data []byte) {
 
 // send sends a message of the provider. The files that it names are here, so their content goes with it.
 func (u *upstream) send(data []byte, a about) {
-	if a.kind == protocol.TypeToolResult && hasMember(data, "file") || hasFiles(data, a) {
+	if a.kind == protocol.TypeToolResult && (a.hasFile || a.hasContent && hasFiles(data)) {
 		u.tr.c.begin(func() { u.push(opUp, u.withFiles(data)) })
 		return
 	}
@@ -71,10 +71,7 @@ func (u *upstream) send(data []byte, a about) {
 }
 
 // hasFiles reports whether parts of a result are files.
-func hasFiles(data []byte, a about) bool {
-	if a.kind != protocol.TypeToolResult || !hasMember(data, "content") {
-		return false
-	}
+func hasFiles(data []byte) bool {
 	m, err := decode(data)
 	result, ok := m.(*protocol.ToolResult)
 	if err != nil || !ok {

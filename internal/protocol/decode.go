@@ -247,11 +247,13 @@ func (f *Frame) Decode() (Message, *Error) {
 		return nil, UnknownType(f.Head())
 	}
 	m := newMessage()
+	// The most frequent messages are read from the members that Open found.
 	if r, ok := m.(*ToolResult); ok {
-		// The most frequent message is read from the members that Open found.
 		if err := f.result(r); err != nil {
 			return nil, f.fault(CodeInvalidJSON, err.Error())
 		}
+	} else if c, ok := m.(*ToolCall); ok && f.call(c) {
+		return c, nil
 	} else if err := json.Unmarshal(f.data, m, allowEscapes, WholeNumbers); err != nil {
 		if fault := f.versionError(); fault != nil {
 			return nil, fault
@@ -346,6 +348,31 @@ func (f *Frame) result(r *ToolResult) error {
 		}
 	}
 	return nil
+}
+
+// call reads the members of a call. It reports false where one is no text that a call may have: the JSON library says
+// then what is wrong.
+func (f *Frame) call(c *ToolCall) bool {
+	for _, m := range f.fields {
+		ok := true
+		switch m.name {
+		case "id":
+			c.ID, ok = Text(m.value)
+		case "sessionId":
+			c.SessionID, ok = Text(m.value)
+		case "tool":
+			c.Tool, ok = Text(m.value)
+		case "args":
+			c.Args = m.value
+		case "traceparent":
+			c.Traceparent, ok = Text(m.value)
+		}
+		if !ok {
+			*c = ToolCall{}
+			return false
+		}
+	}
+	return true
 }
 
 // Explain makes a line for people of an error of json.Unmarshal: the field, as a path below name such as

@@ -3,8 +3,11 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json"
 )
 
 // members reads an object as name=value pairs.
@@ -326,6 +329,30 @@ func TestAppend(t *testing.T) {
 	} {
 		if got := string(Append(nil, tc.m)); got != tc.want {
 			t.Errorf("got  %s\nwant %s", got, tc.want)
+		}
+	}
+}
+
+// A call that is read from its members is the one that the JSON library reads.
+func TestCallFromMembers(t *testing.T) {
+	for _, data := range []string{
+		`{"type":"tool.call","id":"1","sessionId":"s","tool":"t","args":{"a":[1,{"b":null}]},"traceparent":"00-a"}`,
+		`{"type":"tool.call"}`,
+		`{"type":"tool.call","id":"1","sessionId":null,"tool":"t","args":null}`,
+		`{"type":"tool.call","id":"\ud83d \u00e9","sessionId":"a\"b","tool":"\\t","args":[]}`,
+		`{"type":"tool.call","id":1,"tool":"t"}`,
+		`{"type":"tool.call","id":"1","tool":["t"],"args":{}}`,
+		`{"type":"tool.call","id":"1","Tool":"t","unknown":{"tool":"u"}}`,
+	} {
+		var want ToolCall
+		wantErr := json.Unmarshal([]byte(data), &want, allowEscapes, WholeNumbers)
+		m, err := decode(data)
+		if (err != nil) != (wantErr != nil) {
+			t.Errorf("%s: %v, want %v", data, err, wantErr)
+			continue
+		}
+		if got, _ := m.(*ToolCall); err == nil && !reflect.DeepEqual(*got, want) {
+			t.Errorf("%s: %+v, want %+v", data, got, want)
 		}
 	}
 }

@@ -5,7 +5,6 @@
 package cluster
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -21,21 +20,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
 	"tapgw/providers"
 )
 
-// natsVariable makes the test binary a NATS server: its value is the server's options.
-const natsVariable = "TAPGW_TEST_NATS"
-
 var bin string // the directory of the binaries under test
 
 func TestMain(m *testing.M) {
-	if options := os.Getenv(natsVariable); options != "" {
-		serveNATS(options)
+	if options := os.Getenv(partVariable); options != "" {
+		playPart(options)
 		return
 	}
 	os.Exit(run(m))
@@ -57,46 +51,9 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// natsOptions are the options of a NATS server in a process of its own.
-type natsOptions struct {
-	Name        string
-	Port        int
-	ClusterPort int
-	Routes      []int // ports of the others
-	Dir         string
-}
-
-// serveNATS is a NATS server until its input ends.
-func serveNATS(options string) {
-	var o natsOptions
-	if err := json.Unmarshal([]byte(options), &o); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	so := &server.Options{ServerName: o.Name, Host: "127.0.0.1", Port: o.Port, JetStream: true, StoreDir: o.Dir,
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 256 << 20, NoSigs: true, NoLog: true,
-		PingInterval: 2 * time.Second, MaxPingsOut: 2}
-	if len(o.Routes) > 0 {
-		so.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: o.ClusterPort, NoAdvertise: true}
-		urls := make([]string, len(o.Routes))
-		for i, port := range o.Routes {
-			urls[i] = fmt.Sprintf("nats://127.0.0.1:%d", port)
-		}
-		so.Routes = server.RoutesFromStr(strings.Join(urls, ","))
-	}
-	s, err := server.NewServer(so)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	s.Start()
-	_, _ = bufio.NewReader(os.Stdin).ReadByte()
-	s.Shutdown()
-}
-
 // process is a process that the test may kill, freeze and start again.
 type process struct {
-	t     *testing.T
+	t     testing.TB
 	start func() *exec.Cmd
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -130,7 +87,7 @@ func (p *process) kill() {
 }
 
 // freePorts finds ports that were free a moment ago.
-func freePorts(t *testing.T, n int) []int {
+func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	ports := make([]int, n)
 	for i := range ports {
@@ -151,7 +108,7 @@ type natsNode struct {
 }
 
 // natsNodes starts a cluster of NATS servers.
-func natsNodes(t *testing.T, n int) []*natsNode {
+func natsNodes(t testing.TB, n int) []*natsNode {
 	t.Helper()
 	ports := freePorts(t, 2*n)
 	nodes := make([]*natsNode, n)
@@ -162,15 +119,9 @@ func natsNodes(t *testing.T, n int) []*natsNode {
 				o.Routes = append(o.Routes, ports[n+j])
 			}
 		}
-		options, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
 		node := &natsNode{url: fmt.Sprintf("nats://127.0.0.1:%d", o.Port)}
 		node.process = process{t: t, start: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), natsVariable+"="+string(options))
-			cmd.Stderr = os.Stderr
+			cmd := part("nats", o)
 			in, err := cmd.StdinPipe() // which ends with the test
 			if err != nil {
 				t.Fatal(err)
@@ -201,15 +152,15 @@ type machine struct {
 }
 
 // newMachine starts a gateway. config is what [cluster] has beside urls and name.
-func newMachine(t *testing.T, name string, urls []string, config string) *machine {
+func newMachine(t testing.TB, name string, urls []string, config string) *machine {
 	t.Helper()
 	m := &machine{name: name, home: t.TempDir()}
 	quoted := make([]string, len(urls))
 	for i, u := range urls {
 		quoted[i] = strconv.Quote(u)
 	}
-	m.write("tapgw.toml", fmt.Sprintf("listen = \"127.0.0.1:%d\"\nmax_connections = 1000\n\n[cluster]\nurls = [%s]\nname = %q\n%s\n",
-		freePorts(t, 1)[0], strings.Join(quoted, ", "), name, config), t)
+	m.write("tapgw.toml", fmt.Sprintf("listen = \"127.0.0.1:%d\"\nmax_connections = 1000\n\n"+
+		"[cluster]\nurls = [%s]\nname = %q\n%s\n", freePorts(t, 1)[0], strings.Join(quoted, ", "), name, config), t)
 	m.process = process{t: t, start: func() *exec.Cmd {
 		return m.command("tapgw", "serve", "--config", filepath.Join(m.home, "tapgw.toml"))
 	}}
@@ -218,7 +169,7 @@ func newMachine(t *testing.T, name string, urls []string, config string) *machin
 	return m
 }
 
-func (m *machine) write(file, text string, t *testing.T) {
+func (m *machine) write(file, text string, t testing.TB) {
 	t.Helper()
 	path := filepath.Join(m.home, file)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -323,7 +274,7 @@ func (m *machine) provide(name string, add func(p *providers.Provider)) {
 }
 
 // until waits for a condition, for as long as a busy machine may need.
-func until(t *testing.T, what string, is func() bool) {
+func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
