@@ -57,6 +57,7 @@ type Cluster struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
+	lists   lists
 
 	mu            sync.Mutex // guards the fields that follow
 	members       map[string]*member

@@ -52,11 +52,12 @@ type guest struct {
 	name, instance string     // of its hello
 	hasGates       bool
 	isBound        bool
-	sessions       map[string]bool          // that it serves
+	sessions       []string                 // that it serves
 	open           map[string]protocol.Type // what it was asked and has not answered
 	answers        []protocol.Message       // of a guest that is lost, for the gateway
 	isLost         bool
 	lostAt         time.Time
+	isOverdue      bool // it is lost, and about to be dropped
 	isEnded        bool
 	replaced       []*guest // that are lost, and that this one takes the place of
 }
@@ -68,7 +69,7 @@ func (tr *trunk) open(id uint64, data []byte) {
 		tr.refuseOpen(id, "malformed")
 		return
 	}
-	g := &guest{tr: tr, id: id, sessions: map[string]bool{}, open: map[string]protocol.Type{}}
+	g := &guest{tr: tr, id: id, open: map[string]protocol.Type{}}
 	tr.mu.Lock()
 	_, isUsed := tr.guests[id]
 	isFull := len(tr.guests) >= maxGuests
@@ -245,12 +246,13 @@ func (g *guest) track(m protocol.Message) {
 	case *protocol.GateCheck:
 		g.open[m.CallID] = m.MessageType()
 	case *protocol.HelloAck:
-		g.isBound, g.sessions = true, map[string]bool{}
+		g.isBound, g.sessions = true, nil
 	case *protocol.SessionLifecycle:
-		if m.State == protocol.LifecycleStarted {
-			g.sessions[m.SessionID] = true
-		} else if m.State == protocol.LifecycleShutdownPending {
-			delete(g.sessions, m.SessionID)
+		isEnd := m.State == protocol.LifecycleShutdownPending
+		if at := slices.Index(g.sessions, m.SessionID); at >= 0 && isEnd {
+			g.sessions = slices.Delete(g.sessions, at, at+1)
+		} else if at < 0 && m.State == protocol.LifecycleStarted {
+			g.sessions = append(g.sessions, m.SessionID)
 		}
 	case *protocol.ToolCancel: // nobody waits for its answer
 		delete(g.open, m.ID)
@@ -336,7 +338,7 @@ func (g *guest) lose() {
 	if g.hasGates {
 		text += ", and its gates deny until it is back"
 	}
-	sessions := g.sessionIDs()
+	sessions := slices.Clone(g.sessions)
 	g.mu.Unlock()
 	g.answer()
 	for _, id := range sessions {
@@ -346,23 +348,17 @@ func (g *guest) lose() {
 	}
 }
 
-// sessionIDs are the sessions that the provider serves. Call with g.mu held.
-func (g *guest) sessionIDs() []string {
-	ids := make([]string, 0, len(g.sessions))
-	for id := range g.sessions {
-		ids = append(ids, id)
-	}
-	return ids
-}
-
-// isOver reports whether a lost guest has been waited for long enough.
+// isOver reports, once, that a lost guest has been waited for long enough.
 func (g *guest) isOver(now, upSince time.Time, isUp bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	isOver := now.Sub(g.lostAt) > goneAfter
 	if g.hasGates && len(g.sessions) > 0 {
-		return isUp && now.Sub(upSince) > returnWithin
+		isOver = isUp && now.Sub(upSince) > returnWithin
 	}
-	return now.Sub(g.lostAt) > goneAfter
+	isOver = isOver && !g.isOverdue
+	g.isOverdue = g.isOverdue || isOver
+	return isOver
 }
 
 // dropLost ends the lost guests that have been waited for long enough.
@@ -375,9 +371,14 @@ func (tr *trunk) dropLost(now time.Time) {
 		}
 	}
 	tr.mu.Unlock()
-	for _, g := range over {
-		tr.c.begin(g.drop)
+	if len(over) == 0 {
+		return
 	}
+	tr.c.begin(func() { // one after the other: others want the gateway's lock, too
+		for _, g := range over {
+			g.drop()
+		}
+	})
 }
 
 // end forgets the guest. Its token is good for as long as the provider may come back with a reconnect token.

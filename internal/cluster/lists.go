@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"tapgw/internal/adminapi"
@@ -63,21 +64,62 @@ func (r *relay) list(kind protocol.Type) {
 
 // merged is the list of all sessions. Call with r.mu held.
 func (r *relay) merged() []protocol.SessionInfo {
-	all := append([]protocol.SessionInfo{}, r.own...)
 	byName := func(a, b *trunk) int { return strings.Compare(a.peer, b.peer) }
-	trunks := slices.SortedFunc(maps.Keys(r.upstreams), byName)
-	for _, tr := range trunks {
-		for _, s := range r.upstreams[tr].sessions {
-			isKnown := slices.ContainsFunc(all, func(o protocol.SessionInfo) bool { return o.ID == s.ID })
-			if isKnown { // an id that two gateways give is that of the first
+	parts := make([][]protocol.SessionInfo, 0, 1+len(r.upstreams))
+	parts = append(parts, r.own)
+	for _, tr := range slices.SortedFunc(maps.Keys(r.upstreams), byName) {
+		parts = append(parts, r.upstreams[tr].sessions)
+	}
+	return r.c.lists.merge(parts)
+}
+
+// lists keeps the newest lists of sessions, so that the providers of a gateway, which are told the same ones, share
+// them. Nobody writes to a list.
+type lists struct {
+	mu    sync.Mutex // guards the fields that follow
+	own   []protocol.SessionInfo
+	parts [][]protocol.SessionInfo // of whole
+	whole []protocol.SessionInfo
+}
+
+// shared returns a list that equals the argument, the same for all providers.
+func (l *lists) shared(own []protocol.SessionInfo) []protocol.SessionInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(l.own, own) {
+		l.own = own
+	}
+	return l.own
+}
+
+// merge makes one list of those of several gateways. A session that two of them list is that of the first, and so is
+// the one in the foreground.
+func (l *lists) merge(parts [][]protocol.SessionInfo) []protocol.SessionInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if slices.EqualFunc(parts, l.parts, isSameList) {
+		return l.whole
+	}
+	l.parts, l.whole = parts, []protocol.SessionInfo{}
+	known := map[string]bool{}
+	hasForeground := false
+	for _, part := range parts {
+		for _, s := range part {
+			if known[s.ID] {
 				continue
 			}
-			s.Foreground = s.Foreground && !slices.ContainsFunc(all,
-				func(o protocol.SessionInfo) bool { return o.Foreground })
-			all = append(all, s)
+			known[s.ID] = true
+			s.Foreground = s.Foreground && !hasForeground
+			hasForeground = hasForeground || s.Foreground
+			l.whole = append(l.whole, s)
 		}
 	}
-	return all
+	return l.whole
+}
+
+// isSameList reports whether two lists are the same one, not whether they are equal.
+func isSameList(a, b []protocol.SessionInfo) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // upstreamOf returns the gateway that has a session; nil for this one, and for none. Call with r.mu held.

@@ -202,7 +202,7 @@ func (r *relay) Send(m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.Sessions:
 		isFirst := !r.isAuthed
-		r.own = m.Active
+		r.own = r.c.lists.shared(m.Active)
 		if isFirst {
 			r.isAuthed, r.mustOpen, r.first = true, true, m
 			return
@@ -217,9 +217,9 @@ func (r *relay) Send(m protocol.Message) {
 			r.c.begin(r.joinHere)
 		}
 	case *protocol.SessionsUpdated:
-		r.own = m.Active
+		r.own = r.c.lists.shared(m.Active)
 		if len(r.upstreams) == 0 && r.wasListed {
-			r.listed = m.Active
+			r.listed = r.own
 			r.peer.Send(m)
 			return
 		}

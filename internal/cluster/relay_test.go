@@ -244,6 +244,37 @@ func TestCallEndsWithItsGateway(t *testing.T) {
 	}
 }
 
+// A gateway that takes long to handle a message of another one does not take that for silent.
+func TestSlowGatewayKeepsTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membus.New(1 << 20)
+		here := newMachine(t, b, "a", nil)
+		there := newMachine(t, b, "b", func(o *Options) {
+			o.PersistDir = func(string) (string, error) { // when the answer to a hello is handled
+				time.Sleep(10 * deadAfter)
+				return "/dir", nil
+			}
+		})
+		defer here.close()
+		defer there.close()
+		s := here.session("work")
+		meet()
+		p := there.connect(there.gateway.AdminToken())
+		defer p.conn.Closed()
+		p.send(fmt.Sprintf(helloTool, s.ID()))
+		time.Sleep(11 * deadAfter)
+		if ack := last[*protocol.HelloAck](p); ack.SessionID != s.ID() || p.closed != "" {
+			t.Errorf("bound to %q, closed: %q, want bound", ack.SessionID, p.closed)
+		}
+		done := call(s, "t")
+		c := last[*protocol.ToolCall](p)
+		p.send(fmt.Sprintf(`{"type":"tool.result","id":%q,"data":1}`, c.ID))
+		if o := <-done; o.Failed() {
+			t.Errorf("the call: %+v, want the answer", o)
+		}
+	})
+}
+
 // A gate of a provider elsewhere stays closed in a partition, for longer than a call takes, and opens to its provider
 // when that is back.
 func TestGateStaysClosedInPartition(t *testing.T) {

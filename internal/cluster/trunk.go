@@ -49,6 +49,7 @@ type trunk struct {
 	opens, asks   *rate.Limiter // of what the other may begin; only its subscription uses them
 	wake          chan struct{}
 	sending       sync.Mutex // held by who publishes
+	lists         heardLists // only its subscription uses them
 
 	mu           sync.Mutex // guards the fields that follow
 	mine, theirs uint64     // lives; theirs is 0 while it is not known
@@ -60,6 +61,7 @@ type trunk struct {
 	isFull       bool // more than maxQueued waited
 	lastSent     time.Time
 	lastGot      time.Time
+	isReceiving  bool // a message of the other is being handled
 	lastHello    time.Time
 	partial      []byte // of a record whose end has not come
 	partOf       op
@@ -206,6 +208,8 @@ func pack(h head, queue []record, limit int) (messages [][]byte) {
 
 // receive handles a message of the other gateway. The subscription calls it, for one message at a time.
 func (tr *trunk) receive(data []byte, isUnread bool) {
+	tr.setReceiving(true)
+	defer tr.setReceiving(false)
 	if isUnread {
 		tr.fail("it does not listen: it does not run, or does not admit this gateway")
 		return
@@ -218,6 +222,17 @@ func (tr *trunk) receive(data []byte, isUnread bool) {
 		tr.greeted(h)
 	case tr.accepts(h):
 		tr.receiveRecords(rest)
+	}
+}
+
+// setReceiving notes that a message is being handled. The other gateway is not silent meanwhile, nor for what waits
+// behind it.
+func (tr *trunk) setReceiving(isReceiving bool) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.isReceiving = isReceiving
+	if !isReceiving && tr.isUp {
+		tr.lastGot = time.Now()
 	}
 }
 
@@ -426,7 +441,7 @@ func (tr *trunk) tick(now time.Time, isExpected bool) {
 	if !isUsed { // a life without connections costs nothing
 		tr.lastGot, tr.lastSent = now, now
 	}
-	isDead := isUp && now.Sub(tr.lastGot) > deadAfter
+	isDead := isUp && !tr.isReceiving && now.Sub(tr.lastGot) > deadAfter
 	shouldPing := isUp && now.Sub(tr.lastSent) >= pingAfter
 	shouldGreet := !isUp && now.Sub(tr.lastHello) >= again
 	tr.mu.Unlock()

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"strings"
@@ -166,13 +167,8 @@ func (u *upstream) receive(rec record) {
 		u.closed(c.Code, c.Reason)
 		return
 	}
-	f, err := protocol.Open(rec.data)
-	if err != nil || !f.Type.FromGateway() {
-		u.tr.c.count(u.tr.peer, "malformed messages")
-		return
-	}
-	m, err := f.Decode()
-	if err != nil {
+	m := u.tr.lists.decode(rec.data)
+	if m == nil {
 		u.tr.c.count(u.tr.peer, "malformed messages")
 		return
 	}
@@ -181,6 +177,37 @@ func (u *upstream) receive(rec record) {
 	}
 	u.handle(m)
 	u.r.peer.Flush()
+}
+
+// heardLists has the last list of each kind that came from a gateway. Each provider is told the same ones: they are
+// read once, and shared.
+type heardLists struct {
+	data map[protocol.Type][]byte
+	read map[protocol.Type]protocol.Message
+}
+
+// decode reads a message of a gateway; nil for one that it may not send.
+func (l *heardLists) decode(data []byte) protocol.Message {
+	for kind, last := range l.data {
+		if bytes.Equal(last, data) {
+			return l.read[kind]
+		}
+	}
+	f, err := protocol.Open(data)
+	if err != nil || !f.Type.FromGateway() {
+		return nil
+	}
+	m, err := f.Decode()
+	if err != nil {
+		return nil
+	}
+	if f.Type == protocol.TypeSessions || f.Type == protocol.TypeSessionsUpdated {
+		if l.data == nil {
+			l.data, l.read = map[protocol.Type][]byte{}, map[protocol.Type]protocol.Message{}
+		}
+		l.data[f.Type], l.read[f.Type] = bytes.Clone(data), m
+	}
+	return m
 }
 
 // persistDir makes the directory of the provider, which is here wherever it serves; "" for none.

@@ -19,6 +19,7 @@ const (
 	maxHostPending = 64 << 20
 
 	writeChunk = 64 << 10 // bytes for which a deadline holds
+	keptBuffer = 8 << 10  // bytes that a connection keeps for what it sends next
 )
 
 var errSlow = errors.New("slow consumer: too much waits to be sent")
@@ -126,9 +127,10 @@ func (c *conn) flush() {
 	c.drainDone.Go(func() { c.drain(rest) })
 }
 
-// recycle returns a buffer for the next write, or nil if it has grown too large to keep.
+// recycle returns a buffer for the next write, or nil if it has grown too large to keep: of hundreds of connections,
+// most are sent much once, when they are bound, and then little.
 func recycle(b []byte) []byte {
-	if cap(b) > writeChunk {
+	if cap(b) > keptBuffer {
 		return nil
 	}
 	return b[:0]
