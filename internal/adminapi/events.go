@@ -179,4 +179,5 @@ type StreamRow struct {
 	Level    string          `json:"level"` // keep, surface or inject
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	Prompt   string          `json:"prompt,omitempty"`
+	ID       string          `json:"id,omitempty"` // of an event of a stream that lasts: GATEWAY/ID, the same everywhere
 }

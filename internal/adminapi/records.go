@@ -17,7 +17,8 @@ type Record struct {
 	Span     string    `json:"span,omitempty"`     // its own id in the trace, 16 hexadecimal digits
 	Parent   string    `json:"parent,omitempty"`   // the id of what it was part of
 
-	Gateway string `json:"gateway,omitempty"` // the other gateway of a remote action
+	// Gateway is the other gateway of a remote action, or of an event that lasts.
+	Gateway string `json:"gateway,omitempty"`
 
 	// State is start or end of a session, that of a goal, or that of a remote action.
 	State string `json:"state,omitempty"`
@@ -25,7 +26,7 @@ type Record struct {
 	Host  string `json:"host,omitempty"`
 	CWD   string `json:"cwd,omitempty"`
 
-	// ID is that of a call, a turn's prompt or a goal.
+	// ID is that of a call, a turn's prompt, a goal or an event that lasts.
 	ID   string `json:"id,omitempty"`
 	Tool string `json:"tool,omitempty"`
 	// Outcome is [OutcomeOK] or [OutcomeFailed] of a call, a turn and a source's run; allow, deny or context of a gate;

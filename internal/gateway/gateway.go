@@ -42,6 +42,7 @@ type Options struct {
 	// TraceContent puts arguments and results of calls into the spans, for those who ask for them.
 	TraceContent bool
 	Recorder     Recorder // nil: no records
+	Keeper       Keeper   // nil: no stream lasts
 	// UploadDir is the directory of the files that prompts bring; "": they can't bring any. The gateway removes a
 	// session's files with it.
 	UploadDir string
@@ -67,6 +68,7 @@ type Gateway struct {
 	tracesContent bool
 	metrics       spans.Metrics
 	recorder      Recorder // nil: no records
+	keeper        Keeper   // nil: no stream lasts
 	pairings      windows  // by the page's origin; "" for programs
 	questions     questions
 	injectQuiet   atomic.Int64                 // nanoseconds; 0 for the default
@@ -105,6 +107,7 @@ func New(o Options) *Gateway {
 		spans:           spans.NewMaker(o.Tracer, o.Recorder != nil),
 		tracesContent:   o.TraceContent,
 		recorder:        o.Recorder,
+		keeper:          o.Keeper,
 		instanceToken:   newSecret(prefixProvider),
 		adminToken:      newSecret(prefixAdmin),
 		sessions:        map[string]*Session{},

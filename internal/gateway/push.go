@@ -16,6 +16,7 @@ type pushSource struct {
 	id, name string
 	pass     *identity // of the provider; nil on the admin side
 	isPerson bool      // what it injects is the user's word: on the admin side, and for who answers for the user
+	kept     *KeptEvent
 }
 
 // isModel reports whether the session's model decides when the source injects, see [PassSpec].Model.
@@ -39,11 +40,14 @@ func (c *Conn) push(m *protocol.Push) {
 	g.mu.Lock()
 	bindings, err := c.bindingsOf(m.SessionID, protocol.TypePush)
 	var stored Receipt
+	isKept := false
 	switch {
 	case err != nil:
 	case p.all && m.SessionID == "" && !m.Broadcast:
 		err = errorf(protocol.CodeInvalidSession,
 			"push.sessionId: is required of a provider that is bound to all sessions (or \"broadcast\": true)")
+	case g.keeps(source, m.Stream) && (len(bindings) > 0 || p.all):
+		isKept = true
 	case len(bindings) == 0 && len(g.sessions) > 0:
 		err = errorf(protocol.CodeInvalidSession, "push.broadcast: this provider is bound to no session now")
 	case len(bindings) == 0:
@@ -52,12 +56,18 @@ func (c *Conn) push(m *protocol.Push) {
 		}
 	}
 	g.mu.Unlock()
+	if isKept {
+		err = c.keep(source, m, bindings)
+	}
 	fail := func(e *protocol.Error) {
 		e.ReplyTo, e.RequestID = protocol.TypePush, m.RequestID
 		c.reportError(e)
 	}
 	if err != nil {
 		fail(err)
+		return
+	}
+	if isKept {
 		return
 	}
 	if len(bindings) == 0 {
@@ -108,6 +118,9 @@ func (s *Session) pushAs(ctx context.Context, from string, m *protocol.Push, wai
 	last := make(chan Receipt, 1)
 	wasIdle := s.isIdle() // before this push makes it busy
 	source := pushSource{id: from, name: from, isPerson: isPerson}
+	if !wait && s.g.keeps(source, m.Stream) { // who waits for the turn of a prompt speaks to this session alone
+		return s.g.keepNow(ctx, source, m, []string{s.id})
+	}
 	r, fault := s.receivePush(source, m, func(r Receipt) { last <- r })
 	if fault != nil {
 		return r, fault
@@ -199,6 +212,14 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 		s.mu.Unlock()
 		return Receipt{}, noSession(s.id)
 	}
+	row := newHistoryRow(e.key, m, e.level)
+	if source.kept != nil {
+		row.ID, row.TS = source.kept.ID, source.kept.TS
+		if s.hasEvent(e.key, row.ID) {
+			s.mu.Unlock()
+			return Receipt{Fate: adminapi.FateStored, Reason: "the session has it already"}, nil
+		}
+	}
 	p := s.pusherOf(source)
 	if err := s.checkPush(p, e); err != nil {
 		p.dropped++
@@ -213,7 +234,7 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 		s.recordPush(e, r, span)
 		return r, nil
 	}
-	r := Receipt{Seq: s.store(e.key, e.spelling, newHistoryRow(e.key, m, e.level)), Fate: adminapi.FateStored}
+	r := Receipt{Seq: s.store(e.key, e.spelling, row), Fate: adminapi.FateStored}
 	if e.isInject && s.info.Send {
 		s.queueInject(p, &inject{seq: r.Seq, source: source, stream: e.key.stream, text: e.text,
 			isShown: e.level != protocol.LevelKeep, prompt: cmp.Or(m.Prompt, m.Event),
@@ -249,7 +270,7 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 // push that the filter drops counts for the rate only. Call with Session.mu held.
 func (s *Session) checkPush(p *pusher, e *pushedEvent) *protocol.Error {
 	switch {
-	case !p.limit.Allow():
+	case e.source.kept == nil && !p.limit.Allow(): // what is kept had a budget where it was pushed
 		return tooManyPushes(s.id)
 	case e.level == protocol.OutcomeDrop:
 		return nil

@@ -268,7 +268,7 @@ func TestEventsWaitForASession(t *testing.T) {
 		defer g.Drain(context.Background())
 		var last time.Time
 		for i := range maxWaitingEvents + 5 {
-			r, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds",
+			r, err := g.StoreEvent(t.Context(), "ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds",
 				Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
 			if err != nil || r.Fate != adminapi.FateStored || !strings.Contains(r.Reason, "kept for the next one") {
 				t.Fatalf("the receipt is %+v, %v, want %v for the next session", r, err, adminapi.FateStored)
@@ -280,7 +280,7 @@ func TestEventsWaitForASession(t *testing.T) {
 		}
 		for _, m := range []*protocol.Push{{Level: protocol.LevelSurface, Event: "e"},
 			{Level: protocol.LevelKeep, Prompt: "p"}} {
-			if _, err := g.StoreEvent("ci", m); err == nil {
+			if _, err := g.StoreEvent(t.Context(), "ci", m); err == nil {
 				t.Errorf("StoreEvent of %+v: no error, want one: only keep without a prompt can wait", m)
 			}
 		}
@@ -310,7 +310,7 @@ func TestEventsWaitForASession(t *testing.T) {
 			t.Errorf("the timeline says %q, want %q", got, want)
 		}
 		// With a session there it is pushed to that.
-		if _, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err != nil ||
+		if _, err := g.StoreEvent(t.Context(), "ci", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err != nil ||
 			len(second.History(nil, 0, time.Time{})) != 1 {
 			t.Error(err)
 		}

@@ -137,6 +137,9 @@ func (s *Session) recordPush(e *pushedEvent, r Receipt, span spans.Span) {
 	}
 	record := adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name, Stream: e.key.stream, Seq: r.Seq,
 		Level: string(e.level), Fate: r.Fate, Reason: r.Reason}
+	if e.source.kept != nil {
+		record.ID, record.Gateway = e.source.kept.ID, e.source.kept.Gateway
+	}
 	if r.Fate != adminapi.FateDropped {
 		record.Event, record.Prompt = e.push.Event, e.push.Prompt
 		if e.push.Metadata.Kind() == '{' {
@@ -181,8 +184,8 @@ func (s *Session) restoreStreams() {
 		key := streamKey{spelling, protocol.NormalName(r.Provider)}
 		s.mu.Lock()
 		if s.checkStream("stream", key, spelling) == nil {
-			s.store(key, spelling, HistoryRow{StreamRow: adminapi.StreamRow{Stream: key.stream, Provider: key.provider,
-				TS: r.TS.UTC(), Event: r.Event, Level: r.Level, Prompt: r.Prompt, Metadata: r.Metadata}})
+			s.store(key, spelling, HistoryRow{StreamRow: adminapi.StreamRow{ID: r.ID, Stream: key.stream,
+				Provider: key.provider, TS: r.TS.UTC(), Event: r.Event, Level: r.Level, Prompt: r.Prompt, Metadata: r.Metadata}})
 			n++
 		}
 		s.mu.Unlock()

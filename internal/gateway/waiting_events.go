@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -37,17 +38,26 @@ type waitingEvent struct {
 // must have no prompt, since there is no session to show it; else the error is
 // INVALID_SESSION. Other errors are those of [Session.Push], and INVALID_STATE while
 // the gateway shuts down.
-func (g *Gateway) StoreEvent(from string, m *protocol.Push) (Receipt, error) {
+func (g *Gateway) StoreEvent(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
 	from, err := checkAdminPush(from, m)
 	if err != nil {
 		return Receipt{}, err
+	}
+	source := pushSource{id: from, name: from, isPerson: true}
+	if g.keeps(source, m.Stream) { // the next session would miss what came before it
+		g.mu.Lock()
+		s := g.foregroundSession()
+		g.mu.Unlock()
+		if s != nil {
+			return g.keepNow(ctx, source, m, []string{s.id})
+		}
 	}
 	g.mu.Lock()
 	var r Receipt
 	var fault *protocol.Error
 	if s := g.foregroundSession(); s != nil {
 		g.mu.Unlock()
-		r, fault = s.receivePush(pushSource{id: from, name: from, isPerson: true}, m, func(Receipt) {})
+		r, fault = s.receivePush(source, m, func(Receipt) {})
 	} else {
 		r, fault = g.addWaitingEvent(pushSource{id: from, name: from}, m)
 		g.mu.Unlock()

@@ -14,7 +14,7 @@ func TestWaitingEventsBoundTheirSenders(t *testing.T) {
 	defer g.Drain(context.Background())
 	for i := range 10 * maxWaitingEvents {
 		m := &protocol.Push{Level: protocol.LevelKeep, Event: "e"}
-		if _, err := g.StoreEvent(fmt.Sprintf("name-%d", i), m); err != nil {
+		if _, err := g.StoreEvent(t.Context(), fmt.Sprintf("name-%d", i), m); err != nil {
 			t.Fatal(err)
 		}
 	}

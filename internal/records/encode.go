@@ -27,7 +27,8 @@ func appendRecord(line []byte, r *adminapi.Record) []byte {
 	line = append(line, r.Kind...)
 	line = append(line, '"')
 	for _, f := range [...]struct{ name, value string }{
-		{`,"session":`, r.Session}, {`,"provider":`, r.Provider}, {`,"trace":`, r.Trace},
+		{`,"session":`, r.Session}, {`,"provider":`, r.Provider},
+		{`,"gateway":`, r.Gateway}, {`,"trace":`, r.Trace},
 		{`,"span":`, r.Span}, {`,"parent":`, r.Parent}, {`,"state":`, r.State}, {`,"label":`, r.Label},
 		{`,"host":`, r.Host}, {`,"cwd":`, r.CWD}, {`,"id":`, r.ID}, {`,"tool":`, r.Tool},
 		{`,"outcome":`, r.Outcome}, {`,"code":`, r.Code}, {`,"by":`, r.By}, {`,"reason":`, r.Reason},

@@ -150,7 +150,7 @@ func (a *api) keep(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	receipt, err := a.gateway.StoreEvent(cmp.Or(body.Provider, apiPusher), m)
+	receipt, err := a.gateway.StoreEvent(r.Context(), cmp.Or(body.Provider, apiPusher), m)
 	return answerReceipt(w, receipt, err)
 }
 
