@@ -179,5 +179,6 @@ type StreamRow struct {
 	Level    string          `json:"level"` // keep, surface or inject
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	Prompt   string          `json:"prompt,omitempty"`
-	ID       string          `json:"id,omitempty"` // of an event of a stream that lasts: GATEWAY/ID, the same everywhere
+	// ID is that of an event of a stream that lasts, GATEWAY/ID; "" for others. It is the same in every session.
+	ID string `json:"id,omitempty"`
 }

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/match"
@@ -41,6 +43,12 @@ type Options struct {
 	// none. A provider keeps its files here, also while it serves sessions elsewhere.
 	PersistDir func(provider string) (string, error)
 	ReadFile   func(provider string, ref protocol.FileRef) (*gateway.File, error)
+	// Keeper is the gateway's own; nil: no stream of this gateway lasts.
+	Keeper *Keeper
+	// StateFile says how far sessions have got in the streams that last; "" for none, which forgets at a restart.
+	StateFile string
+	// Flush returns when the records so far are in their files; nil: there are none.
+	Flush func(context.Context)
 }
 
 // Cluster is the part of a gateway that joins others. Make one with [Join].
@@ -59,6 +67,10 @@ type Cluster struct {
 	work    sync.WaitGroup
 	lists   lists
 
+	// Of streams that last; nil without JetStream. They are set by [Join] before anybody else has the cluster.
+	js        jetstream.JetStream
+	positions *positions
+
 	mu            sync.Mutex // guards the fields that follow
 	members       map[string]*member
 	relays        map[*relay]bool
@@ -68,6 +80,7 @@ type Cluster struct {
 	registryError string // "" while the registry works
 	isClosed      bool
 	memories      map[string]*memory // by reconnect tokens
+	followers     map[string]*follower
 }
 
 // Start takes part in the cluster of a bus: it subscribes to what the admitted gateways send, and begins to look for
@@ -77,6 +90,7 @@ func Start(o Options, b Bus) (*Cluster, error) {
 		o: o, name: o.Name, log: o.Log, gateway: o.Gateway, bus: b, trunks: map[string]*trunk{},
 		members: map[string]*member{}, relays: map[*relay]bool{}, memories: map[string]*memory{},
 		refused: map[string]map[string]uint64{}, retired: map[*gateway.Pass]*time.Timer{},
+		followers: map[string]*follower{},
 	}
 	for _, glob := range o.Share {
 		c.share = append(c.share, match.NewToolGlob(glob))
@@ -185,6 +199,10 @@ func (c *Cluster) trunkUp(tr *trunk) {
 	}
 	c.begin(func() { c.refresh(c.ctx, tr) })
 	c.gateway.Touch()
+	if c.o.Keeper != nil { // it may have missed what was said while it was out of reach
+		tr.push(opKept, 0, nil)
+		tr.flush()
+	}
 }
 
 // trunkDown is called when a gateway has gone out of reach.

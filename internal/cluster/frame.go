@@ -45,6 +45,7 @@ const (
 	opEnd                     // the end of the answer
 	opTaken                   // how many bytes of the answer were taken
 	opCancel                  // nobody wants the answer any more
+	opKept                    // the sender has kept events
 )
 
 // head is the head of a NATS message.
@@ -103,7 +104,7 @@ func readRecord(data []byte) (r record, rest []byte, err error) {
 	r = record{op: op(data[0]), more: data[1] == 1, conn: binary.BigEndian.Uint64(data[2:])}
 	size := uint64(binary.BigEndian.Uint32(data[10:]))
 	data = data[recordSize:]
-	if r.op < opPing || r.op > opCancel || size > uint64(len(data)) {
+	if r.op < opPing || r.op > opKept || size > uint64(len(data)) {
 		return r, nil, errMalformed
 	}
 	r.data = data[:size:size]

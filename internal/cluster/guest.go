@@ -86,7 +86,8 @@ func (tr *trunk) open(id uint64, data []byte) {
 		return
 	}
 	g.pass = tr.c.gateway.Issue(gateway.PassSpec{
-		Trust: tr.admission, All: true, Match: tr.c.isSharedSession, Owner: gateway.OwnerGateway(tr.peer), Gateway: tr.peer,
+		Trust: tr.admission, All: true, Match: tr.c.isSharedSession, Owner: gateway.OwnerGateway(tr.peer),
+		Gateway: tr.peer,
 		Tools: gateway.ToolPolicy{
 			Allow: request.Allow, Deny: request.Deny, Prefix: request.Prefix, Concurrency: max(request.Concurrency, 0),
 			Timeout: time.Duration(max(request.TimeoutMs, 0)) * time.Millisecond,

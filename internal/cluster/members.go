@@ -25,7 +25,8 @@ const (
 type Beat struct {
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"startedAt"`
-	Lists     uint64    `json:"lists"` // another number when what it shares is different
+	Lists     uint64    `json:"lists"`          // another number when what it shares is different
+	Keeps     bool      `json:"keeps,omitzero"` // it has streams that last
 }
 
 // member is a gateway of the registry.
@@ -57,6 +58,9 @@ func (c *Cluster) heard(name string, b Beat) {
 	c.mu.Unlock()
 	if !isKnown {
 		c.gateway.Touch()
+	}
+	if b.Keeps {
+		c.follow(name)
 	}
 	switch {
 	case tr == nil:

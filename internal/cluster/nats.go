@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,12 +166,16 @@ func Join(o Options, s Server) (*Joined, error) {
 			if j.Cluster != nil {
 				o.Log.Info("connected to NATS", "server", c.ConnectedUrlRedacted())
 				j.registry.wake()
+				j.wakeFollowers()
 			}
 		}),
 		nats.ConnectHandler(func(c *nats.Conn) {
 			<-ready
 			o.Log.Info("connected to NATS", "server", c.ConnectedUrlRedacted())
 			j.registry.wake()
+			if j.Cluster != nil {
+				j.wakeFollowers()
+			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			<-ready
@@ -183,14 +189,41 @@ func Join(o Options, s Server) (*Joined, error) {
 		return nil, fmt.Errorf("cluster.urls: %w", withoutSecrets(err, s.URLs))
 	}
 	first.isOver.Store(true)
+	js, err := jetstream.New(j.conn)
+	if err != nil {
+		close(ready)
+		j.conn.Close()
+		return nil, err
+	}
 	j.Cluster, err = Start(o, natsBus{j.conn})
 	close(ready)
 	if err != nil {
 		j.conn.Close()
 		return nil, err
 	}
+	j.keepAndFollow(js)
+	j.work.Go(j.followSessions)
 	j.work.Go(func() { j.registry.run(j.ctx, j.Cluster, j.conn) })
 	return j, nil
+}
+
+// keepAndFollow begins to keep events, and to hand out those of gateways whose events sessions here have had.
+func (j *Joined) keepAndFollow(js jetstream.JetStream) {
+	at, err := openPositions(j.o.StateFile)
+	if err != nil {
+		j.log.Warn("sessions begin anew in the streams that last", "error", err)
+	}
+	names := slices.Collect(maps.Keys(at.origins))
+	j.mu.Lock()
+	j.js, j.positions = js, at
+	j.mu.Unlock()
+	for _, name := range names {
+		j.follow(name)
+	}
+	if j.o.Keeper != nil {
+		j.follow(j.name)
+		j.work.Go(func() { j.o.Keeper.run(j.ctx, j.Cluster, js, j.tellKept) })
+	}
 }
 
 func orUnknown(err error) string {
@@ -214,9 +247,12 @@ func withoutSecrets(err error, urls []string) error {
 // failed handles an error of the connection that no call returns.
 func (j *Joined) failed(sub *nats.Subscription, err error) {
 	j.mu.Lock()
+	isNew := j.fault != err.Error()
 	j.fault = err.Error()
 	j.mu.Unlock()
-	j.log.Warn("NATS", "error", err)
+	if isNew {
+		j.log.Warn("NATS", "error", err)
+	}
 	if sub == nil || !errors.Is(err, nats.ErrSlowConsumer) {
 		return
 	}
@@ -249,6 +285,16 @@ func (j *Joined) Fault() string {
 	if !j.conn.IsConnected() {
 		return "not connected to NATS" + prefixed(": ", j.fault)
 	}
+	if j.o.Keeper != nil {
+		if fault := j.o.Keeper.Fault(); fault != "" {
+			return "events of streams that last wait: " + fault
+		}
+	}
+	for name, f := range j.followers {
+		if f.fault != "" {
+			return "the events that gateway " + name + " keeps do not come: " + f.fault
+		}
+	}
 	return prefixed("the registry does not work: ", j.registryError)
 }
 
@@ -280,7 +326,8 @@ const registryTimeout = 2 * time.Second
 
 // run says that the gateway is there, every 3 seconds and when the connection has come back, until ctx ends.
 func (r *registry) run(ctx context.Context, c *Cluster, conn *nats.Conn) {
-	beat := Beat{Version: c.o.Version, StartedAt: time.Now().UTC().Truncate(time.Millisecond)}
+	beat := Beat{Version: c.o.Version, StartedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Keeps: c.o.Keeper != nil}
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	var watching sync.WaitGroup

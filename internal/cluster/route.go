@@ -18,6 +18,10 @@ func (r *relay) receive(data []byte) {
 		return
 	case protocol.TypeShutdownReady, protocol.TypeGoodbye:
 		r.noteEnd(a)
+	case protocol.TypePush:
+		if r.c.o.Keeper != nil && r.keep(a, data) {
+			return
+		}
 	}
 	r.mu.Lock()
 	record := r.callRecord(a)

@@ -387,6 +387,8 @@ func (tr *trunk) handle(r record) {
 		tr.exchanged(r)
 	case opTaken, opCancel:
 		tr.control(r)
+	case opKept:
+		tr.c.follow(tr.peer).wake()
 	}
 }
 

@@ -117,7 +117,8 @@ func (g *Gateway) Broadcast(ctx context.Context, from string, m *protocol.Push) 
 	source := pushSource{id: from, name: from, isPerson: true}
 	if !g.keeps(source, m.Stream) {
 		return Receipt{}, errorf(protocol.CodeInvalidState,
-			"stream: %q of provider %q does not last; [cluster.keep] in tapgw.toml says which streams do", m.Stream, from)
+			"stream: %q of provider %q does not last; [cluster.keep] in tapgw.toml says which streams do",
+			m.Stream, from)
 	}
 	return g.keepNow(ctx, source, m, nil)
 }

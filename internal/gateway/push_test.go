@@ -310,7 +310,8 @@ func TestEventsWaitForASession(t *testing.T) {
 			t.Errorf("the timeline says %q, want %q", got, want)
 		}
 		// With a session there it is pushed to that.
-		if _, err := g.StoreEvent(t.Context(), "ci", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err != nil ||
+		m := &protocol.Push{Level: protocol.LevelKeep, Event: "e"}
+		if _, err := g.StoreEvent(t.Context(), "ci", m); err != nil ||
 			len(second.History(nil, 0, time.Time{})) != 1 {
 			t.Error(err)
 		}

@@ -185,7 +185,8 @@ func (s *Session) restoreStreams() {
 		s.mu.Lock()
 		if s.checkStream("stream", key, spelling) == nil {
 			s.store(key, spelling, HistoryRow{StreamRow: adminapi.StreamRow{ID: r.ID, Stream: key.stream,
-				Provider: key.provider, TS: r.TS.UTC(), Event: r.Event, Level: r.Level, Prompt: r.Prompt, Metadata: r.Metadata}})
+				Provider: key.provider, TS: r.TS.UTC(), Event: r.Event, Level: r.Level, Prompt: r.Prompt,
+				Metadata: r.Metadata}})
 			n++
 		}
 		s.mu.Unlock()

@@ -1,0 +1,316 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/time/rate"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/match"
+	"tapgw/internal/protocol"
+)
+
+// Keep says which streams of this gateway's providers last, and what JetStream keeps of them.
+type Keep struct {
+	Streams   []string      // globs of STREAM, of whichever provider, or of STREAM@PROVIDER
+	MaxAge    time.Duration // of an event; 0: for ever
+	MaxEvents int64         // of one stream; 0: any number
+	MaxBytes  int64         // of all streams of the gateway together; 0: any number
+}
+
+// Limits of the events that wait for JetStream, while that is out of reach.
+const (
+	maxOutboxEvents = 1000
+	maxOutboxBytes  = 8 << 20
+)
+
+const (
+	// keepTimeout bounds each request to JetStream, and keepAgain is the time between two attempts.
+	keepTimeout = 2 * time.Second
+	keepAgain   = 250 * time.Millisecond
+	// duplicateWindow is how long JetStream knows the ids of messages: an event whose ack was lost is sent again.
+	duplicateWindow = 10 * time.Minute
+	// maxKeepLimits bounds the budgets of pushes that are remembered.
+	maxKeepLimits = 1000
+)
+
+// Keeper keeps the events of this gateway's streams that last. It is the gateway's [gateway.Keeper] from its start, and
+// keeps what waits once [Join] has it.
+type Keeper struct {
+	o     Keep
+	globs []keepGlob
+	life  string // begins the ids of its messages
+	wake  chan struct{}
+
+	mu     sync.Mutex // guards the fields that follow
+	outbox []outgoing // oldest first
+	bytes  int
+	n      uint64 // events so far
+	limits map[string]*rate.Limiter
+	fault  string // "" while events are kept
+}
+
+type keepGlob struct{ stream, provider match.ToolGlob }
+
+// outgoing is an event that waits to be kept.
+type outgoing struct {
+	id, subject string
+	data        []byte
+	report      func(gateway.Receipt)
+	isTold      bool // that it waits
+}
+
+// NewKeeper makes a keeper; nil if no stream lasts.
+func NewKeeper(o Keep) *Keeper {
+	if len(o.Streams) == 0 {
+		return nil
+	}
+	k := &Keeper{o: o, life: fmt.Sprintf("%016x", newLife()), wake: make(chan struct{}, 1),
+		limits: map[string]*rate.Limiter{}}
+	for _, glob := range o.Streams {
+		stream, provider, hasProvider := strings.Cut(glob, "@")
+		if !hasProvider {
+			provider = "*"
+		}
+		k.globs = append(k.globs, keepGlob{match.NewToolGlob(stream), match.NewToolGlob(provider)})
+	}
+	return k
+}
+
+// Keeps implements [gateway.Keeper].
+func (k *Keeper) Keeps(stream, provider string) bool {
+	return slices.ContainsFunc(k.globs, func(g keepGlob) bool {
+		return g.stream.Match(stream) && g.provider.Match(provider)
+	})
+}
+
+// Keep implements [gateway.Keeper].
+func (k *Keeper) Keep(e gateway.KeptEvent, report func(gateway.Receipt)) *protocol.Error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "push: " + err.Error()}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.limitOf(e).Allow() {
+		return &protocol.Error{Code: protocol.CodeRateLimited,
+			Message: fmt.Sprintf("more than %d pushes a second; retry in a second", protocol.PushRate)}
+	}
+	if len(k.outbox) >= maxOutboxEvents || k.bytes+len(data) > maxOutboxBytes {
+		return &protocol.Error{Code: protocol.CodeRateLimited, Message: fmt.Sprintf(
+			"%d events wait to be kept already%s", len(k.outbox), prefixed(": ", k.fault))}
+	}
+	k.n++
+	out := outgoing{id: fmt.Sprintf("%s-%d", k.life, k.n), data: data, report: report,
+		subject: "." + subjectToken(e.Provider) + "." + subjectToken(protocol.NormalName(e.Stream))}
+	k.outbox, k.bytes = append(k.outbox, out), k.bytes+len(data)
+	if k.fault != "" {
+		k.tellWaiting()
+	}
+	k.hurry()
+	return nil
+}
+
+// limitOf returns the budget of a provider for a session, as pushes have it. Call with k.mu held.
+func (k *Keeper) limitOf(e gateway.KeptEvent) *rate.Limiter {
+	key := e.Provider + " " + strings.Join(e.Sessions, " ")
+	l := k.limits[key]
+	if l == nil {
+		if len(k.limits) >= maxKeepLimits {
+			clear(k.limits)
+		}
+		l = rate.NewLimiter(protocol.PushRate, protocol.PushRate)
+		k.limits[key] = l
+	}
+	return l
+}
+
+// subjectToken is a name as a token of a subject, in which a dot ends one.
+func subjectToken(name string) string { return strings.ReplaceAll(name, ".", "/") }
+
+// keptSubjects begins the subjects of a gateway's events. No gateway's name is _, so they are no trunk's.
+func keptSubjects(gateway string) string { return subjectRoot + "_." + gateway }
+
+// keptStream is the name of the JetStream stream that has them.
+func keptStream(gateway string) string { return bucket + "_" + gateway }
+
+// hurry makes the keeper look for work.
+func (k *Keeper) hurry() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tellWaiting reports that events wait. Call with k.mu held.
+func (k *Keeper) tellWaiting() {
+	for i := range k.outbox {
+		if o := &k.outbox[i]; !o.isTold {
+			o.isTold = true
+			o.report(gateway.Receipt{Fate: adminapi.FateQueued,
+				Reason: "it waits in this gateway to be kept: " + k.fault})
+		}
+	}
+}
+
+// run keeps what waits until ctx ends. tell is called after each event that was kept.
+func (k *Keeper) run(ctx context.Context, c *Cluster, js jetstream.JetStream, tell func()) {
+	isReady := false
+	for {
+		err := k.open(ctx, c, js, &isReady)
+		if err == nil {
+			err = k.publish(ctx, c.name, js, tell)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		var again <-chan time.Time
+		if err != nil {
+			isReady = false
+			again = time.After(keepAgain)
+		}
+		k.noteFault(c, err)
+		select {
+		case <-k.wake:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// noteFault notes why nothing is kept, and tells who waits.
+func (k *Keeper) noteFault(c *Cluster, err error) {
+	now := ""
+	if err != nil {
+		now = err.Error()
+	}
+	k.mu.Lock()
+	before := k.fault
+	k.fault = now
+	if now != "" {
+		k.tellWaiting()
+	}
+	k.mu.Unlock()
+	if now != before && now != "" {
+		c.log.Warn("events of streams that last wait", "error", now)
+	}
+}
+
+// Fault says why events wait; "" while they are kept.
+func (k *Keeper) Fault() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.fault
+}
+
+// publish keeps what waits, in its order.
+func (k *Keeper) publish(ctx context.Context, name string, js jetstream.JetStream, tell func()) error {
+	for {
+		k.mu.Lock()
+		if len(k.outbox) == 0 {
+			k.mu.Unlock()
+			return nil
+		}
+		out := k.outbox[0]
+		k.mu.Unlock()
+		receipt := gateway.Receipt{Fate: adminapi.FateStored, Reason: "gateway " + name + " keeps it for each session"}
+		within, cancel := context.WithTimeout(ctx, keepTimeout)
+		ack, err := js.Publish(within, keptSubjects(name)+out.subject, out.data, jetstream.WithMsgID(out.id),
+			jetstream.WithExpectStream(keptStream(name)), jetstream.WithRetryAttempts(0))
+		cancel()
+		switch {
+		case errors.Is(err, nats.ErrMaxPayload):
+			receipt.Fate, receipt.Reason = adminapi.FateDropped, "it is larger than a message of NATS may be"
+		case err != nil:
+			return fmt.Errorf("JetStream: %w", err)
+		default:
+			receipt.Seq = ack.Sequence
+		}
+		k.mu.Lock()
+		k.bytes -= len(out.data)
+		k.outbox = slices.Delete(k.outbox, 0, 1)
+		k.mu.Unlock()
+		out.report(receipt)
+		tell()
+	}
+}
+
+// open makes the gateway's JetStream stream, or gives it the limits of the config.
+func (k *Keeper) open(ctx context.Context, c *Cluster, js jetstream.JetStream, isReady *bool) error {
+	if *isReady {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	name := keptStream(c.name)
+	stream, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = k.create(ctx, js, c.name)
+	} else if err == nil {
+		now := stream.CachedInfo().Config
+		wanted := now
+		wanted.MaxAge, wanted.MaxMsgsPerSubject, wanted.MaxBytes = k.limitsOfStream()
+		if now.MaxAge != wanted.MaxAge || now.MaxMsgsPerSubject != wanted.MaxMsgsPerSubject ||
+			now.MaxBytes != wanted.MaxBytes {
+			if _, err := js.UpdateStream(ctx, wanted); err != nil { // an operator may have set other limits
+				c.log.Warn("the stream keeps its limits, which are not those of [cluster.keep]", "stream", name,
+					"error", err)
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the stream %s: %w", name, err)
+	}
+	// The first event goes out once this gateway's own sessions have their place before it.
+	f := c.follow(c.name)
+	if f == nil {
+		return context.Canceled
+	}
+	if err := f.look(ctx); err != nil {
+		return err
+	}
+	*isReady = true
+	return nil
+}
+
+func (k *Keeper) limitsOfStream() (age time.Duration, events, bytes int64) {
+	events, bytes = -1, -1
+	if k.o.MaxEvents > 0 {
+		events = k.o.MaxEvents
+	}
+	if k.o.MaxBytes > 0 {
+		bytes = k.o.MaxBytes
+	}
+	return k.o.MaxAge, events, bytes
+}
+
+// create makes the gateway's stream: on three servers, so that it outlives one, or on the only one that there is.
+func (k *Keeper) create(ctx context.Context, js jetstream.JetStream, name string) error {
+	config := jetstream.StreamConfig{Name: keptStream(name), Description: "events of tapgw " + name,
+		Subjects: []string{keptSubjects(name) + ".>"}, Storage: jetstream.FileStorage, Replicas: 3,
+		Duplicates: duplicateWindow}
+	config.MaxAge, config.MaxMsgsPerSubject, config.MaxBytes = k.limitsOfStream()
+	if config.MaxAge > 0 {
+		config.Duplicates = min(config.Duplicates, config.MaxAge)
+	}
+	_, err := js.CreateStream(ctx, config)
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == noReplicas {
+		config.Replicas = 1
+		_, err = js.CreateStream(ctx, config)
+	}
+	return err
+}
+
+// noReplicas is what a server says that is alone.
+const noReplicas jetstream.ErrorCode = 10074

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"cmp"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// keep takes a push of the provider into a stream that lasts, if it is for sessions that are elsewhere: this gateway,
+// the provider's own, keeps it, and those sessions get it as all others do. It reports whether it took the push. What is
+// for sessions here goes to the local connection, which keeps it, too.
+func (r *relay) keep(a about, data []byte) bool {
+	m, err := decode(data)
+	push, ok := m.(*protocol.Push)
+	if err != nil || !ok { // the local connection says what is wrong
+		return false
+	}
+	r.mu.Lock()
+	name := r.shown.Name
+	session, ids, isElsewhere := r.keptTarget(a)
+	r.mu.Unlock()
+	keeper := r.c.o.Keeper
+	if name == "" || !keeper.Keeps(protocol.NormalName(cmp.Or(push.Stream, name)), name) {
+		return false
+	}
+	if !isElsewhere && a.isBroadcast { // not to the others, too: they get what this gateway keeps
+		r.toLocal(func() { r.local.Receive(data) })
+		return true
+	}
+	if !isElsewhere {
+		return false
+	}
+	answer := func(m protocol.Message) {
+		r.peer.Send(m)
+		r.peer.Flush()
+	}
+	err = keeper.Keep(gateway.NewKeptEvent(name, push, ids), func(receipt gateway.Receipt) {
+		if push.RequestID != "" {
+			answer(&protocol.Ack{RequestID: push.RequestID, SessionID: session, Seq: receipt.Seq,
+				Fate: string(receipt.Fate), Reason: receipt.Reason})
+		}
+	})
+	if err != nil {
+		err.ReplyTo, err.RequestID = protocol.TypePush, push.RequestID
+		answer(err)
+	}
+	return true
+}
+
+// keptTarget says whether the sessions of a push are elsewhere, and which they are: ids is nil for all. Call with r.mu
+// held.
+func (r *relay) keptTarget(a about) (session string, ids []string, isElsewhere bool) {
+	switch {
+	case r.reach == nil:
+	case a.session != "" && (r.all || r.home != nil):
+		u := r.upstreamOf(a.session)
+		if u != nil && u.isBound && (r.all || r.home == u) {
+			return a.session, []string{a.session}, true
+		}
+	case a.session != "":
+	case r.home != nil && r.memory != nil:
+		return r.memory.session, []string{r.memory.session}, true
+	case r.all && a.isBroadcast && !r.isBound:
+		for _, u := range r.upstreams {
+			if u.isBound {
+				return protocol.AllSessions, nil, true
+			}
+		}
+	}
+	return "", nil, false
+}

@@ -1,0 +1,446 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// host is a session's host that takes prompts and counts them.
+type host struct {
+	mu      sync.Mutex
+	prompts []string
+}
+
+func (*host) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
+func (*host) Log(adminapi.LogLevel, string)                          {}
+func (*host) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
+func (*host) Close(context.Context, string) error                    { return nil }
+
+func (h *host) Send(_ context.Context, p gateway.Prompt) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.prompts = append(h.prompts, p.Text)
+	return nil
+}
+
+func (h *host) got() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.prompts, " ")
+}
+
+// pushRecords are the records of one machine, which outlive its gateway.
+type pushRecords struct {
+	mu   sync.Mutex
+	list []adminapi.Record
+}
+
+func (p *pushRecords) Record(r adminapi.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = append(p.list, r)
+}
+
+func (p *pushRecords) Pushed(session string) (list []adminapi.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.list {
+		if r.Session == session && r.Kind == adminapi.RecordPush {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// keeping is a machine whose streams last. Its gateway may end and begin again.
+type keeping struct {
+	t       *testing.T
+	name    string
+	url     string
+	state   string
+	records pushRecords
+	keep    Keep
+	change  func(*Options)
+
+	*joined
+	stop func()
+}
+
+func startKeeping(t *testing.T, name, url string, keep Keep) *keeping {
+	t.Helper()
+	m := &keeping{t: t, name: name, url: url, state: filepath.Join(t.TempDir(), "events.json"), keep: keep}
+	m.start()
+	t.Cleanup(func() { m.stop() })
+	return m
+}
+
+func (m *keeping) start() {
+	m.t.Helper()
+	keeper := NewKeeper(m.keep)
+	o := gateway.Options{Recorder: &m.records}
+	if keeper != nil {
+		o.Keeper = keeper
+	}
+	g := gateway.New(o)
+	options := Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Name: m.name, Share: []string{"*"}, Keeper: keeper,
+		StateFile: m.state, Admit: map[string]gateway.Trust{}}
+	for _, other := range []string{"a", "b", "c"} {
+		if other != m.name {
+			options.Admit[other] = gateway.TrustExternal
+		}
+	}
+	if m.change != nil {
+		m.change(&options)
+	}
+	j, err := Join(options, Server{URLs: []string{m.url}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.joined = &joined{m.t, g, j}
+	if keeper != nil {
+		until(m.t, "events are kept", func() bool {
+			j.positions.mu.Lock()
+			defer j.positions.mu.Unlock()
+			o := j.positions.origins[m.name]
+			return o != nil && !o.Created.IsZero()
+		})
+	}
+	m.stop = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		j.Close()
+		g.Drain(ctx)
+	})
+}
+
+// session registers a session, which may have been there before.
+func (m *keeping) session(id string) (*gateway.Session, *host) {
+	m.t.Helper()
+	h := &host{}
+	s, err := m.gateway.Register(gateway.SessionSpec{ID: id, Label: id, Returns: true},
+		gateway.HostInfo{Kind: "test", Send: true}, h)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return s, h
+}
+
+// hasPlace waits until a session gets what a gateway keeps from now on.
+func (m *keeping) hasPlace(origin, session string) {
+	m.t.Helper()
+	until(m.t, "session "+session+" has a place in what "+origin+" keeps", func() bool {
+		m.positions.mu.Lock()
+		defer m.positions.mu.Unlock()
+		o := m.positions.origins[origin]
+		return o != nil && o.Places[session] != nil
+	})
+}
+
+// tell pushes an event to all sessions everywhere. Each ten have a provider of their own, because of the budget.
+func (m *keeping) tell(from, to int) (receipts []string) {
+	m.t.Helper()
+	for n := from; n <= to; n++ {
+		r, err := m.gateway.Broadcast(m.t.Context(), fmt.Sprintf("ci-%d", n/10),
+			&protocol.Push{Stream: "builds", Level: protocol.LevelKeep, Event: fmt.Sprint(n)})
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		receipts = append(receipts, string(r.Fate))
+	}
+	return receipts
+}
+
+// events are those of all streams of a session, oldest first.
+func events(s *gateway.Session) string {
+	var list []string
+	for _, row := range slices.Backward(s.History(nil, 0, time.Time{})) {
+		list = append(list, row.Event)
+	}
+	return strings.Join(list, " ")
+}
+
+func numbers(from, to int) string {
+	var list []string
+	for n := from; n <= to; n++ {
+		list = append(list, fmt.Sprint(n))
+	}
+	return strings.Join(list, " ")
+}
+
+func awaitEvents(t *testing.T, s *gateway.Session, want string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for events(s) != want {
+		if time.Now().After(deadline) {
+			t.Fatalf("session %s has the events %s\nwant %s", s.ID(), events(s), want)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+var allBuilds = Keep{Streams: []string{"builds"}, MaxAge: time.Hour, MaxEvents: 100, MaxBytes: 1 << 20}
+
+// Every session of every gateway gets the events in one order, each once and with the same id. A session that comes
+// back, with its gateway or without, gets what it has missed; a new one begins with what comes.
+func TestKeptEvents(t *testing.T) {
+	s := natsServer(t, nil)
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	sa, _ := a.session("sa")
+	a.hasPlace("a", "sa")
+	if got := a.tell(1, 5); slices.Contains(got, "queued") {
+		t.Errorf("receipts %v, want stored", got)
+	}
+	sb, _ := b.session("sb")
+	b.hasPlace("a", "sb")
+	a.tell(6, 25)
+	awaitEvents(t, sa, numbers(1, 25))
+	awaitEvents(t, sb, numbers(6, 25))
+	ids := func(s *gateway.Session) (list []string) {
+		for _, row := range s.History(nil, 20, time.Time{}) {
+			list = append(list, row.ID)
+		}
+		return list
+	}
+	ours, theirs := ids(sa)[:10], ids(sb)[:10]
+	if diff := cmp.Diff(ours, theirs); diff != "" || !strings.HasPrefix(ours[0], "a/") {
+		t.Errorf("the ids of the events differ: -a +b:\n%s", diff)
+	}
+	if err := sb.Stop(t.Context(), "gone"); err != nil { // the session alone goes
+		t.Fatal(err)
+	}
+	a.tell(26, 29)
+	awaitEvents(t, sa, numbers(1, 29))
+	sb, _ = b.session("sb")
+	awaitEvents(t, sb, numbers(6, 29))
+	b.stop() // its gateway goes, too
+	a.tell(30, 39)
+	b.start()
+	fresh, _ := b.session("fresh")
+	sb, _ = b.session("sb")
+	awaitEvents(t, sb, numbers(6, 39))
+	b.hasPlace("a", "fresh")
+	a.tell(40, 41)
+	awaitEvents(t, sb, numbers(6, 41))
+	awaitEvents(t, fresh, numbers(40, 41))
+}
+
+// What the limits have dropped before a session got it is a line in its timeline.
+func TestKeptGap(t *testing.T) {
+	s := natsServer(t, nil)
+	keep := allBuilds
+	keep.MaxEvents = 3 // of each of the two streams of the test
+	a, b := startKeeping(t, "a", s.ClientURL(), keep), startKeeping(t, "b", s.ClientURL(), Keep{})
+	sb, _ := b.session("sb")
+	b.hasPlace("a", "sb")
+	a.tell(1, 1)
+	awaitEvents(t, sb, "1")
+	b.stop()
+	a.tell(2, 19)
+	b.start()
+	sb, _ = b.session("sb")
+	awaitEvents(t, sb, "1 "+numbers(7, 9)+" "+numbers(17, 19))
+	var gaps []string
+	lines, _ := sb.Timeline(0)
+	for _, l := range lines {
+		if strings.Contains(l.Message, "missing") {
+			gaps = append(gaps, l.Message[:len("5 events of the streams that last of gateway a")])
+		}
+	}
+	if diff := cmp.Diff([]string{"5 events of the streams that last of gateway a",
+		"7 events of the streams that last of gateway a"}, gaps); diff != "" {
+		t.Errorf("gaps in the timeline: -want +got:\n%s", diff)
+	}
+}
+
+// While NATS is out of reach, events wait: the receipt says so. Afterwards each session gets them once, in order, also
+// if the server has forgotten what was kept before.
+func TestKeptWithoutNATS(t *testing.T) {
+	for name, forgets := range map[string]bool{"it remembers": false, "it forgets": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			port := -1
+			run := func() *server.Server {
+				return natsServer(t, func(o *server.Options) { o.StoreDir, o.Port = dir, port })
+			}
+			s := run()
+			port = s.Addr().(*net.TCPAddr).Port
+			a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+			sa, _ := a.session("sa")
+			sb, _ := b.session("sb")
+			a.hasPlace("a", "sa")
+			b.hasPlace("a", "sb")
+			a.tell(1, 3)
+			awaitEvents(t, sb, numbers(1, 3))
+			s.Shutdown()
+			s.WaitForShutdown()
+			if got := a.tell(4, 6); !slices.Equal(got, []string{"queued", "queued", "queued"}) {
+				t.Errorf("receipts %v, want queued", got)
+			}
+			if fault := a.Fault(); !strings.Contains(fault, "not connected") {
+				t.Errorf("fault %q, want that it is not connected", fault)
+			}
+			if forgets {
+				dir = t.TempDir()
+			}
+			run()
+			awaitEvents(t, sb, numbers(1, 6))
+			awaitEvents(t, sa, numbers(1, 6))
+			until(t, "nothing is wrong", func() bool { return a.Fault() == "" && b.Fault() == "" })
+		})
+	}
+}
+
+// An event for one session reaches that one alone, an inject as a prompt.
+func TestKeptForOne(t *testing.T) {
+	s := natsServer(t, nil)
+	a := startKeeping(t, "a", s.ClientURL(), allBuilds)
+	one, h := a.session("one")
+	other, _ := a.session("other")
+	a.hasPlace("a", "one")
+	a.hasPlace("a", "other")
+	r, err := one.Push(t.Context(), "ci", &protocol.Push{Stream: "builds", Event: "for one", Level: protocol.LevelInject})
+	if err != nil || r.Fate != adminapi.FateStored || r.Seq != 1 {
+		t.Fatalf("%+v, %v, want stored as the first", r, err)
+	}
+	if r, err = one.Push(t.Context(), "ci", &protocol.Push{Event: "not kept", Level: protocol.LevelKeep}); err != nil {
+		t.Fatal(err)
+	}
+	a.tell(1, 1)
+	awaitEvents(t, other, "1")
+	until(t, "the session gets the inject", func() bool { return h.got() == "for one" })
+	if got := events(one); !strings.Contains(got, "for one") || strings.Count(got, "not kept") != 1 {
+		t.Errorf("events %q, want both", got)
+	}
+	if _, err := a.gateway.Broadcast(t.Context(), "ci", &protocol.Push{Stream: "other", Event: "x",
+		Level: protocol.LevelKeep}); err == nil || !strings.Contains(err.Error(), "cluster.keep") {
+		t.Errorf("a stream that does not last: %v, want an error that names [cluster.keep]", err)
+	}
+}
+
+// A session that has no room for an inject gets it later, and holds up no other one.
+func TestKeptWaitsForRoom(t *testing.T) {
+	s := natsServer(t, nil)
+	a := startKeeping(t, "a", s.ClientURL(), Keep{Streams: []string{"builds"}})
+	busy, h := a.session("busy")
+	other, _ := a.session("other")
+	a.hasPlace("a", "busy")
+	a.hasPlace("a", "other")
+	busy.Busy()
+	for n := range 15 { // ten may wait
+		if _, err := a.gateway.Broadcast(t.Context(), fmt.Sprintf("p%d", n/10), &protocol.Push{Stream: "builds",
+			Level: protocol.LevelInject, Event: fmt.Sprint(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the other one has all", func() bool { return strings.HasSuffix(events(other), "14") })
+	for n := 0; h.got() != numbers(0, 14); n++ {
+		if n == 10_000 {
+			t.Fatalf("the busy session got %s", h.got())
+		}
+		busy.Idle()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// What another gateway claims counts for nothing: it gets no name that is somebody else's, speaks for itself only, and
+// its nonsense is counted.
+func TestKeptHostile(t *testing.T) {
+	s := natsServer(t, nil)
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	sb, h := b.session("sb")
+	b.hasPlace("a", "sb")
+	if _, err := sb.Push(t.Context(), "mine", &protocol.Push{Event: "0", Level: protocol.LevelKeep}); err != nil {
+		t.Fatal(err)
+	}
+	own := connectAnswering(t, b.joined, nil)
+	own.todo <- `{"type":"hello","name":"mine","session":"sb","protocolVersion":2}`
+	awaitMessage[*protocol.HelloAck](t, own)
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, _ := jetstream.New(nc)
+	for n, data := range []string{
+		"", "{", "null", `{"provider":"x"}`, `{"provider":"-","event":"e","level":"keep"}`,
+		`{"provider":"x","stream":"s","event":"e","level":"loud"}`,
+		`{"provider":"mine","stream":"mine","event":"stolen","level":"keep"}`,
+		`{"provider":"tapctl","stream":"s","event":"1","level":"keep","person":true}`,
+	} {
+		if _, err := js.Publish(t.Context(), "tap._.a.x.s", []byte(data), jetstream.WithMsgID(fmt.Sprint(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.Publish(t.Context(), "tap._.a.x.s", []byte(`{"provider":"x","stream":"s","event":"2","level":"keep"}`),
+		jetstream.WithMsgID("last")); err != nil {
+		t.Fatal(err)
+	}
+	a.tellKept()
+	awaitEvents(t, sb, "0 1 2")
+	for _, row := range sb.History(nil, 0, time.Time{}) {
+		if row.Event == "1" && row.Provider != "a" {
+			t.Errorf("an event of a's tapctl stands here as one of %s, want a", row.Provider)
+		}
+	}
+	var refused map[string]uint64
+	for _, m := range b.Members() {
+		refused = m.Refused
+	}
+	if diff := cmp.Diff(map[string]uint64{"malformed events": 6, "events: UNAUTHORIZED": 1}, refused); diff != "" {
+		t.Errorf("what b has counted: -want +got:\n%s", diff)
+	}
+	if h.got() != "" {
+		t.Errorf("the session got %s as a prompt", h.got())
+	}
+}
+
+// A provider of all sessions whose own gateway has none pushes to those of others, and its receipt says that it is kept.
+func TestKeptPushElsewhere(t *testing.T) {
+	s := natsServer(t, nil)
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	sb, _ := b.session("sb")
+	second, _ := b.session("second")
+	b.hasPlace("a", "sb")
+	b.hasPlace("a", "second")
+	until(t, "they reach each other", func() bool { return a.reaches("b") && b.reaches("a") })
+	p := connectAnswering(t, a.joined, nil)
+	awaitSession(t, p, "sb")
+	p.todo <- `{"type":"hello","name":"ci","session":"all","protocolVersion":2}`
+	awaitMessage[*protocol.HelloAck](t, p)
+	p.todo <- `{"type":"push","stream":"builds","event":"1","level":"keep","broadcast":true,"requestId":"r1"}`
+	if ack := awaitMessage[*protocol.Ack](t, p); ack.Fate != "stored" || ack.RequestID != "r1" || ack.SessionID != "all" {
+		t.Errorf("%+v, want stored for all", ack)
+	}
+	p.todo <- `{"type":"push","stream":"builds","event":"2","level":"keep","sessionId":"sb","requestId":"r2"}`
+	if ack := awaitMessage[*protocol.Ack](t, p); ack.Fate != "stored" || ack.Seq != 2 || ack.SessionID != "sb" {
+		t.Errorf("%+v, want stored as the second for sb", ack)
+	}
+	sa, _ := a.session("sa") // now the provider is bound here, too
+	until(t, "it is bound here", func() bool { return sa.View().Providers == 1 })
+	a.hasPlace("a", "sa")
+	p.todo <- `{"type":"push","stream":"builds","event":"3","level":"keep","broadcast":true,"requestId":"r3"}`
+	p.todo <- `{"type":"push","stream":"builds","event":"4","level":"keep","sessionId":"none","requestId":"r4"}`
+	if e := awaitMessage[*protocol.Error](t, p); e.Code != protocol.CodeInvalidSession || e.RequestID != "r4" {
+		t.Errorf("%+v, want INVALID_SESSION", e)
+	}
+	awaitEvents(t, sa, "3")
+	awaitEvents(t, sb, "1 2 3")
+	awaitEvents(t, second, "1 3")
+}

@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"tapgw/internal/proc"
+)
+
+// Limits of the places of sessions that are not here. One that comes back after that begins anew.
+const (
+	maxAway   = 1000
+	maxAbsent = 7 * 24 * time.Hour
+)
+
+// positions say how far sessions have got in the streams that last of each gateway. They are in a file, since sessions
+// come back after the gateway was started again.
+type positions struct {
+	file string // "" for none
+
+	mu      sync.Mutex // guards the fields that follow
+	origins map[string]*origin
+	isDirty bool
+}
+
+// origin is what is known of the kept events of one gateway. positions.mu guards it.
+type origin struct {
+	Created time.Time         `json:"created"` // when its stream was made
+	Places  map[string]*place `json:"places"`  // by session
+
+	head      uint64 // where a new session begins
+	hasLooked bool   // at the stream, in this process
+}
+
+// place is how far a session has got.
+type place struct {
+	Seq  uint64    `json:"seq"`  // of the last event that it has, or that was not for it
+	Seen time.Time `json:"seen"` // when the session was here last
+
+	notBefore time.Time // when it may be given the next one, after it had no room for it
+}
+
+// openPositions reads the file. One that can't be read, or that no gateway wrote, is an error, and there are no places.
+func openPositions(file string) (*positions, error) {
+	p := &positions{file: file, origins: map[string]*origin{}}
+	if file == "" {
+		return p, nil
+	}
+	data, err := os.ReadFile(file) //nolint:gosec // the path is the gateway's
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	origins := map[string]*origin{}
+	if err == nil {
+		err = json.Unmarshal(data, &origins)
+	}
+	if err != nil {
+		return p, fmt.Errorf("reading %s: %w", file, err)
+	}
+	for name, o := range origins {
+		if o != nil && !slices.Contains(slices.Collect(maps.Values(o.Places)), nil) {
+			p.origins[name] = o
+		}
+	}
+	return p, nil
+}
+
+// of returns what is known of a gateway. Call with p.mu held.
+func (p *positions) of(gateway string) *origin {
+	o := p.origins[gateway]
+	if o == nil {
+		o = &origin{}
+		p.origins[gateway] = o
+	}
+	if o.Places == nil {
+		o.Places = map[string]*place{}
+	}
+	return o
+}
+
+// save writes the places if they have changed.
+func (p *positions) save() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.isDirty || p.file == "" {
+		return nil
+	}
+	data, _ := json.Marshal(p.origins, json.Deterministic(true)) // cannot fail
+	if err := proc.WritePrivate(p.file, data); err != nil {
+		return err
+	}
+	p.isDirty = false
+	return nil
+}
+
+// look notes what JetStream says of the stream: when it was made, and its last event. It reports whether that must be
+// saved. Call with positions.mu held.
+func (o *origin) look(created time.Time, last uint64) (isChanged bool) {
+	isAnew := !o.Created.IsZero() && !o.Created.Equal(created)
+	if isAnew { // nobody has seen what is in it
+		o.head = 0
+		for _, p := range o.Places {
+			p.Seq = 0
+		}
+	}
+	if !o.hasLooked { // sessions that are new to this process begin with what comes now
+		o.head = last
+	}
+	isChanged = !o.Created.Equal(created)
+	o.Created, o.hasLooked = created, true
+	return isChanged
+}
+
+// lookInVain notes that there is no stream: all that will be in it is new. Call with positions.mu held.
+func (o *origin) lookInVain() { o.head, o.hasLooked = 0, true }
+
+// arrive gives the sessions that are here a place, and forgets those that have been away for too long. A session that
+// is not here yet gets none of the events up to last. It reports whether there is something to save. Call with
+// positions.mu held.
+func (o *origin) arrive(here []string, last uint64, now time.Time) (isChanged bool) {
+	isHere := map[string]bool{}
+	for _, id := range here {
+		isHere[id] = true
+		p := o.Places[id]
+		if p == nil {
+			p, isChanged = &place{Seq: o.head}, true
+			o.Places[id] = p
+		}
+		p.Seen = now
+	}
+	o.head = max(o.head, last)
+	var away []string
+	for id, p := range o.Places {
+		switch {
+		case isHere[id]:
+		case now.Sub(p.Seen) > maxAbsent:
+			delete(o.Places, id)
+			isChanged = true
+		default:
+			away = append(away, id)
+		}
+	}
+	if len(away) > maxAway {
+		slices.SortFunc(away, func(a, b string) int { return o.Places[a].Seen.Compare(o.Places[b].Seen) })
+		for _, id := range away[:len(away)-maxAway] {
+			delete(o.Places, id)
+			isChanged = true
+		}
+	}
+	return isChanged
+}
