@@ -164,6 +164,7 @@ func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 		return f.failed(err)
 	}
 	sessions := f.arrive(last)
+	f.tellAnew(sessions)
 	defer f.save()
 	for n := 1; ; n++ {
 		seq, wait, isDone := f.next(sessions, last)
@@ -237,6 +238,22 @@ func (f *follower) arrive(last uint64) map[string]*gateway.Session {
 	defer f.at.mu.Unlock()
 	f.at.isDirty = f.at.of(f.origin).arrive(ids, last, time.Now()) || f.at.isDirty
 	return sessions
+}
+
+// tellAnew tells sessions that the stream is another one than before.
+func (f *follower) tellAnew(sessions map[string]*gateway.Session) {
+	for id, s := range sessions {
+		f.at.mu.Lock()
+		p := f.at.of(f.origin).Places[id]
+		isAnew := p != nil && p.isAnew
+		if isAnew {
+			p.isAnew = false
+		}
+		f.at.mu.Unlock()
+		if isAnew {
+			s.NoteAnew(f.foreign())
+		}
+	}
 }
 
 // next returns the place of the session that is furthest behind and has room. isDone says that none is behind last;

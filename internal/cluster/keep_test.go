@@ -176,6 +176,12 @@ func events(s *gateway.Session) string {
 	return strings.Join(list, " ")
 }
 
+// isTold reports whether a line of a session's timeline has a text.
+func isTold(s *gateway.Session, text string) bool {
+	lines, _ := s.Timeline(0)
+	return slices.ContainsFunc(lines, func(l gateway.TimelineLine) bool { return strings.Contains(l.Message, text) })
+}
+
 func numbers(from, to int) string {
 	var list []string
 	for n := from; n <= to; n++ {
@@ -288,6 +294,7 @@ func TestKeptWithoutNATS(t *testing.T) {
 			b.hasPlace("a", "sb")
 			a.tell(1, 3)
 			awaitEvents(t, sb, numbers(1, 3))
+			awaitEvents(t, sa, numbers(1, 3))
 			s.Shutdown()
 			s.WaitForShutdown()
 			if got := a.tell(4, 6); !slices.Equal(got, []string{"queued", "queued", "queued"}) {
@@ -302,6 +309,11 @@ func TestKeptWithoutNATS(t *testing.T) {
 			run()
 			awaitEvents(t, sb, numbers(1, 6))
 			awaitEvents(t, sa, numbers(1, 6))
+			for _, session := range []*gateway.Session{sa, sb} {
+				if told := isTold(session, "begin anew"); told != forgets {
+					t.Errorf("session %s is told that the streams begin anew: %v, want %v", session.ID(), told, forgets)
+				}
+			}
 			until(t, "nothing is wrong", func() bool { return a.Fault() == "" && b.Fault() == "" })
 		})
 	}
@@ -432,6 +444,11 @@ func TestKeptPushElsewhere(t *testing.T) {
 	if ack := awaitMessage[*protocol.Ack](t, p); ack.Fate != "stored" || ack.Seq != 2 || ack.SessionID != "sb" {
 		t.Errorf("%+v, want stored as the second for sb", ack)
 	}
+	until(t, "new sessions here begin behind the two", func() bool {
+		a.positions.mu.Lock()
+		defer a.positions.mu.Unlock()
+		return a.positions.origins["a"].head == 2
+	})
 	sa, _ := a.session("sa") // now the provider is bound here, too
 	until(t, "it is bound here", func() bool { return sa.View().Providers == 1 })
 	a.hasPlace("a", "sa")

@@ -46,6 +46,7 @@ type place struct {
 	Seen time.Time `json:"seen"` // when the session was here last
 
 	notBefore time.Time // when it may be given the next one, after it had no room for it
+	isAnew    bool      // the stream in which it had this place is lost, and its session was not told
 }
 
 // openPositions reads the file. One that can't be read, or that no gateway wrote, is an error, and there are no places.
@@ -108,7 +109,7 @@ func (o *origin) look(created time.Time, last uint64) (isChanged bool) {
 	if isAnew { // nobody has seen what is in it
 		o.head = 0
 		for _, p := range o.Places {
-			p.Seq = 0
+			p.Seq, p.isAnew = 0, true
 		}
 	}
 	if !o.hasLooked { // sessions that are new to this process begin with what comes now

@@ -186,10 +186,21 @@ func (s *Session) hasEvent(key streamKey, id string) bool {
 // NoteMissing says in the session's timeline that n events of a gateway's streams that last are not here, because the
 // limits of these streams had dropped them before. gateway is "" for this one.
 func (s *Session) NoteMissing(gateway string, n uint64) {
-	of := "this gateway"
-	if gateway != "" {
-		of = "gateway " + gateway
-	}
 	s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s of the streams that last of %s %s missing here: "+
-		"the limits of these streams had dropped what was the oldest", visible.Count(n, "event"), of, visible.IsAre(n)))
+		"the limits of these streams had dropped what was the oldest",
+		visible.Count(n, "event"), thisOr(gateway), visible.IsAre(n)))
+}
+
+// NoteAnew says in the session's timeline that the streams that last of a gateway, "" for this one, began anew, because
+// the NATS servers had lost them.
+func (s *Session) NoteAnew(gateway string) {
+	s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("NATS has lost the streams that last of %s, "+
+		"and they begin anew: events that had not come here are missing", thisOr(gateway)))
+}
+
+func thisOr(gateway string) string {
+	if gateway == "" {
+		return "this gateway"
+	}
+	return "gateway " + gateway
 }
