@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -32,6 +34,16 @@ type Cluster struct {
 	Admit map[string]string
 	// Control names the gateways of Admit whose users may act on this one with tapctl --gateway.
 	Control []string
+	Keep    ClusterKeep
+}
+
+// ClusterKeep is the table [cluster.keep]: which streams of this gateway's providers last, in JetStream. Without
+// Streams none does.
+type ClusterKeep struct {
+	Streams   []string      // globs of STREAM, of whichever provider, or of STREAM@PROVIDER
+	MaxAge    time.Duration // of an event
+	MaxEvents int           // of one stream
+	MaxBytes  int           // of all of them together
 }
 
 // Values of cluster.admit.
@@ -57,6 +69,7 @@ func (c *Cluster) read(t *table) {
 	t.strs("share", &c.Share, isGlob)
 	t.strs("control", &c.Control, isClusterName)
 	c.readAdmit(t)
+	c.Keep.read(t.table("keep"))
 	t.rejectUnknown()
 	if t == nil || t.shape != nil {
 		return
@@ -70,7 +83,7 @@ func (c *Cluster) read(t *table) {
 	for key, isSet := range map[string]bool{
 		"name": c.Name != "", "credentials": c.Credentials != "", "nkey": c.NKey != "", "tls_ca": c.TLSCA != "",
 		"tls_cert": c.TLSCert != "", "tls_key": c.TLSKey != "", "share": len(c.Share) > 0, "admit": len(c.Admit) > 0,
-		"control": len(c.Control) > 0,
+		"control": len(c.Control) > 0, "keep": len(c.Keep.Streams) > 0,
 	} {
 		needs(key, "urls", isSet, !c.Enabled() && t.isGood("urls"))
 	}
@@ -84,6 +97,14 @@ func (c *Cluster) read(t *table) {
 	if c.Credentials != "" && c.NKey != "" {
 		t.fault("nkey", "stands beside credentials: keep one of them")
 	}
+}
+
+func (k *ClusterKeep) read(t *table) {
+	t.strs("streams", &k.Streams, isStreamGlob)
+	t.duration("max_age", &k.MaxAge, time.Minute, 10*365*24*time.Hour)
+	t.integer("max_events", &k.MaxEvents, 1, 1_000_000)
+	t.integer("max_bytes", &k.MaxBytes, 1<<20, 1<<40)
+	t.rejectUnknown()
 }
 
 // readAdmit reads the table admit: the trust of each gateway's providers.
@@ -149,6 +170,25 @@ func isClusterNameOrNone(s string) error {
 			"the first a letter or digit", s)
 	}
 	return nil
+}
+
+// isStreamGlob checks globs of normal names, since others would match none.
+func isStreamGlob(s string) error {
+	stream, provider, hasProvider := strings.Cut(s, "@")
+	for _, part := range []string{stream, provider} {
+		plain := strings.ReplaceAll(part, "*", "")
+		if part == "" && (hasProvider || stream == "") || plain != "" && !isNormal(plain) {
+			return fmt.Errorf("%q is not STREAM or STREAM@PROVIDER: lower-case letters, digits, '.', '_' and '-', "+
+				"and * for any text", s)
+		}
+	}
+	return nil
+}
+
+func isNormal(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	})
 }
 
 func isGlob(s string) error {

@@ -3,6 +3,7 @@ package configs
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -33,6 +34,13 @@ func TestFaultsOfCluster(t *testing.T) {
 		{"itself", urls + "[cluster.admit]\na = \"project\"",
 			[]string{`5:1: cluster.admit.a: is this gateway's own name`}},
 		{"control of a stranger", urls + "control = [\"b\"]", []string{`4:1: cluster.control: "b" is not in admit`}},
+		{"a stream of no name",
+			urls + "keep = { streams = [\"Builds\", \"@ci\", \"a@b@c\", \"ok@*\"], max_age = \"1s\" }", []string{
+				`cluster.keep.streams[0]: "Builds" is not STREAM or STREAM@PROVIDER`, `cluster.keep.streams[1]: "@ci"`,
+				`cluster.keep.streams[2]: "a@b@c"`, `cluster.keep.max_age: 1s is not from`,
+			}},
+		{"keep without servers", "[cluster.keep]\nstreams = [\"builds\"]",
+			[]string{"cluster.keep: needs urls beside it"}},
 		{"unknown", urls + "user = 1", []string{"4:1: unknown key cluster.user"}},
 	})
 }
@@ -40,7 +48,8 @@ func TestFaultsOfCluster(t *testing.T) {
 // A change of the cluster waits for the next start, and is named.
 func TestChangedCluster(t *testing.T) {
 	before, after := Default(), Default()
-	after.Cluster = Cluster{URLs: []string{"nats://h"}, Name: "a", Admit: map[string]string{"b": AdmitProject}}
+	after.Cluster = Cluster{URLs: []string{"nats://h"}, Name: "a", Admit: map[string]string{"b": AdmitProject},
+		Keep: before.Cluster.Keep}
 	want := []string{"cluster.urls", "cluster.name", "cluster.admit"}
 	if diff := cmp.Diff(want, Changed(before, after)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -54,7 +63,8 @@ name = "laptop"
 credentials = "laptop.creds"
 share = ["*"]
 control = ["gpu-box"]
-admit = { gpu-box = "project", ci = "external" }`))
+admit = { gpu-box = "project", ci = "external" }
+keep = { streams = ["builds@*", "deploy-*"], max_events = 50 }`))
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
@@ -63,6 +73,8 @@ admit = { gpu-box = "project", ci = "external" }`))
 		URLs: []string{"nats://u:p@h:4222", "tls://i"}, Name: "laptop", Credentials: "/etc/laptop.creds",
 		Share: []string{"*"}, Control: []string{"gpu-box"},
 		Admit: map[string]string{"gpu-box": AdmitProject, "ci": AdmitExternal},
+		Keep: ClusterKeep{Streams: []string{"builds@*", "deploy-*"}, MaxAge: 24 * time.Hour, MaxEvents: 50,
+			MaxBytes: 64 << 20},
 	}
 	if diff := cmp.Diff(want, c.Cluster); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

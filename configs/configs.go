@@ -149,6 +149,7 @@ func Default() Config {
 
 		InjectQuiet: 10 * time.Minute,
 		API:         API{Auth: AuthToken},
+		Cluster:     Cluster{Keep: ClusterKeep{MaxAge: 24 * time.Hour, MaxEvents: 1000, MaxBytes: 64 << 20}},
 		Records:     Records{Enabled: true, MaxAge: 30 * 24 * time.Hour, MaxBytes: 256 << 20},
 		Tap:         Tap{Tools: true},
 		Terminals:   Terminals{WithoutGateway: TerminalsAllow},

@@ -123,6 +123,7 @@ hook = "allow"
 		CopilotToolThreshold: 9,
 		InjectQuiet:          time.Hour, API: API{Auth: "token"},
 		Records:   Records{MaxAge: 2 * time.Hour, MaxBytes: 2 << 20},
+		Cluster:   Cluster{Keep: ClusterKeep{MaxAge: 24 * time.Hour, MaxEvents: 1000, MaxBytes: 64 << 20}},
 		Terminals: Terminals{WithoutGateway: "deny"},
 		Copilot: Copilot{
 			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",

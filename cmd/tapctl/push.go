@@ -21,12 +21,15 @@ func pushCommand() *ucli.Command {
 		ArgsUsage: "TEXT|-",
 		Description: `Level keep stores the event; if there is no session, for the next one. Level surface also
 shows it in the timeline. Level inject gives it to the session as a prompt. With --wait the
-exit code is 0 once the turn that it started has ended, and 5 if it started no turn.
+exit code is 0 once the turn that it started has ended, and 5 if it started no turn. With
+--all it goes to all sessions of all gateways of the cluster, in a stream that lasts
+(docs/cluster.md).
 
 Examples:
   tapctl push 'deployed to staging'
   tapctl push --level inject --wait 'the build is broken'
-  tail -f app.log | tapctl push --stream app --level keep --lines -`,
+  tail -f app.log | tapctl push --stream app --level keep --lines -
+  tapctl push --all --stream deploys 'deployed to production'`,
 		Flags: []ucli.Flag{
 			sessionFlag(),
 			&ucli.StringFlag{Name: "stream", Usage: "the `STREAM` to store it in", Value: "tapctl"},
@@ -40,6 +43,7 @@ Examples:
 			},
 			&ucli.BoolFlag{Name: "prompt", Usage: "the text is a prompt: it starts a turn at any level"},
 			&ucli.BoolFlag{Name: "wait", Usage: "wait for the turn that it starts to end"},
+			&ucli.BoolFlag{Name: "all", Usage: "to all sessions of all gateways of the cluster"},
 			&ucli.BoolFlag{Name: "lines", Usage: "read stdin, and push each line as an event of its own"},
 		},
 		BashComplete: completeSessionFlag(),
@@ -65,9 +69,14 @@ func push(c *command) error {
 	case c.Bool("lines") && arg != "-":
 		return cli.Usage("flag --lines: reads stdin; give - as the text")
 	}
-	id, err := c.findSession(c.String("session"))
-	if err != nil && !c.waitsForSession(level, err) {
-		return err
+	id := ""
+	if !c.Bool("all") {
+		id, err = c.findSession(c.String("session"))
+		if err != nil && !c.waitsForSession(level, err) {
+			return err
+		}
+	} else if c.Bool("wait") || c.IsSet("session") {
+		return cli.Usage("flag --all: goes neither with --session nor with --wait, which are about one session")
 	}
 	p := adminapi.Push{Provider: c.String("provider"), Stream: c.String("stream"), Level: level, Wait: c.Bool("wait")}
 	if c.Bool("lines") {
@@ -97,8 +106,12 @@ func (c *command) waitsForSession(level string, err error) bool {
 		level == "keep" && !c.Bool("prompt") && !c.Bool("wait")
 }
 
-// push pushes to a session, for "" to the next one.
+// push pushes to a session, for "" to the next one, or with --all to all sessions.
 func (c *command) push(id string, p adminapi.Push) (adminapi.Receipt, error) {
+	if c.Bool("all") {
+		return c.gw.Broadcast(c.ctx, adminapi.Broadcast{Provider: p.Provider, Stream: p.Stream, Level: p.Level,
+			Event: p.Event, Prompt: p.Prompt})
+	}
 	if id == "" {
 		k := adminapi.Keep{Provider: p.Provider, Stream: p.Stream, Event: p.Event}
 		return c.gw.Keep(c.ctx, k)

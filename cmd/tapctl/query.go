@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -16,17 +17,20 @@ func queryCommand() *ucli.Command {
 		Usage:     "show what was pushed into streams, newest first",
 		ArgsUsage: "[STREAM[@PROVIDER]...]",
 		Description: `Without a stream it shows all of them. With --follow it shows the newest events, oldest
-first, and then each new one.
+first, and then each new one. With --all it shows what the gateways of the cluster keep of
+streams that last, whichever sessions got it (docs/cluster.md).
 
 Examples:
   tapctl query builds --last 5
   tapctl query builds@ci --since 10m --json
-  tapctl query --follow`,
+  tapctl query --follow
+  tapctl query --all deploys --since 24h`,
 		Flags: []ucli.Flag{
 			sessionFlag(),
 			&ucli.IntFlag{Name: "last", Usage: "at most `N` events of each stream", Value: 20},
 			sinceFlag(),
 			followFlag("the session ends"),
+			&ucli.BoolFlag{Name: "all", Usage: "of all gateways of the cluster, instead of a session"},
 		},
 		BashComplete: completeSessionFlag(),
 		Action: func(flags *ucli.Context) error {
@@ -46,6 +50,9 @@ func queryStreams(c *command) error {
 	var err error
 	if q.Since, err = sinceTime(c.String("since"), time.Now()); err != nil {
 		return err
+	}
+	if c.Bool("all") {
+		return c.queryKept(q)
 	}
 	id, err := c.findSession(c.String("session"))
 	if err != nil {
@@ -80,6 +87,31 @@ func queryStreams(c *command) error {
 		t.Row(clock(e.TS), streamName(e), e.Level, eventText(e))
 	}
 	return c.out.Table(t, "no events; push one with: tapctl push TEXT")
+}
+
+// queryKept shows what the gateways of the cluster keep.
+func (c *command) queryKept(q client.HistoryQuery) error {
+	for _, flag := range []string{"session", "follow"} {
+		if c.IsSet(flag) {
+			return cli.Usage("flag --%s: does not go with --all", flag)
+		}
+	}
+	kept, err := c.gw.KeptHistory(c.ctx, q)
+	if err != nil {
+		return err
+	}
+	for _, fault := range kept.Faults {
+		c.out.Notef("cluster: events may be missing: %s", cli.Clean(fault))
+	}
+	if c.out.JSON {
+		return c.out.Document(list(kept.Events))
+	}
+	t := &cli.Table{Columns: []string{"TIME", "STREAM", "LEVEL", "EVENT", gatewayColumn}}
+	for _, e := range kept.Events {
+		origin, _, _ := strings.Cut(e.ID, "/")
+		t.Row(clock(e.TS), streamName(e), e.Level, eventText(e), origin)
+	}
+	return c.out.Table(t, "no events are kept; [cluster.keep] in tapgw.toml says which streams last")
 }
 
 func sinceFlag() ucli.Flag {

@@ -36,13 +36,19 @@ func (p *gatewayProcess) joinCluster(c configs.Cluster, home string) error {
 	joined, err := cluster.Join(cluster.Options{
 		Gateway: p.gateway, Log: p.log, Version: p.info.Version, Name: c.Name, Share: c.Share, Admit: admit,
 		PersistDir: persist.Make, ReadFile: persist.Read, Control: c.Control, API: p.server.API(),
-		Record: p.records.Record,
+		Record: p.records.Record, Keeper: p.keeper, StateFile: p.state.KeptEvents(), Flush: p.records.Flush,
 	}, natsServer(c))
 	if err != nil {
 		return err
 	}
 	p.cluster = joined
 	return nil
+}
+
+// keeperOf makes what keeps the events of streams that last; nil if none does.
+func keeperOf(c configs.Cluster) *cluster.Keeper {
+	return cluster.NewKeeper(cluster.Keep{Streams: c.Keep.Streams, MaxAge: c.Keep.MaxAge,
+		MaxEvents: int64(c.Keep.MaxEvents), MaxBytes: int64(c.Keep.MaxBytes)})
 }
 
 func natsServer(c configs.Cluster) cluster.Server {
@@ -75,6 +81,11 @@ func (c clusterOf) Providers() []adminapi.Provider { return c.p.cluster.Abroad()
 
 // State implements [server.Cluster].
 func (c clusterOf) State(ctx context.Context) adminapi.Cluster { return c.p.cluster.State(ctx) }
+
+// History implements [server.Cluster].
+func (c clusterOf) History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory {
+	return c.p.cluster.History(ctx, streams, last, since)
+}
 
 func clusterCommand() *ucli.Command {
 	return &ucli.Command{
@@ -117,7 +128,7 @@ func checkCluster(c *ucli.Context) error {
 	defer cancel()
 	found := cluster.Check(ctx, cluster.CheckOptions{
 		Name: config.Cluster.Name, Admit: slices.Sorted(maps.Keys(config.Cluster.Admit)),
-		Server: natsServer(config.Cluster),
+		Server: natsServer(config.Cluster), Keeps: len(config.Cluster.Keep.Streams) > 0,
 	})
 	checks := make([]cli.Check, 0, len(found)+1)
 	for _, f := range found {

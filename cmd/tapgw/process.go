@@ -64,6 +64,7 @@ type gatewayProcess struct {
 	mcp        *mcpserver.Handler
 	terminals  *terminals.Registry
 	cluster    *cluster.Joined // nil: it joins no others
+	keeper     *cluster.Keeper // nil: no stream lasts
 	ports      *attachedPorts
 	traces     traces
 	settings   *configs.Follower[configs.Config]
@@ -198,7 +199,8 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 	if err := os.RemoveAll(p.state.Uploads()); err != nil { // what a gateway left that was killed
 		p.log.Warn("removing the files of prompts", "error", err)
 	}
-	p.gateway = gateway.New(gateway.Options{
+	p.keeper = keeperOf(o.config.Cluster)
+	options := gateway.Options{
 		PersistDir:   persist.Make,
 		ReadFile:     persist.Read,
 		Log:          p.log,
@@ -207,7 +209,11 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Recorder:     p.records,
 		UploadDir:    p.state.Uploads(),
 		Starters:     map[string]gateway.Starter{copilot.Kind: p.runtime, gateway.HostLocal: gateway.LocalStarter{}},
-	})
+	}
+	if p.keeper != nil { // else the interface would have a pointer to nothing
+		options.Keeper = p.keeper
+	}
+	p.gateway = gateway.New(options)
 	p.gateway.SetHooks(hooks.New(o.config.Hooks))
 	p.gateway.SetInjectQuiet(o.config.InjectQuiet)
 	p.logins = mcpbridge.NewLogins(p.state.Logins())

@@ -31,3 +31,10 @@ type ClusterGateway struct {
 	// Refused counts what it sent and this gateway refused, by what it was.
 	Refused map[string]uint64 `json:"refused,omitempty"`
 }
+
+// KeptHistory is the answer of GET /cluster/history: events of the streams that last of this gateway and the admitted
+// ones, newest first. What stands before the slash in an event's id is the gateway that keeps it.
+type KeptHistory struct {
+	Events []StreamRow `json:"events"`
+	Faults []string    `json:"faults"` // why events may be missing
+}

@@ -145,6 +145,17 @@ type Keep struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
+// Broadcast is the body of POST /cluster/push: an event for all sessions of all gateways of the cluster. Its stream
+// must be one that lasts. Event and Prompt are not both empty. The answer is a [Receipt].
+type Broadcast struct {
+	Provider string          `json:"provider,omitempty"` // who it is from; tapctl if left out
+	Stream   string          `json:"stream,omitempty"`   // tapctl if left out
+	Level    string          `json:"level,omitempty"`    // keep, surface or inject; surface if left out
+	Event    string          `json:"event,omitempty"`
+	Prompt   string          `json:"prompt,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
 // Fate is what became of a push, as the constants below say. See docs/protocol.md,
 // "Receipts".
 type Fate string

@@ -266,6 +266,18 @@ func (c *Client) Keep(ctx context.Context, k adminapi.Keep) (adminapi.Receipt, e
 	return post[adminapi.Receipt](ctx, c, "/push", k)
 }
 
+// Broadcast pushes an event to all sessions of all gateways of the cluster. Its stream must be one that lasts
+// (docs/admin-api.md, POST /api/v1/cluster/push).
+func (c *Client) Broadcast(ctx context.Context, b adminapi.Broadcast) (adminapi.Receipt, error) {
+	return post[adminapi.Receipt](ctx, c, "/cluster/push", b)
+}
+
+// KeptHistory returns events that the gateways of the cluster keep and that match q, newest first
+// (docs/admin-api.md, GET /api/v1/cluster/history).
+func (c *Client) KeptHistory(ctx context.Context, q HistoryQuery) (adminapi.KeptHistory, error) {
+	return get[adminapi.KeptHistory](ctx, c, "/cluster/history", q.values())
+}
+
 // HistoryQuery chooses entries of a session's streams for [Client.History] and [Client.FollowHistory]. A stream without
 // a provider matches that stream of every provider.
 type HistoryQuery struct {

@@ -33,6 +33,7 @@ type Finding struct {
 type CheckOptions struct {
 	Name   string
 	Admit  []string // names of the admitted gateways
+	Keeps  bool     // streams of it last
 	Server Server
 }
 
@@ -78,8 +79,9 @@ func Check(ctx context.Context, o CheckOptions) (found []Finding) {
 		}
 	}
 	found = append(found, checkRights(conn, faults, o)...)
-	found = append(found, checkRegistry(ctx, conn, o)...)
-	return found
+	registry, here := checkRegistry(ctx, conn, o)
+	found = append(found, registry...)
+	return append(found, checkKeep(faults, o, here)...)
 }
 
 func redacted(address string) string {
@@ -141,8 +143,8 @@ func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Fin
 			defer func() { _ = sub.Unsubscribe() }()
 		}
 	}
-	for _, subject := range []string{says, lies} {
-		_ = conn.Publish(subject, nil)
+	for _, subject := range append(o.keepSubjects(), says, lies) {
+		_ = conn.Publish(subject, nil) // JetStream does nothing for an empty request
 	}
 	for range 2 { // what the server refuses comes before the second answer
 		if err := conn.FlushTimeout(registryTimeout); err != nil {
@@ -170,26 +172,76 @@ func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Fin
 	return found
 }
 
+// keepSubjects are what the user needs for streams that last: of this gateway, and to read those of the others.
+func (o *CheckOptions) keepSubjects() (list []string) {
+	if o.Keeps {
+		list = append(list, streamCreate+keptStream(o.Name))
+		list = append(list, readSubjects(o.Name)...)
+	}
+	for _, name := range o.Admit {
+		list = append(list, readSubjects(name)...)
+	}
+	return list
+}
+
+const streamCreate = "$JS.API.STREAM.CREATE."
+
+// readSubjects are what a user needs to read the events that a gateway keeps.
+func readSubjects(name string) []string {
+	return []string{"$JS.API.STREAM.INFO." + keptStream(name), "$JS.API.STREAM.MSG.GET." + keptStream(name)}
+}
+
+// checkKeep says what the user may not do for streams that last, by what the server has refused in checkRights.
+func checkKeep(faults *faultLog, o CheckOptions, here map[string]Beat) (found []Finding) {
+	missing := func(subjects []string) (denied []string) {
+		for _, subject := range subjects {
+			if faults.isDenied(subject) {
+				denied = append(denied, subject)
+			}
+		}
+		return denied
+	}
+	add := func(check, good string, denied []string) {
+		if len(denied) == 0 {
+			found = append(found, Finding{check, FoundOK, good, ""})
+			return
+		}
+		found = append(found, Finding{check, FoundFail, "the NATS user lacks rights",
+			"allow it to publish to " + strings.Join(denied, " and ")})
+	}
+	if o.Keeps {
+		own := missing(append([]string{streamCreate + keptStream(o.Name)}, readSubjects(o.Name)...))
+		add("keeps", "its streams that last", own)
+	}
+	for _, name := range o.Admit {
+		if here[name].Keeps {
+			add("gets what "+name+" keeps", "its streams that last", missing(readSubjects(name)))
+		}
+	}
+	return found
+}
+
 // checkRegistry reads the registry, and says which admitted gateways are there.
-func checkRegistry(ctx context.Context, conn *nats.Conn, o CheckOptions) (found []Finding) {
+func checkRegistry(
+	ctx context.Context, conn *nats.Conn, o CheckOptions,
+) (found []Finding, here map[string]Beat) {
 	ctx, cancel := context.WithTimeout(ctx, 2*registryTimeout)
 	defer cancel()
 	js, err := jetstream.New(conn)
 	if err != nil {
-		return []Finding{{"registry", FoundFail, err.Error(), ""}}
+		return []Finding{{"registry", FoundFail, err.Error(), ""}}, nil
 	}
 	kv, err := js.KeyValue(ctx, bucket)
-	here := map[string]Beat{}
 	switch {
 	case errors.Is(err, jetstream.ErrBucketNotFound):
 		found = append(found, Finding{"registry", FoundOK, "there is none yet: the first gateway makes it", ""})
 	case err != nil:
 		return []Finding{{"registry", FoundFail, "the KV bucket " + bucket + ": " + err.Error(),
-			"turn JetStream on at the servers, and allow the user its API for the bucket (docs/cluster.md)"}}
+			"turn JetStream on at the servers, and allow the user its API for the bucket (docs/cluster.md)"}}, nil
 	default:
 		if here, err = entries(ctx, kv); err != nil {
 			return []Finding{{"registry", FoundFail, "the KV bucket " + bucket + ": " + err.Error(),
-				"allow the user to watch the bucket (docs/cluster.md)"}}
+				"allow the user to watch the bucket (docs/cluster.md)"}}, nil
 		}
 		names := "no gateway is there"
 		if len(here) > 0 {
@@ -212,7 +264,7 @@ func checkRegistry(ctx context.Context, conn *nats.Conn, o CheckOptions) (found 
 		found = append(found, Finding{"gateway " + name, FoundWarn, "is not there",
 			"start it, or check the name in its [cluster]"})
 	}
-	return found
+	return found, here
 }
 
 // entries reads the bucket.

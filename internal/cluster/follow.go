@@ -258,7 +258,9 @@ func (f *follower) tellAnew(sessions map[string]*gateway.Session) {
 
 // next returns the place of the session that is furthest behind and has room. isDone says that none is behind last;
 // wait is when one has room again then.
-func (f *follower) next(sessions map[string]*gateway.Session, last uint64) (seq uint64, wait time.Duration, isDone bool) {
+func (f *follower) next(
+	sessions map[string]*gateway.Session, last uint64,
+) (seq uint64, wait time.Duration, isDone bool) {
 	f.at.mu.Lock()
 	defer f.at.mu.Unlock()
 	o, now := f.at.of(f.origin), time.Now()

@@ -8,8 +8,8 @@ import (
 )
 
 // keep takes a push of the provider into a stream that lasts, if it is for sessions that are elsewhere: this gateway,
-// the provider's own, keeps it, and those sessions get it as all others do. It reports whether it took the push. What is
-// for sessions here goes to the local connection, which keeps it, too.
+// the provider's own, keeps it, and those sessions get it as all others do. It reports whether it took the push. What
+// is for sessions here goes to the local connection, which keeps it, too.
 func (r *relay) keep(a about, data []byte) bool {
 	m, err := decode(data)
 	push, ok := m.(*protocol.Push)

@@ -99,8 +99,8 @@ func (m *keeping) start() {
 		o.Keeper = keeper
 	}
 	g := gateway.New(o)
-	options := Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Name: m.name, Share: []string{"*"}, Keeper: keeper,
-		StateFile: m.state, Admit: map[string]gateway.Trust{}}
+	options := Options{Gateway: g, Log: slog.New(slog.DiscardHandler), Name: m.name, Share: []string{"*"},
+		Keeper: keeper, StateFile: m.state, Admit: map[string]gateway.Trust{}}
 	for _, other := range []string{"a", "b", "c"} {
 		if other != m.name {
 			options.Admit[other] = gateway.TrustExternal
@@ -327,7 +327,8 @@ func TestKeptForOne(t *testing.T) {
 	other, _ := a.session("other")
 	a.hasPlace("a", "one")
 	a.hasPlace("a", "other")
-	r, err := one.Push(t.Context(), "ci", &protocol.Push{Stream: "builds", Event: "for one", Level: protocol.LevelInject})
+	r, err := one.Push(t.Context(), "ci",
+		&protocol.Push{Stream: "builds", Event: "for one", Level: protocol.LevelInject})
 	if err != nil || r.Fate != adminapi.FateStored || r.Seq != 1 {
 		t.Fatalf("%+v, %v, want stored as the first", r, err)
 	}
@@ -390,20 +391,20 @@ func TestKeptHostile(t *testing.T) {
 	}
 	defer nc.Close()
 	js, _ := jetstream.New(nc)
+	publish := func(id, data string) {
+		if _, err := js.Publish(t.Context(), "tap._.a.x.s", []byte(data), jetstream.WithMsgID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for n, data := range []string{
 		"", "{", "null", `{"provider":"x"}`, `{"provider":"-","event":"e","level":"keep"}`,
 		`{"provider":"x","stream":"s","event":"e","level":"loud"}`,
 		`{"provider":"mine","stream":"mine","event":"stolen","level":"keep"}`,
 		`{"provider":"tapctl","stream":"s","event":"1","level":"keep","person":true}`,
 	} {
-		if _, err := js.Publish(t.Context(), "tap._.a.x.s", []byte(data), jetstream.WithMsgID(fmt.Sprint(n))); err != nil {
-			t.Fatal(err)
-		}
+		publish(fmt.Sprint(n), data)
 	}
-	if _, err := js.Publish(t.Context(), "tap._.a.x.s", []byte(`{"provider":"x","stream":"s","event":"2","level":"keep"}`),
-		jetstream.WithMsgID("last")); err != nil {
-		t.Fatal(err)
-	}
+	publish("last", `{"provider":"x","stream":"s","event":"2","level":"keep"}`)
 	a.tellKept()
 	awaitEvents(t, sb, "0 1 2")
 	for _, row := range sb.History(nil, 0, time.Time{}) {
@@ -423,7 +424,7 @@ func TestKeptHostile(t *testing.T) {
 	}
 }
 
-// A provider of all sessions whose own gateway has none pushes to those of others, and its receipt says that it is kept.
+// A provider of all sessions whose own gateway has none pushes to those of others. Its receipts say that it is kept.
 func TestKeptPushElsewhere(t *testing.T) {
 	s := natsServer(t, nil)
 	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
@@ -437,7 +438,8 @@ func TestKeptPushElsewhere(t *testing.T) {
 	p.todo <- `{"type":"hello","name":"ci","session":"all","protocolVersion":2}`
 	awaitMessage[*protocol.HelloAck](t, p)
 	p.todo <- `{"type":"push","stream":"builds","event":"1","level":"keep","broadcast":true,"requestId":"r1"}`
-	if ack := awaitMessage[*protocol.Ack](t, p); ack.Fate != "stored" || ack.RequestID != "r1" || ack.SessionID != "all" {
+	ack := awaitMessage[*protocol.Ack](t, p)
+	if ack.Fate != "stored" || ack.RequestID != "r1" || ack.SessionID != "all" {
 		t.Errorf("%+v, want stored for all", ack)
 	}
 	p.todo <- `{"type":"push","stream":"builds","event":"2","level":"keep","sessionId":"sb","requestId":"r2"}`
@@ -460,4 +462,157 @@ func TestKeptPushElsewhere(t *testing.T) {
 	awaitEvents(t, sa, "3")
 	awaitEvents(t, sb, "1 2 3")
 	awaitEvents(t, second, "1 3")
+}
+
+// The history has what gateways keep, whichever sessions got it: newest first, at most so many of each stream.
+func TestKeptHistory(t *testing.T) {
+	s := natsServer(t, nil)
+	keep := Keep{Streams: []string{"builds", "x.y@ci.2"}}
+	a := startKeeping(t, "a", s.ClientURL(), keep)
+	b := startKeeping(t, "b", s.ClientURL(), Keep{Streams: []string{"*@ops"}})
+	tell := func(m *keeping, provider, stream, event string) {
+		push := &protocol.Push{Stream: stream, Level: protocol.LevelSurface, Event: event,
+			Metadata: protocol.Raw(`{"n":1}`)}
+		if r, err := m.gateway.Broadcast(t.Context(), provider, push); err != nil || r.Fate != adminapi.FateStored {
+			t.Fatalf("%+v, %v, want stored", r, err)
+		}
+	}
+	tell(a, "ci", "builds", "1")
+	tell(b, "ops", "pages", "2")
+	tell(a, "ci", "builds", "3")
+	tell(a, "ci.2", "X.Y", "4")
+	for name, test := range map[string]struct {
+		streams []string
+		last    int
+		want    string
+	}{
+		"all":                     {nil, 0, "a/x.y@ci.2=4 a/builds@ci=3 b/pages@ops=2 a/builds@ci=1"},
+		"the newest of each":      {nil, 1, "a/x.y@ci.2=4 a/builds@ci=3 b/pages@ops=2"},
+		"of a provider":           {[]string{"x.y@ci.2"}, 0, "a/x.y@ci.2=4"},
+		"of any, and named twice": {[]string{"builds", "builds@ci"}, 0, "a/builds@ci=3 a/builds@ci=1"},
+		"of nobody":               {[]string{"builds@ops"}, 0, ""},
+	} {
+		h := b.History(t.Context(), test.streams, test.last, time.Time{})
+		var got []string
+		for _, row := range h.Events {
+			origin, _, _ := strings.Cut(row.ID, "/")
+			got = append(got, origin+"/"+row.Stream+"@"+row.Provider+"="+row.Event)
+			if row.Level != "surface" || string(row.Metadata) != `{"n":1}` {
+				t.Errorf("%s: %+v, want the level and the metadata of the push", name, row)
+			}
+		}
+		if strings.Join(got, " ") != test.want || len(h.Faults) > 0 {
+			t.Errorf("%s: got %v and the faults %v, want %s", name, got, h.Faults, test.want)
+		}
+	}
+	if h := b.History(t.Context(), nil, 0, time.Now().Add(time.Minute)); len(h.Events) > 0 {
+		t.Errorf("since a time to come: %v, want nothing", h.Events)
+	}
+}
+
+// Users with the rights of docs/cluster.md suffice for streams that last. One without the right to read them says so.
+func TestKeptRights(t *testing.T) {
+	s := natsServer(t, func(o *server.Options) {
+		rights("a", "b")(o)
+		c := permissions("c")
+		c.Publish.Allow = slices.DeleteFunc(c.Publish.Allow, func(s string) bool {
+			return strings.Contains(s, "tapgw_") && !strings.Contains(s, "KV_tapgw")
+		})
+		o.Users = append(o.Users, &server.User{Username: "c", Password: "secret-c", Permissions: c})
+	})
+	url := func(name string) string { return withUser(s.ClientURL(), name) }
+	a, b := startKeeping(t, "a", url("a"), allBuilds), startKeeping(t, "b", url("b"), allBuilds)
+	c := startKeeping(t, "c", url("c"), Keep{})
+	sb, _ := b.session("sb")
+	b.hasPlace("a", "sb")
+	a.tell(1, 3)
+	awaitEvents(t, sb, numbers(1, 3))
+	until(t, "c says that it may not read what they keep", func() bool {
+		return strings.Contains(c.Fault(), "keeps do not come") && strings.Contains(c.Fault(), `STREAM.INFO.tapgw_`)
+	})
+	for user, want := range map[string]string{
+		"a": "keeps: ok, gets what b keeps: ok",
+		"c": "keeps: fail, gets what a keeps: fail, gets what b keeps: fail",
+	} {
+		o := CheckOptions{Name: user, Keeps: true, Server: Server{URLs: []string{url(user)}}}
+		for _, other := range []string{"a", "b"} {
+			if other != user {
+				o.Admit = append(o.Admit, other)
+			}
+		}
+		var got []string
+		for _, f := range Check(t.Context(), o) {
+			if strings.Contains(f.Check, "keeps") {
+				got = append(got, f.Check+": "+f.Status)
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("the check of %s: %s, want %s", user, strings.Join(got, ", "), want)
+		}
+	}
+}
+
+func TestKeeps(t *testing.T) {
+	k := NewKeeper(Keep{Streams: []string{"builds", "deploy-*@ci", "*@ops"}})
+	for name, want := range map[string]bool{
+		"builds@ci": true, "builds@x": true, "deploy-1@ci": true, "deploy-1@x": false, "any@ops": true,
+		"other@ci": false,
+	} {
+		stream, provider, _ := protocol.SplitStream(name)
+		if got := k.Keeps(stream, provider); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	if NewKeeper(Keep{}) != nil {
+		t.Error("a keeper of no streams, want none")
+	}
+}
+
+// What waits for NATS is bounded, and so is how fast one provider pushes.
+func TestKeeperLimits(t *testing.T) {
+	k := NewKeeper(Keep{Streams: []string{"*"}})
+	keep := func(provider, text string) *protocol.Error {
+		e := gateway.NewKeptEvent(provider, &protocol.Push{Event: text, Level: protocol.LevelKeep}, nil)
+		return k.Keep(e, func(gateway.Receipt) {})
+	}
+	var last *protocol.Error
+	for range protocol.PushRate + 1 {
+		last = keep("fast", "x")
+	}
+	if last == nil || last.Code != protocol.CodeRateLimited {
+		t.Errorf("%d pushes at once: %v, want RATE_LIMITED", protocol.PushRate+1, last)
+	}
+	for n := 0; last == nil || n == 0; n++ {
+		if n > maxOutboxEvents {
+			t.Fatalf("more than %d events wait", n)
+		}
+		last = keep(fmt.Sprint("p", n), "x")
+	}
+	if got := len(k.outbox); got != maxOutboxEvents || !strings.Contains(last.Message, "wait to be kept") {
+		t.Errorf("%d events wait and then %v, want %d and an error that says so", got, last, maxOutboxEvents)
+	}
+}
+
+// FuzzKeptEvent shows that whatever another gateway keeps is refused, or is an event that a provider could have pushed.
+func FuzzKeptEvent(f *testing.F) {
+	for _, data := range []string{"", "null", `{"provider":"x","stream":"s","event":"e","level":"keep"}`,
+		`{"provider":"X y","stream":"S","prompt":"p","level":"inject","sessions":["a"],"metadata":{"a":1}}`} {
+		f.Add(data, "1", "tap._.a.x.s")
+	}
+	follows := &follower{c: &Cluster{name: "b"}, origin: "a"}
+	f.Fuzz(func(t *testing.T, data, id, subject string) {
+		m := &jetstream.RawStreamMsg{Data: []byte(data), Subject: subject, Header: nats.Header{}}
+		m.Header.Set(jetstream.MsgIDHeader, id)
+		e, why := follows.read(m)
+		if (e == nil) == (why == "") {
+			t.Fatalf("%+v and %q, want one of both", e, why)
+		}
+		if e == nil {
+			return
+		}
+		if e.Gateway != "a" || !strings.HasPrefix(e.ID, "a/") || !protocol.ValidName(e.Provider) ||
+			protocol.Validate(e.Push()) != nil {
+			t.Fatalf("%+v is not an event of gateway a", e)
+		}
+	})
 }

@@ -287,15 +287,24 @@ func (j *Joined) Fault() string {
 	}
 	if j.o.Keeper != nil {
 		if fault := j.o.Keeper.Fault(); fault != "" {
-			return "events of streams that last wait: " + fault
+			return "events of streams that last wait: " + fault + j.refusal()
 		}
 	}
 	for name, f := range j.followers {
 		if f.fault != "" {
-			return "the events that gateway " + name + " keeps do not come: " + f.fault
+			return "the events that gateway " + name + " keeps do not come: " + f.fault + j.refusal()
 		}
 	}
 	return prefixed("the registry does not work: ", j.registryError)
+}
+
+// refusal is what the servers said last of the rights of this gateway's NATS user: a request that they refuse has no
+// answer. Call with mu held.
+func (j *Joined) refusal() string {
+	if strings.Contains(strings.ToLower(j.fault), "permissions violation") {
+		return "; " + j.fault
+	}
+	return ""
 }
 
 func prefixed(prefix, s string) string {

@@ -245,7 +245,9 @@ func permissions(name string) *server.Permissions {
 		Publish: &server.SubjectPermission{Allow: []string{"tap.*." + name + ".>", "$KV.tapgw." + name,
 			"$JS.API.STREAM.INFO.KV_tapgw", "$JS.API.STREAM.CREATE.KV_tapgw", "$JS.API.CONSUMER.CREATE.KV_tapgw.>",
 			"$JS.API.CONSUMER.DELETE.KV_tapgw.>", "$JS.API.CONSUMER.INFO.KV_tapgw.>", "$JS.API.INFO",
-			"$JS.FC.>", "$JS.ACK.>"}},
+			"$JS.FC.>", "$JS.ACK.>", "$JS.API.STREAM.CREATE.tapgw_" + name, "$JS.API.STREAM.UPDATE.tapgw_" + name,
+			"$JS.API.STREAM.INFO.tapgw_a", "$JS.API.STREAM.MSG.GET.tapgw_a",
+			"$JS.API.STREAM.INFO.tapgw_b", "$JS.API.STREAM.MSG.GET.tapgw_b"}},
 		Subscribe: &server.SubjectPermission{Allow: []string{"tap." + name + ".>", "_INBOX.>"}},
 	}
 }

@@ -71,6 +71,9 @@ func (d Dir) Goals() string { return d.file("goals") }
 // Ports is the file of the terminals whose ports are attached.
 func (d Dir) Ports() string { return d.file("attached.json") }
 
+// KeptEvents is the file that says how far sessions have got in the streams that last.
+func (d Dir) KeptEvents() string { return d.file("kept-events.json") }
+
 func (d Dir) lockFile() string  { return d.file(statedir.LockFile) }
 func (d Dir) startFile() string { return d.file("ensure.lock") }
 

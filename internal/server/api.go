@@ -127,6 +127,8 @@ func (a *api) routes() map[string]apiHandler {
 		"GET /sessions/{id}/commands":         a.session(a.commands),
 		"POST /sessions/{id}/commands/{name}": a.session(a.runCommand),
 		"GET /cluster":                        a.cluster,
+		"GET /cluster/history":                a.keptHistory,
+		"POST /cluster/push":                  a.broadcast,
 
 		"GET /queue":                              a.queue,
 		"PATCH /sessions/{id}/queue/{prompt}":     a.session(a.editQueued),

@@ -1,13 +1,16 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
+	"tapgw/internal/spans"
 )
 
 // Cluster joins the gateway with others.
@@ -20,6 +23,9 @@ type Cluster interface {
 	Providers() []adminapi.Provider
 	// State returns what this gateway sees of the others. It asks them, and waits a moment for their answers.
 	State(ctx context.Context) adminapi.Cluster
+	// History returns events of the streams that last, newest first: at most last of each stream, 0 for all, and none
+	// older than since. Streams are STREAM or STREAM@PROVIDER; none: all.
+	History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory
 }
 
 // ProviderConn is the gateway's end of a provider's connection: a [gateway.Conn], or one of a [Cluster]. One goroutine,
@@ -57,6 +63,48 @@ func (a *api) cluster(w http.ResponseWriter, r *http.Request) error {
 	state.Gateways = orEmpty(state.Gateways)
 	state.Sessions, state.Providers = orEmpty(state.Sessions), orEmpty(state.Providers)
 	return writeJSON(w, http.StatusOK, state)
+}
+
+// keptHistory answers with the events that the gateways of the cluster keep.
+func (a *api) keptHistory(w http.ResponseWriter, r *http.Request) error {
+	q, err := readParams(r, "stream", "last", "since")
+	if err != nil {
+		return err
+	}
+	last, err := readLast(q, 1)
+	if err != nil {
+		return err
+	}
+	since, err := readSince(q)
+	if err != nil {
+		return err
+	}
+	streams, err := readStreams(q["stream"])
+	if err != nil {
+		return err
+	}
+	h := adminapi.KeptHistory{}
+	if a.server.cluster != nil {
+		h = a.server.cluster.History(r.Context(), streams, last, since)
+	}
+	h.Events, h.Faults = orEmpty(h.Events), orEmpty(h.Faults)
+	return writeJSON(w, http.StatusOK, h)
+}
+
+// broadcast gives an event to all sessions of all gateways.
+func (a *api) broadcast(w http.ResponseWriter, r *http.Request) error {
+	var body adminapi.Broadcast
+	if err := readBody(w, r, &body); err != nil {
+		return err
+	}
+	m, err := toPush(adminapi.Push{Stream: body.Stream, Event: body.Event, Prompt: body.Prompt,
+		Metadata: body.Metadata}, cmp.Or(protocol.Level(body.Level), protocol.LevelSurface))
+	if err != nil {
+		return err
+	}
+	m.Traceparent = spans.FromHeader(r.Header)
+	receipt, err := a.gateway.Broadcast(r.Context(), cmp.Or(body.Provider, apiPusher), m)
+	return answerReceipt(w, receipt, err)
 }
 
 // API is the admin API for callers whose rights somebody else has checked.

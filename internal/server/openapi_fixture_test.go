@@ -83,6 +83,16 @@ type openAPIFixture struct {
 	made *gateway.Session // the last that fill made
 }
 
+// openAPIKeeper keeps the stream "lasting".
+type openAPIKeeper struct{}
+
+func (openAPIKeeper) Keeps(stream, _ string) bool { return stream == "lasting" }
+
+func (openAPIKeeper) Keep(_ gateway.KeptEvent, report func(gateway.Receipt)) *protocol.Error {
+	report(gateway.Receipt{Seq: 1, Fate: adminapi.FateStored, Reason: "it is kept"})
+	return nil
+}
+
 func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 	t.Helper()
 	f := &openAPIFixture{
@@ -92,7 +102,7 @@ func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 		doc: readDocument(t),
 	}
 	starters := map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot}
-	f.gateway = gateway.New(gateway.Options{Starters: starters})
+	f.gateway = gateway.New(gateway.Options{Starters: starters, Keeper: openAPIKeeper{}})
 	f.server = New(
 		Options{
 			Gateway:    f.gateway,

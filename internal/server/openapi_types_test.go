@@ -20,7 +20,7 @@ import (
 var schemaTypes = []any{
 	adminapi.Answer{}, adminapi.Call{}, adminapi.CallNote{}, adminapi.CallResult{}, adminapi.Callback{},
 	adminapi.Files{}, adminapi.Command{}, adminapi.CommandChoice{}, adminapi.RunCommand{}, adminapi.CommandRan{},
-	adminapi.Cluster{}, adminapi.ClusterGateway{},
+	adminapi.Cluster{}, adminapi.ClusterGateway{}, adminapi.KeptHistory{}, adminapi.Broadcast{},
 	adminapi.ConfiguredProvider{}, adminapi.Diagnostics{}, adminapi.Error{}, adminapi.ErrorNote{}, adminapi.Fault{},
 	adminapi.Earlier{}, adminapi.SessionEvent{}, adminapi.Faults{}, adminapi.Gap{},
 	adminapi.GateNote{}, adminapi.Interrupt{}, adminapi.Interrupted{},
