@@ -71,7 +71,7 @@ func (p *pushRecords) Pushed(session string) (list []adminapi.Record) {
 
 // keeping is a machine whose streams last. Its gateway may end and begin again.
 type keeping struct {
-	t       *testing.T
+	t       testing.TB
 	name    string
 	url     string
 	state   string
@@ -83,7 +83,7 @@ type keeping struct {
 	stop func()
 }
 
-func startKeeping(t *testing.T, name, url string, keep Keep) *keeping {
+func startKeeping(t testing.TB, name, url string, keep Keep) *keeping {
 	t.Helper()
 	m := &keeping{t: t, name: name, url: url, state: filepath.Join(t.TempDir(), "events.json"), keep: keep}
 	m.start()

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tapgw/internal/adminapi"
 )
 
@@ -107,6 +109,23 @@ func TestRecordRedacts(t *testing.T) {
 	}
 	if got, want := string(r.Metadata), `{"x":"<token-1>"}`; got != want {
 		t.Errorf("metadata: got %s, want %s", got, want)
+	}
+}
+
+// TestRecordHasAllMembers: what a record says comes back from its file.
+func TestRecordHasAllMembers(t *testing.T) {
+	t.Parallel()
+	want := adminapi.Record{TS: at, ExitCode: new(3), Metadata: json.RawMessage(`{"a":1}`), DurationMs: 1.5, Seq: 7}
+	v := reflect.ValueOf(&want).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.String {
+			f.SetString("the " + v.Type().Field(i).Name)
+		}
+	}
+	l := start(t, Options{})
+	l.Record(want)
+	if diff := cmp.Diff([]adminapi.Record{want}, find(t, l, Query{}).Records); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -86,7 +86,7 @@ var views = []struct{ name, kind, columns string }{
 		"ts session provider trace gateway id tool outcome code reason durationMs command exitCode"},
 	{"gates", adminapi.RecordGate, "ts session provider trace tool by outcome reason durationMs"},
 	{"pushes", adminapi.RecordPush,
-		"ts session provider trace stream seq level fate reason event prompt metadata"},
+		"ts session provider trace gateway id stream seq level fate reason event prompt metadata"},
 	{"runs", adminapi.RecordSource, "ts session provider trace stream outcome reason durationMs"},
 	{"goals", adminapi.RecordGoal, "ts session id state by reason"},
 	{"remotes", adminapi.RecordRemote, "ts gateway state command outcome code durationMs"},
