@@ -34,6 +34,8 @@ type Cluster struct {
 	Admit map[string]string
 	// Control names the gateways of Admit whose users may act on this one with tapctl --gateway.
 	Control []string
+	// MaxEach is how many providers run here at most for single sessions of other gateways.
+	MaxEach int
 	Keep    ClusterKeep
 }
 
@@ -52,6 +54,9 @@ const (
 	AdmitExternal = "external"
 )
 
+// maxEach bounds max_each: as many processes as one gateway runs.
+const maxEach = 1000
+
 // Enabled reports whether the gateway joins others.
 func (c *Cluster) Enabled() bool { return len(c.URLs) > 0 }
 
@@ -68,6 +73,7 @@ func (c *Cluster) read(t *table) {
 	t.str("tls_key", &c.TLSKey, nil)
 	t.strs("share", &c.Share, isGlob)
 	t.strs("control", &c.Control, isClusterName)
+	t.integer("max_each", &c.MaxEach, 0, maxEach)
 	c.readAdmit(t)
 	c.Keep.read(t.table("keep"))
 	t.rejectUnknown()
@@ -83,7 +89,7 @@ func (c *Cluster) read(t *table) {
 	for key, isSet := range map[string]bool{
 		"name": c.Name != "", "credentials": c.Credentials != "", "nkey": c.NKey != "", "tls_ca": c.TLSCA != "",
 		"tls_cert": c.TLSCert != "", "tls_key": c.TLSKey != "", "share": len(c.Share) > 0, "admit": len(c.Admit) > 0,
-		"control": len(c.Control) > 0, "keep": len(c.Keep.Streams) > 0,
+		"control": len(c.Control) > 0, "keep": len(c.Keep.Streams) > 0, "max_each": c.MaxEach > 0,
 	} {
 		needs(key, "urls", isSet, !c.Enabled() && t.isGood("urls"))
 	}

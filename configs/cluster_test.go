@@ -41,6 +41,9 @@ func TestFaultsOfCluster(t *testing.T) {
 			}},
 		{"keep without servers", "[cluster.keep]\nstreams = [\"builds\"]",
 			[]string{"cluster.keep: needs urls beside it"}},
+		{"providers without end", urls + "max_each = 1001", []string{`4:1: cluster.max_each: `}},
+		{"providers without servers", "[cluster]\nmax_each = 1",
+			[]string{"2:1: cluster.max_each: needs urls beside it"}},
 		{"unknown", urls + "user = 1", []string{"4:1: unknown key cluster.user"}},
 	})
 }
@@ -63,6 +66,7 @@ name = "laptop"
 credentials = "laptop.creds"
 share = ["*"]
 control = ["gpu-box"]
+max_each = 8
 admit = { gpu-box = "project", ci = "external" }
 keep = { streams = ["builds@*", "deploy-*"], max_events = 50 }`))
 	if len(faults) > 0 {
@@ -71,7 +75,7 @@ keep = { streams = ["builds@*", "deploy-*"], max_events = 50 }`))
 	c.Cluster.resolve("/etc")
 	want := Cluster{
 		URLs: []string{"nats://u:p@h:4222", "tls://i"}, Name: "laptop", Credentials: "/etc/laptop.creds",
-		Share: []string{"*"}, Control: []string{"gpu-box"},
+		Share: []string{"*"}, Control: []string{"gpu-box"}, MaxEach: 8,
 		Admit: map[string]string{"gpu-box": AdmitProject, "ci": AdmitExternal},
 		Keep: ClusterKeep{Streams: []string{"builds@*", "deploy-*"}, MaxAge: 24 * time.Hour, MaxEvents: 50,
 			MaxBytes: 64 << 20},

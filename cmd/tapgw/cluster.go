@@ -37,6 +37,7 @@ func (p *gatewayProcess) joinCluster(c configs.Cluster, home string) error {
 		Gateway: p.gateway, Log: p.log, Version: p.info.Version, Name: c.Name, Share: c.Share, Admit: admit,
 		PersistDir: persist.Make, ReadFile: persist.Read, Control: c.Control, API: p.server.API(),
 		Record: p.records.Record, Keeper: p.keeper, StateFile: p.state.KeptEvents(), Flush: p.records.Flush,
+		Changed: p.supervisor.ElsewhereChanged,
 	}, natsServer(c))
 	if err != nil {
 		return err
@@ -49,6 +50,14 @@ func (p *gatewayProcess) joinCluster(c configs.Cluster, home string) error {
 func keeperOf(c configs.Cluster) *cluster.Keeper {
 	return cluster.NewKeeper(cluster.Keep{Streams: c.Keep.Streams, MaxAge: c.Keep.MaxAge,
 		MaxEvents: int64(c.Keep.MaxEvents), MaxBytes: int64(c.Keep.MaxBytes)})
+}
+
+// sessionsElsewhere returns the sessions of other gateways that a provider may serve.
+func (p *gatewayProcess) sessionsElsewhere(provider string) []adminapi.Session {
+	if p.cluster == nil {
+		return nil
+	}
+	return p.cluster.Elsewhere(provider)
 }
 
 func natsServer(c configs.Cluster) cluster.Server {

@@ -233,8 +233,10 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 			configs.KindSource: launchSource(p.gateway, p.sources, p.records.Record, p.state.Sources()),
 			configs.KindTap:    p.launchTap,
 		},
-		Dial: func() (*link.Conn, error) { return p.server.Dial() },
-		Log:  p.log,
+		Dial:         func() (*link.Conn, error) { return p.server.Dial() },
+		Log:          p.log,
+		Elsewhere:    p.sessionsElsewhere,
+		MaxElsewhere: o.config.Cluster.MaxEach,
 	})
 	p.goals = p.newGoals()
 	p.terminals = terminals.New(terminals.Options{Gateway: p.gateway, Log: p.log})

@@ -37,6 +37,9 @@ type Options struct {
 	// Control names the admitted gateways whose users may use the API, an admin API without a check of tokens, here.
 	Control []string
 	API     http.Handler
+	// Changed is called when the sessions that [Cluster.Elsewhere] returns may be others. It must not block; nil for
+	// nothing.
+	Changed func()
 	// Record writes down what is asked of other gateways and by them; nil for nothing.
 	Record func(adminapi.Record)
 	// PersistDir makes a provider's directory, and ReadFile reads a file in it, as those of [gateway.Options]; nil for
@@ -148,6 +151,7 @@ func (c *Cluster) tick() {
 		select {
 		case now := <-ticker.C:
 			c.forgetMemories(now)
+			c.noteGone(now)
 			for name, tr := range c.trunks {
 				tr.tick(now, c.isExpected(name, now))
 			}

@@ -403,8 +403,14 @@ func (g *guest) end() {
 
 // onlyShared takes the sessions out of a list that other gateways may not know.
 func (c *Cluster) onlyShared(m protocol.Message) protocol.Message {
-	keep := func(list []protocol.SessionInfo) []protocol.SessionInfo {
-		return slices.DeleteFunc(slices.Clone(list), func(s protocol.SessionInfo) bool { return !c.isShared(s.Label) })
+	keep := func(list []protocol.SessionInfo) (shared []protocol.SessionInfo) {
+		shared = make([]protocol.SessionInfo, 0, len(list))
+		for _, s := range list {
+			if c.isShared(s.Label) {
+				shared = append(shared, s)
+			}
+		}
+		return shared
 	}
 	switch m := m.(type) {
 	case *protocol.Sessions:

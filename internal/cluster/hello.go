@@ -9,6 +9,10 @@ import (
 // hello handles a hello: it binds the provider here, elsewhere, or everywhere.
 func (r *relay) hello(a about, data []byte) {
 	r.mu.Lock()
+	if a.session == "" && r.reach != nil && r.reach.Session != "" {
+		a.session = r.reach.Session
+		data = withMember(data, "session", a.session)
+	}
 	target := r.upstreamOf(a.session)
 	isAll := a.session == protocol.AllSessions
 	if old := r.c.recall(a.restores); old != nil {

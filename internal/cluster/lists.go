@@ -73,6 +73,18 @@ func (r *relay) merged() []protocol.SessionInfo {
 	return r.c.lists.merge(parts)
 }
 
+// within returns those of the sessions of another gateway that the provider may bind. Call with r.mu held.
+func (r *relay) within(list []protocol.SessionInfo) []protocol.SessionInfo {
+	reach := r.reach
+	if reach == nil || reach.Session == "" && reach.Match == nil {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(s protocol.SessionInfo) bool {
+		return reach.Session != "" && reach.Session != s.ID ||
+			reach.Match != nil && !reach.Match(adminapi.Session{ID: s.ID, Label: s.Label})
+	})
+}
+
 // lists keeps the newest lists of sessions, so that the providers of a gateway, which are told the same ones, share
 // them. Nobody writes to a list.
 type lists struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
 )
 
 // Times of the registry. A gateway that is gone is doubtful before it leaves the list, and leaves it within 15 s.
@@ -35,6 +36,7 @@ type member struct {
 	heard  time.Time // by this gateway's clock
 	shared Shared    // what it shares, as it last said
 	lists  uint64    // of the beat that this is of
+	isGone bool      // it has been noted that nothing was heard for too long
 }
 
 // heard notes that the registry has news of a gateway.
@@ -52,7 +54,7 @@ func (c *Cluster) heard(name string, b Beat) {
 	tr := c.trunks[name]
 	isOld := false // what is known of its lists
 	if m != nil {
-		m.beat, m.heard = b, time.Now()
+		m.beat, m.heard, m.isGone = b, time.Now(), false
 		isOld = tr != nil && m.lists != b.Lists
 	}
 	c.mu.Unlock()
@@ -62,11 +64,10 @@ func (c *Cluster) heard(name string, b Beat) {
 	if b.Keeps {
 		c.follow(name)
 	}
-	switch {
-	case tr == nil:
-	case !isKnown:
+	if tr != nil && !isKnown {
 		tr.greet()
-	case isOld:
+	}
+	if isOld {
 		c.begin(func() { c.refresh(c.ctx, tr) })
 	}
 }
@@ -90,6 +91,57 @@ func (c *Cluster) refresh(ctx context.Context, tr *trunk) {
 	}
 	c.mu.Unlock()
 	c.gateway.Touch()
+	c.changed()
+}
+
+func (c *Cluster) changed() {
+	if c.o.Changed != nil {
+		c.o.Changed()
+	}
+}
+
+// maxSessionID bounds the ids of sessions of other gateways for which providers are run here.
+const maxSessionID = 200
+
+// Elsewhere returns the sessions of admitted gateways that a provider of this gateway may serve, if it shares that.
+func (c *Cluster) Elsewhere(provider string) (list []adminapi.Session) {
+	if !c.isShared(protocol.NormalName(provider)) {
+		return nil
+	}
+	now := time.Now()
+	c.mu.Lock()
+	for _, name := range slices.Sorted(maps.Keys(c.trunks)) {
+		m := c.members[name]
+		if m == nil || m.state(now) == "" {
+			continue
+		}
+		for _, s := range m.shared.Sessions {
+			if s.ID != "" && len(s.ID) <= maxSessionID && s.State != "ending" {
+				s.Gateway = name
+				list = append(list, s)
+			}
+		}
+	}
+	c.mu.Unlock()
+	return slices.DeleteFunc(list, func(s adminapi.Session) bool { // an id that this gateway has is its own
+		_, isOwn := c.gateway.Session(s.ID)
+		return isOwn
+	})
+}
+
+// noteGone notes which gateways have not been heard of for too long.
+func (c *Cluster) noteGone(now time.Time) {
+	isNew := false
+	c.mu.Lock()
+	for _, m := range c.members {
+		if !m.isGone && m.state(now) == "" {
+			m.isGone, isNew = true, true
+		}
+	}
+	c.mu.Unlock()
+	if isNew {
+		c.changed()
+	}
 }
 
 // listWithin is how long a gateway has to say what it shares.
@@ -156,6 +208,7 @@ func (c *Cluster) left(name string) {
 	delete(c.members, name)
 	c.mu.Unlock()
 	c.gateway.Touch()
+	c.changed()
 }
 
 // isExpected reports whether the registry says that a gateway is there.

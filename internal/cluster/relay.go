@@ -172,7 +172,7 @@ func (r *relay) open() {
 func (r *relay) openAt(tr *trunk) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isClosed || r.reach == nil || r.upstreams[tr] != nil {
+	if r.isClosed || r.reach == nil || r.upstreams[tr] != nil || r.reach.At != "" && r.reach.At != tr.peer {
 		return
 	}
 	tools := r.reach.Tools

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -172,8 +173,14 @@ func (u *upstream) receive(rec record) {
 		u.tr.c.count(u.tr.peer, "malformed messages")
 		return
 	}
-	if ack, ok := m.(*protocol.HelloAck); ok {
-		ack.PersistDir = u.persistDir()
+	switch m := m.(type) {
+	case *protocol.HelloAck:
+		m.PersistDir = u.persistDir()
+		u.r.local.BoundElsewhere()
+	case *protocol.Error:
+		if m.ReplyTo == protocol.TypeHello {
+			u.r.local.RefusedElsewhere(fmt.Errorf("gateway %q: %w", u.tr.peer, m))
+		}
 	}
 	u.handle(m)
 	u.r.peer.Flush()
@@ -315,7 +322,7 @@ func (r *relay) callRecord(a about) *adminapi.Record {
 // list notes the sessions of the other gateway, and binds a provider of all sessions to them. Call with relay.mu held.
 func (u *upstream) list(sessions []protocol.SessionInfo, kind protocol.Type) {
 	r := u.r
-	u.sessions, u.hasList = sessions, true
+	u.sessions, u.hasList = r.within(sessions), true
 	if r.all && !u.isBound && !u.isAsked && len(sessions) > 0 && r.setup.hello != nil && r.mayJoin() {
 		u.isAsked, u.isQuiet, u.name = true, r.answered, readAbout(r.setup.hello).name
 		for _, data := range r.setup.frames() {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -151,6 +152,10 @@ type Reach struct {
 	Name  string     // the only name that it may use; "" for any
 	All   bool       // it may bind to all sessions
 	Tools ToolPolicy // of its provider file
+	// Session is the only session that it may bind, and At the gateway that has it; "" for any.
+	Session, At string
+	// Match reports by the id and the label whether it may bind a session; nil: any.
+	Match func(adminapi.Session) bool
 }
 
 // Reach returns what the provider may do in sessions of other gateways. It is false for one that may bind only sessions
@@ -159,8 +164,29 @@ func (c *Conn) Reach() (Reach, bool) {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
 	id := c.identity
-	if id == nil || id.session != "" || id.match != nil || id.isOwn || id.gateway != "" {
+	if id == nil || id.session != "" && id.at == "" || id.match != nil && !id.matchLabels || id.isOwn ||
+		id.gateway != "" {
 		return Reach{}, false
 	}
-	return Reach{Trust: id.trust, Name: id.name, All: id.may(mayBindAll), Tools: id.policy}, true
+	return Reach{Trust: id.trust, Name: id.name, All: id.may(mayBindAll), Tools: id.policy, Session: id.session,
+		At: id.at, Match: id.match}, true
+}
+
+// BoundElsewhere notes that the provider is bound at another gateway.
+func (c *Conn) BoundElsewhere() {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	if c.identity != nil {
+		c.identity.notifyBound()
+	}
+}
+
+// RefusedElsewhere notes that another gateway has refused a hello of the provider.
+func (c *Conn) RefusedElsewhere(err error) {
+	c.g.mu.Lock()
+	id := c.identity
+	c.g.mu.Unlock()
+	if id != nil && id.onRefused != nil {
+		id.onRefused(err)
+	}
 }

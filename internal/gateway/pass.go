@@ -18,10 +18,14 @@ type PassSpec struct {
 	Trust Trust
 	// Session is the only session that it may bind; "" for any one that Match allows.
 	Session string
+	// At is the gateway of a cluster that has Session; "" for this one.
+	At string
 	// All allows it to bind all sessions at once, too.
 	All bool
-	// Match reports whether it may bind a session; nil: any. It must not block.
-	Match func(adminapi.Session) bool
+	// Match reports whether it may bind a session; nil: any. It must not block. With MatchLabels it needs only the id
+	// and the label, so that it judges sessions of other gateways, too.
+	Match       func(adminapi.Session) bool
+	MatchLabels bool
 	// Grants widen the trust: "transforms", "gates", "context", "questions".
 	Grants []string
 	// Tools restricts its tools.
@@ -104,7 +108,8 @@ func (g *Gateway) Issue(spec PassSpec) *Pass {
 	id := &identity{
 		trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
 		policy: spec.Tools, isOwn: spec.Own, isModel: spec.Model, isBudgeted: spec.Budgeted,
-		onRefused: spec.Refused, onBound: spec.Bound, gateway: spec.Gateway,
+		onRefused: spec.Refused, onBound: spec.Bound, gateway: spec.Gateway, at: spec.At,
+		matchLabels: spec.MatchLabels,
 	}
 	if spec.Owner != "" {
 		id.owner = fileOwner(spec.Owner)

@@ -39,16 +39,19 @@ type identity struct {
 	grants        []string // of a provider file, see grantable
 
 	// Of a [Pass].
-	match      func(adminapi.Session) bool // nil: any session
-	policy     ToolPolicy
-	gateway    string          // of PassSpec
-	isOwn      bool            // of PassSpec
-	isModel    bool            // of PassSpec
-	isBudgeted bool            // of PassSpec
-	onRefused  func(error)     // of PassSpec, or nil
-	onBound    func()          // of PassSpec, or nil
-	replaces   []*identity     // replaced when this one is bound; guarded by Gateway.mu
-	replacedIn map[string]bool // sessions where another pass replaced it, "" for all; guarded by Gateway.mu
+	match func(adminapi.Session) bool // nil: any session
+	// matchLabels says that match needs only the id and the label.
+	matchLabels bool
+	at          string // of PassSpec: the gateway that has session
+	policy      ToolPolicy
+	gateway     string          // of PassSpec
+	isOwn       bool            // of PassSpec
+	isModel     bool            // of PassSpec
+	isBudgeted  bool            // of PassSpec
+	onRefused   func(error)     // of PassSpec, or nil
+	onBound     func()          // of PassSpec, or nil
+	replaces    []*identity     // replaced when this one is bound; guarded by Gateway.mu
+	replacedIn  map[string]bool // sessions where another pass replaced it, "" for all; guarded by Gateway.mu
 }
 
 // mayBind reports whether the identity may bind a session now. Call with Gateway.mu held.
@@ -58,7 +61,9 @@ func (id *identity) mayBind(s *Session) bool {
 
 // includes reports whether the provider file of the token is for a session. Call with
 // Gateway.mu held.
-func (id *identity) includes(s *Session) bool { return id.match == nil || id.match(s.view()) }
+func (id *identity) includes(s *Session) bool {
+	return id.at == "" && (id.match == nil || id.match(s.view()))
+}
 
 // tokenKey is the hash by which tokens are looked up, so that the time of a look-up tells
 // nothing about a token.
@@ -238,7 +243,7 @@ func (g *Gateway) endSessionTokens(session string) {
 		}
 	}
 	for key, id := range g.tokens {
-		if id.session == session {
+		if id.session == session && id.at == "" {
 			id.ended = true
 			delete(g.tokens, key)
 		}

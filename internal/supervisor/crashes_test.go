@@ -22,8 +22,8 @@ func TestChangeOfOneThatGaveUp(t *testing.T) {
 	}
 	a, b := &configs.Provider{Name: "p", Kind: "x"}, &configs.Provider{Name: "p", Kind: "x", CWD: "b"}
 	gaveUp := errors.New("gave up")
-	pl := &placement{now: s.start(a, "", nil)}
-	pl.next = s.start(b, "", []*unit{pl.now})
+	pl := &placement{now: s.start(a, placementKey{}, nil)}
+	pl.next = s.start(b, placementKey{}, []*unit{pl.now})
 	pl.now.gaveUpReason.Store(&gaveUp)
 	old := pl.now
 	s.updatePlacement(placementKey{name: "p"}, pl, a)

@@ -95,7 +95,7 @@ func TestRestartPolicy(t *testing.T) {
 				s.o.Log = slog.New(slog.DiscardHandler)
 				s.ctx, s.cancel = context.WithCancel(t.Context())
 				s.unitCtx = s.ctx
-				u := s.start(&configs.Provider{Name: "p", Kind: "x"}, "", nil)
+				u := s.start(&configs.Provider{Name: "p", Kind: "x"}, placementKey{}, nil)
 				select {
 				case <-enough:
 				case <-time.After(time.Hour):

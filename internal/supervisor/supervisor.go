@@ -24,6 +24,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
@@ -45,6 +47,10 @@ type Options struct {
 	// Dial connects providers that run in this process. nil: they connect to the gateway's URL.
 	Dial link.Dial
 	Log  *slog.Logger
+	// Elsewhere returns the sessions of other gateways that a provider of a name may serve, and MaxElsewhere is for how
+	// many of them providers are run at most: one for each session and file. nil, or 0: for none.
+	Elsewhere    func(name string) []adminapi.Session
+	MaxElsewhere int
 }
 
 // Launcher runs a provider until ctx ends, and then returns. A return before that means that the provider failed; the
@@ -90,7 +96,9 @@ type Supervisor struct {
 	cancel      context.CancelFunc
 	requests    chan func()
 	rereadTimer *time.Timer    // see rereadDelay
-	wake        chan struct{}  // holds one item; a unit was bound
+	wake        chan struct{}  // holds one item; a unit was bound, or the sessions elsewhere are others
+	starts      *rate.Limiter  // of providers for sessions elsewhere
+	startTimer  *time.Timer    // wakes the loop when another may be started
 	loop        sync.WaitGroup // the loop and the watch of the files
 	units       sync.WaitGroup // every unit, and every goroutine of one
 	isQuiesced  atomic.Bool    // no unit is started any more
@@ -110,11 +118,11 @@ type Supervisor struct {
 }
 
 // placementKey identifies what one unit runs: a provider, of the user (project "") or of a project, for one session
-// or for all (session "").
-type placementKey struct{ name, project, session string }
+// or for all (session ""). at is the gateway that has the session, "" for this one.
+type placementKey struct{ name, project, session, at string }
 
 func keyOf(p *configs.Provider, session string) placementKey {
-	return placementKey{p.Name, p.Project, session}
+	return placementKey{name: p.Name, project: p.Project, session: session}
 }
 
 // isFor reports whether the key belongs to the provider of a file.
@@ -138,7 +146,8 @@ func New(o Options) *Supervisor {
 	s := &Supervisor{o: o, launch: map[string]Launcher{configs.KindCommand: runCommand, configs.KindHTTP: runHTTP},
 		requests: make(chan func()), wake: make(chan struct{}, 1),
 		usable: map[fileKey]*configs.Provider{}, placements: map[placementKey]*placement{},
-		stoppedByUser: map[string]bool{}, outputs: map[string]*output{}}
+		stoppedByUser: map[string]bool{}, outputs: map[string]*output{},
+		starts: rate.NewLimiter(1, o.MaxElsewhere)}
 	if s.o.Log == nil {
 		s.o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -154,6 +163,9 @@ func New(o Options) *Supervisor {
 func (s *Supervisor) Open(url string) {
 	s.url = url
 	s.rereadTimer = time.AfterFunc(rereadDelay, s.reload)
+	if s.o.MaxElsewhere > 0 {
+		s.startTimer = time.AfterFunc(startAgain, s.wakeLoop)
+	}
 	s.loop.Go(s.run)
 	s.Reload()
 	s.loop.Go(func() {
@@ -171,6 +183,9 @@ func (s *Supervisor) Quiesce() { s.isQuiesced.Store(true) }
 func (s *Supervisor) Close() {
 	if s.rereadTimer != nil {
 		s.rereadTimer.Stop()
+	}
+	if s.startTimer != nil {
+		s.startTimer.Stop()
 	}
 	s.cancel()
 	s.loop.Wait()
@@ -376,6 +391,7 @@ func (s *Supervisor) reconcile() {
 	s.reserveNames()
 	sessions := s.o.Gateway.Sessions()
 	want := s.desired(sessions)
+	s.addElsewhere(want)
 	s.updateProgramNames()
 	for _, pl := range s.placements {
 		if pl.next.isBound() {
@@ -408,14 +424,14 @@ func (s *Supervisor) reconcile() {
 		if pl := s.placements[key]; pl != nil {
 			s.updatePlacement(key, pl, p)
 		} else {
-			s.placements[key] = &placement{now: s.start(p, key.session, s.outgoing(key))}
+			s.placements[key] = &placement{now: s.start(p, key, s.outgoing(key))}
 		}
 	}
 }
 
 // overlaps reports whether two keys belong to one provider and have a session in common.
 func (k placementKey) overlaps(other placementKey) bool {
-	return k.name == other.name && k.project == other.project &&
+	return k.name == other.name && k.project == other.project && k.at == other.at &&
 		(k.session == other.session || k.session == "" || other.session == "")
 }
 
@@ -458,6 +474,9 @@ func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p *configs
 			s.wakeLoop()
 		}
 	case pl.next != nil && sameConfig(pl.next.spec, p):
+	case key.at != "": // the other gateway would refuse the tools of the new one while it has those of the old one
+		pl.now.stop()
+		pl.now = s.start(p, key, nil)
 	case p.Kind == configs.KindConnect || !pl.now.isBound() || pl.now.failure() != nil || losesGrant(pl.now.spec, p):
 		// There is nothing to take over: its program finds the new token when the
 		// old one ends, or it never came to anything, or gave up. What the file no
@@ -465,10 +484,10 @@ func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p *configs
 		pl.next.stop()
 		pl.next = nil
 		pl.now.retire()
-		pl.now = s.start(p, key.session, s.outgoing(key))
+		pl.now = s.start(p, key, s.outgoing(key))
 	default:
 		pl.next.stop()
-		pl.next = s.start(p, key.session, append(s.outgoing(key), pl.now))
+		pl.next = s.start(p, key, append(s.outgoing(key), pl.now))
 	}
 }
 

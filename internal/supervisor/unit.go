@@ -55,9 +55,11 @@ type unit struct {
 }
 
 // start runs a version of a provider. When the new unit is bound, it takes the place of the units that it replaces.
-func (s *Supervisor) start(p *configs.Provider, session string, replaces []*unit) *unit {
+func (s *Supervisor) start(p *configs.Provider, key placementKey, replaces []*unit) *unit {
+	session := key.session
 	spec := gateway.PassSpec{
-		Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
+		Trust: gateway.TrustProject, Session: session, At: key.at,
+		All:    session == "" && p.Sessions.Mode == configs.SessionsAll,
 		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.ExpectedName(), Owner: ownerOf(p),
 		Own: p.Kind == configs.KindTap, Model: p.Kind == configs.KindTap,
 	}
@@ -69,6 +71,7 @@ func (s *Supervisor) start(p *configs.Provider, session string, replaces []*unit
 	}
 	if p.Kind == configs.KindConnect || p.Project != "" && session == "" {
 		spec.Match = sessionFilter(p)
+		spec.MatchLabels = p.Sessions.CWD == "" && p.Sessions.Host == "" && p.Sessions.Below == ""
 	}
 	u := &unit{
 		spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, over: s.units.Done,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -106,5 +107,45 @@ func TestTwoMachines(t *testing.T) {
 	})
 	if took := time.Since(began); !wasDoubtful || took > 15*time.Second {
 		t.Errorf("b has left the list after %s, doubtful before: %v, want within 15 s and doubtful", took, wasDoubtful)
+	}
+}
+
+// A gateway runs a program for each session of another one, as far as its config says.
+func TestEachSessionElsewhere(t *testing.T) {
+	urls := []string{natsNodes(t, 1)[0].url}
+	a := newMachine(t, "a", urls, admitting("a"))
+	b := newMachine(t, "b", urls, "max_each = 1\n"+admitting("b"))
+	until(t, "they see each other", func() bool { return a.sees(b) && b.sees(a) })
+	b.write("providers/weather.toml", fmt.Sprintf("kind = \"command\"\ncommand = [%q, \"__demo-provider\"]\n"+
+		"sessions = \"each\"\n", filepath.Join(bin, "tapgw")), t)
+	sessions := []string{a.session("one"), a.session("two")}
+	serving := func() (list []string) {
+		for _, id := range sessions {
+			if out, _ := a.tapctl("tools", "--session", id); strings.Contains(out, "get_weather") {
+				list = append(list, id)
+			}
+		}
+		return list
+	}
+	until(t, "a session has the tool", func() bool { return len(serving()) > 0 })
+	first := serving()
+	if len(first) != 1 {
+		t.Fatalf("sessions %v have the tool, want one, which is max_each", first)
+	}
+	out, code := a.tapctl("tools", "call", "--session", first[0], "get_weather", "--args", `{"city":"Bonn"}`)
+	if code != 0 {
+		t.Errorf("the call: exit %d, %s", code, out)
+	}
+	b.session("own")
+	if out, code := a.tapctl("sessions", "stop", first[0]); code != 0 {
+		t.Errorf("sessions stop: exit %d, %s", code, out)
+	}
+	until(t, "the other session has the tool in its place", func() bool {
+		now := serving()
+		return len(now) == 1 && now[0] != first[0]
+	})
+	out, _ = b.tapctl("providers", "--json")
+	if n := strings.Count(out, `"weather"`); n < 2 {
+		t.Errorf("providers of b: %s, want one for its own session and one for that of a", out)
 	}
 }

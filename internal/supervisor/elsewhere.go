@@ -1,0 +1,63 @@
+package supervisor
+
+import (
+	"time"
+
+	"tapgw/configs"
+)
+
+// startAgain is how long a provider for a session of another gateway waits when too many were started.
+const startAgain = time.Second
+
+// ElsewhereChanged makes the supervisor look at the sessions of other gateways. It does not block.
+func (s *Supervisor) ElsewhereChanged() { s.wakeLoop() }
+
+// isForElsewhere reports whether a provider is run for single sessions of other gateways, whose directories nobody
+// knows here. Those that run in the gateway and work in the session's directory are not.
+func isForElsewhere(p *configs.Provider) bool {
+	switch p.Kind {
+	case configs.KindCommand, configs.KindHTTP, configs.KindMCP:
+		return p.Sessions.Mode == configs.SessionsEach && p.Sessions.CWD == "" && p.Sessions.Below == "" &&
+			p.Project == ""
+	}
+	return false
+}
+
+// addElsewhere adds what should run for sessions of other gateways. What runs stays; beyond MaxElsewhere, and where
+// sessions come and go too fast, the others wait.
+func (s *Supervisor) addElsewhere(want map[placementKey]*configs.Provider) {
+	if s.o.Elsewhere == nil || s.o.MaxElsewhere == 0 {
+		return
+	}
+	n := 0
+	var waiting []placementKey
+	providers := map[placementKey]*configs.Provider{}
+	for _, p := range s.enabledProviders() {
+		if !isForElsewhere(p) {
+			continue
+		}
+		for _, v := range s.o.Elsewhere(p.ExpectedName()) {
+			key := placementKey{p.Name, p.Project, v.ID, v.Gateway}
+			switch {
+			case !p.Sessions.Match(v.Label, "", v.Host):
+			case s.placements[key] != nil:
+				want[key] = p
+				n++
+			default:
+				waiting = append(waiting, key)
+				providers[key] = p
+			}
+		}
+	}
+	for _, key := range waiting {
+		switch {
+		case n >= s.o.MaxElsewhere:
+			return
+		case !s.starts.Allow():
+			s.startTimer.Reset(startAgain)
+			return
+		}
+		want[key] = providers[key]
+		n++
+	}
+}
