@@ -8,6 +8,7 @@ import (
 
 // hello handles a hello: it binds the provider here, elsewhere, or everywhere.
 func (r *relay) hello(a about, data []byte) {
+	old := r.restored(a, data)
 	r.mu.Lock()
 	if a.session == "" && r.reach != nil && r.reach.Session != "" {
 		a.session = r.reach.Session
@@ -15,13 +16,6 @@ func (r *relay) hello(a about, data []byte) {
 	}
 	target := r.upstreamOf(a.session)
 	isAll := a.session == protocol.AllSessions
-	if old := r.c.recall(a.restores); old != nil {
-		r.old = old
-	}
-	old := r.old
-	if old != nil && (old.name != protocol.NormalName(a.name) || old.token == "") {
-		old = nil
-	}
 	if old != nil && a.session == "" {
 		if isAll = old.session == protocol.AllSessions; !isAll {
 			target = r.upstreams[old.tr]
@@ -29,9 +23,9 @@ func (r *relay) hello(a about, data []byte) {
 	}
 	if old != nil && old.isElsewhere {
 		data = withMember(data, "reconnectToken", old.token)
-		if isAll {
-			data = withMember(data, "session", protocol.AllSessions)
-		}
+	}
+	if old != nil && isAll { // gateways that did not give the token know nothing of its session
+		data = withMember(data, "session", protocol.AllSessions)
 	}
 	if target == nil && !isAll && !r.isOwn(a.session) { // nobody knows the session
 		target = r.home

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -19,6 +20,7 @@ type memory struct {
 	tr          *trunk // to the gateway of the session; nil for this one
 	setup       setup  // of a provider of all sessions
 	endedAt     time.Time
+	relay       *relay // of the connection that has the token; nil when it has ended
 }
 
 // remember notes what the reconnect token of an ack restores, in place of the one before. Call with r.mu held.
@@ -27,7 +29,7 @@ func (r *relay) remember(ack *protocol.HelloAck, from *trunk) {
 		return
 	}
 	m := &memory{token: ack.ReconnectToken, auth: r.token, name: r.shown.Name, session: ack.SessionID,
-		isElsewhere: from != nil, tr: from}
+		isElsewhere: from != nil, tr: from, relay: r}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	if r.memory != nil {
@@ -50,6 +52,40 @@ func (c *Cluster) recall(token string) *memory {
 		return nil
 	}
 	return m
+}
+
+// restored returns what the reconnect token of a hello, or of the auth before it, restores; nil for nothing. Call under
+// no lock.
+func (r *relay) restored(a about, data []byte) *memory {
+	recalled := r.c.recall(a.restores)
+	r.mu.Lock()
+	if recalled != nil {
+		r.old = recalled
+	}
+	old, token := r.old, r.token
+	r.mu.Unlock()
+	if old == nil || old.name != protocol.NormalName(a.name) || old.token == "" || old.auth != token {
+		return nil
+	}
+	r.c.mu.Lock()
+	first := old.relay
+	r.c.mu.Unlock()
+	if first == nil {
+		return old
+	}
+	// Its connection is still up: what it has said is known there, and this one takes its place. The gateways do that
+	// themselves when they bind it, but for a token of another gateway only there.
+	first.mu.Lock()
+	said := first.setup
+	said.updates = slices.Clone(said.updates)
+	first.mu.Unlock()
+	r.c.mu.Lock()
+	old.setup = said
+	r.c.mu.Unlock()
+	if _, err := decode(data); err == nil && first != r && old.isElsewhere && old.session == protocol.AllSessions {
+		first.Close(protocol.CloseTakenOver, "a newer connection took this identity")
+	}
+	return old
 }
 
 // forgetMemories forgets what can't come back any more.

@@ -140,7 +140,7 @@ func (r *relay) leave() {
 	r.c.mu.Lock()
 	delete(r.c.relays, r)
 	if m := r.memory; m != nil && m.endedAt.IsZero() {
-		m.endedAt, m.setup = time.Now(), r.setup
+		m.endedAt, m.setup, m.relay = time.Now(), r.setup, nil
 	}
 	r.c.mu.Unlock()
 }
