@@ -91,6 +91,9 @@ func (c clusterOf) Providers() []adminapi.Provider { return c.p.cluster.Abroad()
 // State implements [server.Cluster].
 func (c clusterOf) State(ctx context.Context) adminapi.Cluster { return c.p.cluster.State(ctx) }
 
+// Known implements [server.Cluster].
+func (c clusterOf) Known() adminapi.Cluster { return c.p.cluster.Known() }
+
 // History implements [server.Cluster].
 func (c clusterOf) History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory {
 	return c.p.cluster.History(ctx, streams, last, since)

@@ -131,4 +131,5 @@ const (
 	StateSources    = "sources"
 	StateGoals      = "goals"
 	StateQueue      = "queue"
+	StateCluster    = "cluster" // without asking the others; without a cluster its lists are empty
 )

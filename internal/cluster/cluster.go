@@ -151,7 +151,7 @@ func (c *Cluster) tick() {
 		select {
 		case now := <-ticker.C:
 			c.forgetMemories(now)
-			c.noteGone(now)
+			c.noteStates(now)
 			for name, tr := range c.trunks {
 				tr.tick(now, c.isExpected(name, now))
 			}

@@ -36,7 +36,7 @@ type member struct {
 	heard  time.Time // by this gateway's clock
 	shared Shared    // what it shares, as it last said
 	lists  uint64    // of the beat that this is of
-	isGone bool      // it has been noted that nothing was heard for too long
+	noted  string    // its state, as who watches was last told
 }
 
 // heard notes that the registry has news of a gateway.
@@ -54,7 +54,7 @@ func (c *Cluster) heard(name string, b Beat) {
 	tr := c.trunks[name]
 	isOld := false // what is known of its lists
 	if m != nil {
-		m.beat, m.heard, m.isGone = b, time.Now(), false
+		m.beat, m.heard = b, time.Now()
 		isOld = tr != nil && m.lists != b.Lists
 	}
 	c.mu.Unlock()
@@ -129,27 +129,11 @@ func (c *Cluster) Elsewhere(provider string) (list []adminapi.Session) {
 	})
 }
 
-// noteGone notes which gateways have not been heard of for too long.
-func (c *Cluster) noteGone(now time.Time) {
-	isNew := false
-	c.mu.Lock()
-	for _, m := range c.members {
-		if !m.isGone && m.state(now) == "" {
-			m.isGone, isNew = true, true
-		}
-	}
-	c.mu.Unlock()
-	if isNew {
-		c.changed()
-	}
-}
-
 // listWithin is how long a gateway has to say what it shares.
 const listWithin = time.Second
 
-// All returns the sessions and providers of this gateway, and those that the others share with it. It asks them, and
-// shows what is known of one that does not answer as doubtful.
-func (c *Cluster) All(ctx context.Context) (sessions []adminapi.Session, providers []adminapi.Provider) {
+// askAll asks the others what they share.
+func (c *Cluster) askAll(ctx context.Context) {
 	var asked sync.WaitGroup
 	for _, tr := range c.trunks {
 		if isUp, _, _ := tr.counts(); isUp {
@@ -157,6 +141,11 @@ func (c *Cluster) All(ctx context.Context) (sessions []adminapi.Session, provide
 		}
 	}
 	asked.Wait()
+}
+
+// known returns the sessions and providers of this gateway, and those that the others share with it, as they last said.
+// What is known of one that is not within reach is doubtful.
+func (c *Cluster) known() (sessions []adminapi.Session, providers []adminapi.Provider) {
 	for _, s := range c.gateway.Sessions() {
 		s.Gateway = c.name
 		sessions = append(sessions, s)
@@ -240,6 +229,22 @@ func (c *Cluster) Members() []adminapi.ClusterGateway {
 	}
 	slices.SortFunc(list, func(a, b adminapi.ClusterGateway) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+// noteStates tells who watches when a gateway has become doubtful, or is gone: nobody says so.
+func (c *Cluster) noteStates(now time.Time) {
+	c.mu.Lock()
+	isChanged := false
+	for _, m := range c.members {
+		if state := m.state(now); state != m.noted {
+			m.noted, isChanged = state, true
+		}
+	}
+	c.mu.Unlock()
+	if isChanged {
+		c.gateway.Touch()
+		c.changed()
+	}
 }
 
 // state is the state of a gateway, "" for one that is gone.

@@ -273,7 +273,13 @@ func (j *Joined) Close() {
 
 // State returns what the cluster looks like now.
 func (j *Joined) State(ctx context.Context) adminapi.Cluster {
-	sessions, providers := j.All(ctx)
+	j.askAll(ctx)
+	return j.Known()
+}
+
+// Known returns what the cluster looked like when the others were last asked.
+func (j *Joined) Known() adminapi.Cluster {
+	sessions, providers := j.known()
 	return adminapi.Cluster{Name: j.name, Connected: j.conn.IsConnected(), Fault: j.Fault(), Gateways: j.Members(),
 		Sessions: sessions, Providers: providers}
 }

@@ -53,6 +53,7 @@ func newAPI(s *Server, o Options) http.Handler {
 		adminapi.StateSources:    func() any { return a.allSources() },
 		adminapi.StateGoals:      func() any { return a.goalsOf("") },
 		adminapi.StateQueue:      func() any { return orEmpty(a.gateway.Queue()) },
+		adminapi.StateCluster:    func() any { return a.knownCluster() },
 	})
 	for pattern, h := range a.routes() {
 		method, path, _ := strings.Cut(pattern, " ")

@@ -23,6 +23,8 @@ type Cluster interface {
 	Providers() []adminapi.Provider
 	// State returns what this gateway sees of the others. It asks them, and waits a moment for their answers.
 	State(ctx context.Context) adminapi.Cluster
+	// Known is State without asking.
+	Known() adminapi.Cluster
 	// History returns events of the streams that last, newest first: at most last of each stream, 0 for all, and none
 	// older than since. Streams are STREAM or STREAM@PROVIDER; none: all.
 	History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory
@@ -60,9 +62,21 @@ func (a *api) cluster(w http.ResponseWriter, r *http.Request) error {
 	if a.server.cluster != nil {
 		state = a.server.cluster.State(r.Context())
 	}
-	state.Gateways = orEmpty(state.Gateways)
-	state.Sessions, state.Providers = orEmpty(state.Sessions), orEmpty(state.Providers)
-	return writeJSON(w, http.StatusOK, state)
+	return writeJSON(w, http.StatusOK, withLists(state))
+}
+
+// knownCluster is the state for those who watch. Without a cluster it has no lists: they are states of their own.
+func (a *api) knownCluster() adminapi.Cluster {
+	if a.server.cluster == nil {
+		return withLists(adminapi.Cluster{})
+	}
+	return withLists(a.server.cluster.Known())
+}
+
+// withLists makes lists of nothing empty ones.
+func withLists(c adminapi.Cluster) adminapi.Cluster {
+	c.Gateways, c.Sessions, c.Providers = orEmpty(c.Gateways), orEmpty(c.Sessions), orEmpty(c.Providers)
+	return c
 }
 
 // keptHistory answers with the events that the gateways of the cluster keep.

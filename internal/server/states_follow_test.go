@@ -60,8 +60,8 @@ func TestEventsStates(t *testing.T) {
 				}
 			}
 		}
-		all := []string{"configured", "goals", "pairings", "providers", "questions", "queue", "sessions", "sources",
-			"status", "tools"}
+		all := []string{"cluster", "configured", "goals", "pairings", "providers", "questions", "queue", "sessions",
+			"sources", "status", "tools"}
 		list := read(f.listen("/events", ""))
 		if got := names(list); !slices.Equal(got, all) {
 			t.Errorf("the states are %q, want %q", got, all)

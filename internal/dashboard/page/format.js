@@ -87,3 +87,6 @@ export const plain = (text) =>
 export const address = (view, id) => `#/${view}/${encodeURIComponent(id)}`;
 
 export const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
+
+// elsewhere lists the sessions or the providers of other gateways of the cluster.
+export const elsewhere = (cluster, kind) => cluster?.[kind].filter((it) => it.gateway !== cluster.name) ?? [];

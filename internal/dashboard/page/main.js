@@ -15,7 +15,7 @@ const briefLoss = 1500; // ms without the gateway, as when it restarts, that nee
 const diagnosticsEvery = 2000; // ms between two readings of the diagnostics, while a view shows them
 
 // The states of /api/v1/events that the page always follows. A view that shows another one names it as its state.
-const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools", "queue"];
+const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools", "queue", "cluster"];
 
 // App holds the gateway's state and dispatches an event when a part of it changes: the events of
 // /api/v1/events by their names, "diagnostics", "feed" when another session is followed, and "news" when
@@ -25,6 +25,7 @@ class App {
     this.state = {
       status: null, sessions: [], providers: [], configured: null, pairings: [], questions: [], tools: [], sources: null,
       goals: null, diagnostics: null, queue: [], rules: [],
+      cluster: null,
     };
     this.events = new EventTarget();
     this.feed = null;

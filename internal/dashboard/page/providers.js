@@ -1,16 +1,16 @@
 import { providers } from "./api.js";
 import { attempt, confirm } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
-import { address, ago, count, date, decoded, distance, duration, plain, share, tail } from "./format.js";
+import { address, ago, count, date, decoded, distance, duration, elsewhere, plain, share, tail } from "./format.js";
 import { ProviderDetail } from "./provider.js";
 
 // How a provider of no file is, in the place of a reason.
 const whyNoFile = "No file names it: only who started it can start it again.";
 const whyOwn = "A part of the gateway.";
 
-// itemsOf lists what the view shows: each connection with the file that names it, if one does, and what files name that
-// is not connected.
-function itemsOf({ configured, providers: connected }) {
+// itemsOf lists what the view shows: each connection with the file that names it, if one does, what files name that is
+// not connected, and what other gateways share that serves no session here.
+function itemsOf({ configured, providers: connected, cluster }) {
   const files = configured ?? [];
   const of = (p) => files.find((c) => c.connected.includes(p.id));
   const items = files.flatMap((c) => {
@@ -18,6 +18,9 @@ function itemsOf({ configured, providers: connected }) {
     return own.length ? own.map((p) => ({ c, p })) : [{ c }];
   });
   for (const p of connected) if (!of(p)) items.push({ p });
+  for (const p of elsewhere(cluster, "providers"))
+    if (!connected.some((it) => it.gateway === p.gateway && it.name === p.name && it.instance === p.instance))
+      items.push({ p: { ...p, isFar: true } });
   return items.map(({ c, p }) => ({ c, p, name: c?.name ?? p.name, key: `${c?.file} ${c?.name} ${p?.id}` }));
 }
 
@@ -41,7 +44,7 @@ export function actionButtons(name, box) {
   box.append(...Object.values(all));
   return ({ c, p }) => {
     isFiled = Boolean(c || p?.own);
-    const now = c ? c.actions : p ? ["stop"] : [];
+    const now = c ? c.actions : p && !p.isFar ? ["stop"] : [];
     for (const [action, b] of Object.entries(all)) b.hidden = !now.includes(action);
   };
 }
@@ -49,6 +52,7 @@ export function actionButtons(name, box) {
 // stateOf is how a provider is, and why.
 export function stateOf({ c, p }) {
   if (c) return { state: c.state, why: c.reason ?? "" };
+  if (p?.gateway) return { state: p.doubtful ? "doubtful" : p.state, why: `On gateway ${p.gateway}.` };
   return { state: p?.state ?? "", why: p ? (p.own ? whyOwn : whyNoFile) : "" };
 }
 
@@ -73,7 +77,7 @@ export class ProvidersView {
     this.detail = new ProviderDetail(app);
     element.classList.add("page");
     element.append(h("h2", "Providers"), this.none, this.table, this.detail.element);
-    for (const name of ["providers", "configured", "sessions", "tools", "diagnostics", "status"])
+    for (const name of ["providers", "configured", "sessions", "tools", "diagnostics", "status", "cluster"])
       app.on(name, () => this.draw());
     setInterval(() => this.tick(), 1000);
   }
@@ -93,9 +97,9 @@ export class ProvidersView {
   }
 
   draw() {
-    const { configured, providers: connected, sessions, diagnostics } = this.app.state;
+    const { configured, sessions, diagnostics } = this.app.state;
     if (this.element.hidden || !configured) return;
-    const items = itemsOf({ configured, providers: connected });
+    const items = itemsOf(this.app.state);
     this.none.hidden = items.length > 0;
     this.table.hidden = !items.length;
     const labels = new Map(sessions.map((s) => [s.id, s.label || s.id]));
@@ -138,7 +142,7 @@ export class ProvidersView {
     const isSource = c?.kind === "source";
     const tr = h("tr",
       h("th", { scope: "row" },
-        h("a", { href: address(isSource ? "sources" : "providers", name) }, plain(name)),
+        h("a", { href: p?.isFar ? null : address(isSource ? "sources" : "providers", name) }, plain(name)),
         p?.instance && h("span.sub", plain(p.instance)),
         h("span.sub.about", { title: c && plain(c.file) })),
       h("td.state", h("span.chip"), h("span.sub.whyText"), nextStart()),

@@ -2,7 +2,7 @@ import { persisted } from "./api.js";
 import { attempt } from "./dialogs.js";
 import { codeBlock } from "./code.js";
 import { arrows, h, reconcile, setText } from "./dom.js";
-import { address, ago, date, plain, tail } from "./format.js";
+import { address, ago, date, elsewhere, plain, tail } from "./format.js";
 import { SessionView } from "./session.js";
 
 const groupStorage = "tapgw.groups";
@@ -98,7 +98,7 @@ export class SessionsView {
       this.ids = ids;
       this.update();
     });
-    app.on("questions", () => this.update());
+    for (const name of ["questions", "cluster"]) app.on(name, () => this.update());
     app.on("feed", () => {
       this.session.show(app.feed);
       this.update();
@@ -125,10 +125,11 @@ export class SessionsView {
   }
 
   update() {
-    const { sessions } = this.app.state, { feed } = this.app,
+    const { sessions, cluster } = this.app.state, { feed } = this.app,
       isSearch = Boolean(this.search.value.trim()),
-      list = sessions.filter((s) => this.matches(s)),
-      groups = Map.groupBy(list, groupings[this.grouping.value]),
+      list = [...sessions, ...elsewhere(cluster, "sessions")].filter((s) => this.matches(s)),
+      by = groupings[this.grouping.value],
+      groups = Map.groupBy(list, (s) => s.gateway ? `on ${s.gateway}` : by(s)),
       focused = document.activeElement.closest?.(".items li")?.dataset.key;
     setText(this.none, sessions.length ? "No session matches." :
       "No session runs. Start one here, or with tapctl sessions start.");
@@ -162,13 +163,14 @@ export class SessionsView {
       ul,
       list,
       (s) => s.id,
-      ({ id }) =>
+      ({ id, gateway }) =>
         h("li",
-          h("a", { href: address("sessions", id) }, h("span.dot", { role: "img" }),
+          h("a", { href: gateway ? null : address("sessions", id) }, h("span.dot", { role: "img" }),
             h("span.label"), h("span.tags"), h("span.sub"),
             h("span.sub.path")),
           h("button.ghost", {
             title: "Rename",
+            hidden: Boolean(gateway),
             onclick: async () =>
               (await import("./start.js")).rename(this.app.state.sessions.find((s) => s.id === id) ?? { id }),
           }, "✎")),
@@ -182,9 +184,11 @@ export class SessionsView {
         const asks = questions.some((q) => q.session === s.id);
         setText(tags, asks ? "asks you" : s.foreground ? "foreground" : "");
         tags.classList.toggle("asks", asks);
-        setText(sub, [s.model || "no model", s.host, ago(s.createdAt)].join(" · "));
+        setText(sub, [s.model || "no model", s.host, ago(s.createdAt), s.doubtful && "doubtful"]
+          .filter(Boolean).join(" · "));
         setText(path, tail(s.cwd));
-        a.title = plain(`${s.id}\n${s.cwd}\nsince ${date(s.createdAt)}`);
+        a.title = plain(s.gateway ? `tapctl --gateway ${s.gateway} sessions log ${s.id}` :
+          `${s.id}\n${s.cwd}\nsince ${date(s.createdAt)}`);
         const chosen = s.id === this.app.feed?.id;
         if (chosen === a.hasAttribute("aria-current")) return;
         chosen ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current");
@@ -214,7 +218,7 @@ export class SessionsView {
 
   // step chooses the session by places further down the list.
   step(by) {
-    const list = [...this.items.querySelectorAll("ul:not([hidden]) > li")].map((li) => li.dataset.key);
+    const list = [...this.items.querySelectorAll("ul:not([hidden]) > li:has(a[href])")].map((li) => li.dataset.key);
     const i = list.indexOf(this.app.feed?.id);
     const to = list[i < 0 ? 0 : i + by];
     if (to) location.hash = address("sessions", to);
