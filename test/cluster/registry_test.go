@@ -3,22 +3,93 @@
 package cluster
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"tapgw/internal/cluster"
 )
 
-// registryTraffic is how many messages n gateways that admit each other, without connections between them, make a NATS
-// server take and give in a second: each writes its key every 3 seconds, gets an answer, and everybody watches.
-func registryTraffic(n float64) (in, out float64) {
-	const beats = 1.0 / 3
-	return n * beats, n*beats + n*n*beats
+// What the messages of gateways have in bytes, by their formats: a message of a trunk begins with 25, and a record in
+// it with 14; the first byte of a question says which it is, and the first of its answer whether it is one.
+const (
+	question  = 25 + 14 + 1
+	emptyList = 25 + 14 + 1 + len(`{"sessions":[],"providers":[]}`)
+)
+
+// traffic is what a NATS server takes or gives.
+type traffic struct{ messages, bytes float64 }
+
+func (t *traffic) add(messages, bytes int) {
+	t.messages += float64(messages)
+	t.bytes += float64(messages * bytes)
 }
 
-// TestRegistryTraffic holds the sum of docs/cluster.md against five real gateways.
+func (t traffic) per(d time.Duration) traffic {
+	return traffic{t.messages / d.Seconds(), t.bytes / d.Seconds()}
+}
+
+func (t traffic) String() string {
+	return fmt.Sprintf("%.1f messages, %.0f bytes", t.messages, t.bytes)
+}
+
+// isNear reports whether a measured traffic is what was predicted, within a part of it.
+func (t traffic) isNear(predicted traffic, part float64) bool {
+	near := func(a, b float64) bool { return a >= b*(1-part) && a <= b*(1+part) }
+	return near(t.messages, predicted.messages) && near(t.bytes, predicted.bytes)
+}
+
+// fleet is a number of gateways, of which each admits some others. None has connections to another.
+type fleet struct {
+	gateways, admitted int
+	beat, ack, row     int // bytes of a key, of the server's answer, and of a session or provider in a list
+}
+
+// beatEvery is the time between two writes of a gateway to the registry.
+const beatEvery = 3 * time.Second
+
+// simulate plays some beats of the fleet. rows says how many sessions and providers a gateway shares at a beat.
+//
+// At each beat a gateway writes its key, is answered, and everybody who watches the registry gets the key. When it
+// shares something else than before, those whom it admits see that by the key, ask, and get the whole list.
+func (f fleet) simulate(beats int, rows func(gateway, beat int) int) (in, out traffic) {
+	for beat := range beats {
+		for g := range f.gateways {
+			in.add(1, f.beat)
+			out.add(1, f.ack)
+			out.add(f.gateways, f.beat)
+			now := rows(g, beat)
+			if beat == 0 || now == rows(g, beat-1) {
+				continue
+			}
+			for _, t := range []*traffic{&in, &out} {
+				t.add(f.admitted, question)
+				t.add(f.admitted, emptyList+now*(f.row+1))
+			}
+		}
+	}
+	period := time.Duration(beats) * beatEvery
+	return in.per(period), out.per(period)
+}
+
+// stored is how many bytes the registry has: NATS keeps 16 beside subject and value of each key.
+func (f fleet) stored() int { return f.gateways * (f.beat + len("$KV.tapgw.a") + 16) }
+
+func sizeOf(v any) int {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it is a struct of texts and numbers
+	}
+	return len(data)
+}
+
+// TestRegistryTraffic holds the simulation against five real gateways, at rest and while sessions start, and then
+// prints what docs/cluster.md says of larger fleets.
 func TestRegistryTraffic(t *testing.T) {
-	const gateways, period = 5, 30 * time.Second
+	const gateways, beats, tolerance = 5, 10, 0.25
 	s, err := server.NewServer(&server.Options{ServerName: "n", Host: "127.0.0.1", Port: -1, JetStream: true,
 		StoreDir: t.TempDir(), JetStreamMaxMemory: 64 << 20, NoSigs: true, NoLog: true})
 	if err != nil {
@@ -36,22 +107,71 @@ func TestRegistryTraffic(t *testing.T) {
 	for _, m := range machines {
 		until(t, m.name+" sees all", func() bool { return len(m.cluster().Gateways) == gateways-1 })
 	}
-	measure := func() *server.Varz {
-		v, err := s.Varz(nil)
-		if err != nil {
-			t.Fatal(err)
+	started := 0
+	start := func() {
+		for _, m := range machines {
+			m.session(fmt.Sprint("session-", started))
 		}
-		return v
+		started++
 	}
-	before := measure()
-	pause(int(period.Seconds()))
-	after := measure()
-	perSecond := func(a, b int64) float64 { return float64(b-a) / period.Seconds() }
-	in, out := perSecond(before.InMsgs, after.InMsgs), perSecond(before.OutMsgs, after.OutMsgs)
-	wantIn, wantOut := registryTraffic(gateways)
-	t.Logf("messages a second: in %.1f (sum: %.1f), out %.1f (sum: %.1f); bytes a second: in %.0f, out %.0f",
-		in, wantIn, out, wantOut, perSecond(before.InBytes, after.InBytes), perSecond(before.OutBytes, after.OutBytes))
-	if in > 1.3*wantIn || in < 0.7*wantIn || out > 1.3*wantOut || out < 0.7*wantOut {
-		t.Errorf("messages a second: in %.1f, out %.1f, want about %.1f and %.1f", in, out, wantIn, wantOut)
+	start()
+	session := machines[0].cluster().Sessions[0]
+	session.Gateway, session.CWD = "", ""
+	beat := cluster.Beat{Version: "devel", StartedAt: time.Now().UTC().Truncate(time.Millisecond), Lists: 1 << 63}
+	f := fleet{gateways: gateways, admitted: gateways - 1, row: sizeOf(session), beat: sizeOf(beat),
+		ack: len(`{"stream":"KV_tapgw","seq":100}`)}
+	pause(2 * int(beatEvery.Seconds())) // the first sessions are known
+	for _, phase := range []struct {
+		name  string
+		every int // beats between two starts of a session at each gateway; 0 for none
+	}{{"at rest", 0}, {"while sessions start", 2}} {
+		had := started
+		wantIn, wantOut := f.simulate(beats, func(_, beat int) int {
+			if phase.every == 0 {
+				return had
+			}
+			return had + (beat+1)/phase.every
+		})
+		before := varz(t, s)
+		for beat := range beats {
+			if phase.every > 0 && beat%phase.every == 0 {
+				start()
+			}
+			pause(int(beatEvery.Seconds()))
+		}
+		after := varz(t, s)
+		in := traffic{float64(after.InMsgs - before.InMsgs), float64(after.InBytes - before.InBytes)}
+		out := traffic{float64(after.OutMsgs - before.OutMsgs), float64(after.OutBytes - before.OutBytes)}
+		in, out = in.per(beats*beatEvery), out.per(beats*beatEvery)
+		t.Logf("%s, a second: in %s (simulated: %s), out %s (simulated: %s)", phase.name, in, wantIn, out, wantOut)
+		if !in.isNear(wantIn, tolerance) || !out.isNear(wantOut, tolerance) {
+			t.Errorf("%s: in %s, out %s, want %s and %s within %.0f %%",
+				phase.name, in, out, wantIn, wantOut, tolerance*100)
+		}
 	}
+	js, err := s.Jsz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the registry has %d bytes (simulated: %d)", js.Memory, f.stored())
+	if stored := (traffic{1, float64(js.Memory)}); !stored.isNear(traffic{1, float64(f.stored())}, tolerance) {
+		t.Errorf("the registry has %d bytes, want %d within %.0f %%", js.Memory, f.stored(), tolerance*100)
+	}
+	for _, size := range []struct{ gateways, admitted int }{{100, 99}, {100, 10}, {1000, 999}, {1000, 10}} {
+		f.gateways, f.admitted = size.gateways, size.admitted
+		_, quiet := f.simulate(20, func(int, int) int { return 1100 })
+		_, busy := f.simulate(20, func(g, beat int) int { return 1100 + (beat+g)/20 }) // each changes once a minute
+		t.Logf("%d gateways that admit %d, with 100 sessions and 1,000 providers each: the registry has %d bytes; "+
+			"at rest %s out a second; if each list changes once a minute: %s", size.gateways, size.admitted, f.stored(),
+			quiet, busy)
+	}
+}
+
+func varz(t *testing.T, s *server.Server) *server.Varz {
+	t.Helper()
+	v, err := s.Varz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
