@@ -81,7 +81,7 @@ func Check(ctx context.Context, o CheckOptions) (found []Finding) {
 	found = append(found, checkRights(conn, faults, o)...)
 	registry, here := checkRegistry(ctx, conn, o)
 	found = append(found, registry...)
-	return append(found, checkKeep(faults, o, here)...)
+	return append(found, checkKeep(ctx, conn, faults, o, here)...)
 }
 
 func redacted(address string) string {
@@ -192,7 +192,9 @@ func readSubjects(name string) []string {
 }
 
 // checkKeep says what the user may not do for streams that last, by what the server has refused in checkRights.
-func checkKeep(faults *faultLog, o CheckOptions, here map[string]Beat) (found []Finding) {
+func checkKeep(
+	ctx context.Context, conn *nats.Conn, faults *faultLog, o CheckOptions, here map[string]Beat,
+) (found []Finding) {
 	missing := func(subjects []string) (denied []string) {
 		for _, subject := range subjects {
 			if faults.isDenied(subject) {
@@ -210,7 +212,10 @@ func checkKeep(faults *faultLog, o CheckOptions, here map[string]Beat) (found []
 			"allow it to publish to " + strings.Join(denied, " and ")})
 	}
 	if o.Keeps {
-		own := missing(append([]string{streamCreate + keptStream(o.Name)}, readSubjects(o.Name)...))
+		own := missing(readSubjects(o.Name))
+		if len(own) > 0 || !isStream(ctx, conn, keptStream(o.Name)) { // an operator may have made it
+			own = append(missing([]string{streamCreate + keptStream(o.Name)}), own...)
+		}
 		add("keeps", "its streams that last", own)
 	}
 	for _, name := range o.Admit {
@@ -219,6 +224,18 @@ func checkKeep(faults *faultLog, o CheckOptions, here map[string]Beat) (found []
 		}
 	}
 	return found
+}
+
+// isStream reports whether there is a JetStream stream of a name.
+func isStream(ctx context.Context, conn *nats.Conn, name string) bool {
+	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return false
+	}
+	_, err = js.Stream(ctx, name)
+	return err == nil
 }
 
 // checkRegistry reads the registry, and says which admitted gateways are there.

@@ -23,7 +23,8 @@ const (
 	followBurst = 2000
 	// saveEvery is how many events are handed out at most between two saves of the places.
 	saveEvery = 64
-	// maxMisses is how often a replica may not have an event yet that its leader has.
+	// maxMisses is how often a server may not have an event that the stream has: one that was frozen, or cut off, may
+	// take itself for the leader of the stream for some seconds.
 	maxMisses = 20
 )
 
@@ -139,7 +140,7 @@ func (f *follower) look(ctx context.Context) error {
 func (f *follower) info(ctx context.Context) (s jetstream.Stream, last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	s, err = f.js.Stream(ctx, keptStream(f.origin))
+	s, err = f.open(ctx)
 	f.at.mu.Lock()
 	defer f.at.mu.Unlock()
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // the gateway has not made it yet
@@ -152,6 +153,16 @@ func (f *follower) info(ctx context.Context) (s jetstream.Stream, last uint64, e
 	info := s.CachedInfo()
 	f.at.isDirty = f.at.of(f.origin).look(info.Created, info.State.LastSeq) || f.at.isDirty
 	return s, info.State.LastSeq, nil
+}
+
+// open opens the gateway's stream. Its leader answers, also where an operator lets replicas do so: they may be late, and
+// asking them needs one more right.
+func (f *follower) open(ctx context.Context) (jetstream.Stream, error) {
+	s, err := f.js.Stream(ctx, keptStream(f.origin))
+	if err == nil {
+		s.CachedInfo().Config.AllowDirect = false
+	}
+	return s, err
 }
 
 // catchUp gives the sessions what they have missed. It returns when to look again if nothing wakes it, 0 for never.
@@ -185,10 +196,11 @@ func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 		m, err := f.get(ctx, stream, seq+1)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
-			// The limits have dropped all that was left; or, where an operator lets replicas answer, this one is late.
-			if f.misses++; stream.CachedInfo().Config.AllowDirect && f.misses < maxMisses {
+			// The limits have dropped all that was left, or the server that answers is late.
+			if f.misses++; f.misses < maxMisses {
 				return keepAgain
 			}
+			f.misses = 0
 			for id, s := range sessions {
 				f.pass(id, s, seq, last+1)
 			}

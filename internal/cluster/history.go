@@ -60,7 +60,9 @@ func (c *Cluster) History(ctx context.Context, streams []string, last int, since
 func (f *follower) history(
 	ctx context.Context, streams []string, last int, since time.Time,
 ) (rows []adminapi.StreamRow, err error) {
-	stream, err := f.js.Stream(ctx, keptStream(f.origin))
+	within, cancel := context.WithTimeout(ctx, keepTimeout) // a user without the right to ask gets no answer
+	defer cancel()
+	stream, err := f.open(within)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
 	}

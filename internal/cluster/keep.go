@@ -230,7 +230,7 @@ func (k *Keeper) publish(ctx context.Context, name string, js jetstream.JetStrea
 			jetstream.WithExpectStream(keptStream(name)), jetstream.WithRetryAttempts(0))
 		cancel()
 		switch {
-		case errors.Is(err, nats.ErrMaxPayload):
+		case errors.Is(err, nats.ErrMaxPayload), isAPIError(err, messageTooLarge):
 			receipt.Fate, receipt.Reason = adminapi.FateDropped, "it is larger than a message of NATS may be"
 		case err != nil:
 			return fmt.Errorf("JetStream: %w", err)
@@ -251,25 +251,8 @@ func (k *Keeper) open(ctx context.Context, c *Cluster, js jetstream.JetStream, i
 	if *isReady {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
-	defer cancel()
 	name := keptStream(c.name)
-	stream, err := js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = k.create(ctx, js, c.name)
-	} else if err == nil {
-		now := stream.CachedInfo().Config
-		wanted := now
-		wanted.MaxAge, wanted.MaxMsgsPerSubject, wanted.MaxBytes = k.limitsOfStream()
-		if now.MaxAge != wanted.MaxAge || now.MaxMsgsPerSubject != wanted.MaxMsgsPerSubject ||
-			now.MaxBytes != wanted.MaxBytes {
-			if _, err := js.UpdateStream(ctx, wanted); err != nil { // an operator may have set other limits
-				c.log.Warn("the stream keeps its limits, which are not those of [cluster.keep]", "stream", name,
-					"error", err)
-			}
-		}
-	}
-	if err != nil {
+	if err := k.prepare(ctx, c, js, name); err != nil {
 		return fmt.Errorf("the stream %s: %w", name, err)
 	}
 	// The first event goes out once this gateway's own sessions have their place before it.
@@ -282,6 +265,40 @@ func (k *Keeper) open(ctx context.Context, c *Cluster, js jetstream.JetStream, i
 	}
 	*isReady = true
 	return nil
+}
+
+// prepare makes the stream, or gives it its limits. One that an operator has made keeps its own if this gateway may not
+// change it.
+func (k *Keeper) prepare(ctx context.Context, c *Cluster, js jetstream.JetStream, name string) error {
+	within, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	stream, err := js.Stream(within, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return k.create(within, js, c.name)
+	}
+	if err != nil {
+		return err
+	}
+	now := stream.CachedInfo().Config
+	wanted := now
+	k.limit(&wanted)
+	if now.MaxAge == wanted.MaxAge && now.MaxMsgsPerSubject == wanted.MaxMsgsPerSubject &&
+		now.MaxBytes == wanted.MaxBytes {
+		return nil
+	}
+	if _, err := js.UpdateStream(within, wanted); err != nil {
+		c.log.Warn("the stream keeps its limits, which are not those of [cluster.keep]", "stream", name, "error", err)
+	}
+	return nil
+}
+
+// limit gives a stream the limits of the config. JetStream must not know ids for longer than it has their messages.
+func (k *Keeper) limit(c *jetstream.StreamConfig) {
+	c.MaxAge, c.MaxMsgsPerSubject, c.MaxBytes = k.limitsOfStream()
+	c.Duplicates = duplicateWindow
+	if c.MaxAge > 0 {
+		c.Duplicates = min(c.Duplicates, c.MaxAge)
+	}
 }
 
 func (k *Keeper) limitsOfStream() (age time.Duration, events, bytes int64) {
@@ -298,19 +315,23 @@ func (k *Keeper) limitsOfStream() (age time.Duration, events, bytes int64) {
 // create makes the gateway's stream: on three servers, so that it outlives one, or on the only one that there is.
 func (k *Keeper) create(ctx context.Context, js jetstream.JetStream, name string) error {
 	config := jetstream.StreamConfig{Name: keptStream(name), Description: "events of tapgw " + name,
-		Subjects: []string{keptSubjects(name) + ".>"}, Storage: jetstream.FileStorage, Replicas: 3,
-		Duplicates: duplicateWindow}
-	config.MaxAge, config.MaxMsgsPerSubject, config.MaxBytes = k.limitsOfStream()
-	if config.MaxAge > 0 {
-		config.Duplicates = min(config.Duplicates, config.MaxAge)
-	}
+		Subjects: []string{keptSubjects(name) + ".>"}, Storage: jetstream.FileStorage, Replicas: 3}
+	k.limit(&config)
 	_, err := js.CreateStream(ctx, config)
-	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == noReplicas {
+	if isAPIError(err, noReplicas) {
 		config.Replicas = 1
 		_, err = js.CreateStream(ctx, config)
 	}
 	return err
 }
 
-// noReplicas is what a server says that is alone.
-const noReplicas jetstream.ErrorCode = 10074
+// What servers say: one that is alone, and one whose stream takes no message of that size.
+const (
+	noReplicas      jetstream.ErrorCode = 10074
+	messageTooLarge jetstream.ErrorCode = 10054
+)
+
+func isAPIError(err error, code jetstream.ErrorCode) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && refused.ErrorCode == code
+}
