@@ -368,18 +368,16 @@ func (f *follower) read(m *jetstream.RawStreamMsg) (e *gateway.KeptEvent, why st
 
 // save writes the places down, once the records of the events are.
 func (f *follower) save() {
-	f.at.mu.Lock()
-	isDirty := f.at.isDirty
-	f.at.mu.Unlock()
-	if !isDirty {
-		return
-	}
-	if f.c.o.Flush != nil {
+	err := f.at.save(func() error {
+		if f.c.o.Flush == nil {
+			return nil
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
 		defer cancel()
 		f.c.o.Flush(ctx)
-	}
-	if err := f.at.save(); err != nil {
+		return ctx.Err()
+	})
+	if err != nil {
 		f.c.log.Warn("after a restart, sessions may get events again that they have", "error", err)
 	}
 }

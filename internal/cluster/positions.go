@@ -24,7 +24,8 @@ const (
 // positions say how far sessions have got in the streams that last of each gateway. They are in a file, since sessions
 // come back after the gateway was started again.
 type positions struct {
-	file string // "" for none
+	file   string     // "" for none
+	saving sync.Mutex // held by who writes the file; before mu
 
 	mu      sync.Mutex // guards the fields that follow
 	origins map[string]*origin
@@ -42,8 +43,8 @@ type origin struct {
 
 // place is how far a session has got.
 type place struct {
-	Seq  uint64    `json:"seq"`  // of the last event that it has, or that was not for it
-	Seen time.Time `json:"seen"` // when the session was here last
+	Seq  uint64    `json:"seq"`           // of the last event that it has, or that was not for it
+	Left time.Time `json:"left,omitzero"` // when the session was missed first; zero while it is here
 
 	notBefore time.Time // when it may be given the next one, after it had no room for it
 	isAnew    bool      // the stream in which it had this place is lost, and its session was not told
@@ -87,19 +88,29 @@ func (p *positions) of(gateway string) *origin {
 	return o
 }
 
-// save writes the places if they have changed.
-func (p *positions) save() error {
+// save writes the places down if they have changed. flush is called between: it has the records of the events written
+// that sessions have at these places. What changes meanwhile is for the next time, since its records may not be written.
+func (p *positions) save(flush func() error) error {
+	p.saving.Lock()
+	defer p.saving.Unlock()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if !p.isDirty || p.file == "" {
+		p.mu.Unlock()
 		return nil
 	}
 	data, _ := json.Marshal(p.origins, json.Deterministic(true)) // cannot fail
-	if err := proc.WritePrivate(p.file, data); err != nil {
-		return err
-	}
 	p.isDirty = false
-	return nil
+	p.mu.Unlock()
+	err := flush()
+	if err == nil {
+		err = proc.WritePrivate(p.file, data)
+	}
+	if err != nil {
+		p.mu.Lock()
+		p.isDirty = true
+		p.mu.Unlock()
+	}
+	return err
 }
 
 // look notes what JetStream says of the stream: when it was made, and its last event. It reports whether that must be
@@ -135,22 +146,26 @@ func (o *origin) arrive(here []string, last uint64, now time.Time) (isChanged bo
 			p, isChanged = &place{Seq: o.head}, true
 			o.Places[id] = p
 		}
-		p.Seen = now
+		isChanged = isChanged || !p.Left.IsZero()
+		p.Left = time.Time{}
 	}
 	o.head = max(o.head, last)
 	var away []string
 	for id, p := range o.Places {
 		switch {
 		case isHere[id]:
-		case now.Sub(p.Seen) > maxAbsent:
+			continue
+		case p.Left.IsZero(): // also if it was here when the gateway ended, however long that took
+			p.Left, isChanged = now, true
+		case now.Sub(p.Left) > maxAbsent:
 			delete(o.Places, id)
 			isChanged = true
-		default:
-			away = append(away, id)
+			continue
 		}
+		away = append(away, id)
 	}
 	if len(away) > maxAway {
-		slices.SortFunc(away, func(a, b string) int { return o.Places[a].Seen.Compare(o.Places[b].Seen) })
+		slices.SortFunc(away, func(a, b string) int { return o.Places[a].Left.Compare(o.Places[b].Left) })
 		for _, id := range away[:len(away)-maxAway] {
 			delete(o.Places, id)
 			isChanged = true

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,7 @@ func TestPlaces(t *testing.T) {
 			o.arrive([]string{"s", "later"}, 8, now)
 		}, map[string]uint64{"s": 7, "later": 8}},
 		"a session that was here before goes on": {func(o *origin) {
-			o.Created, o.Places = first, map[string]*place{"s": {Seq: 3, Seen: now}}
+			o.Created, o.Places = first, map[string]*place{"s": {Seq: 3, Left: now}}
 			o.look(first, 7)
 			o.arrive([]string{"s", "new"}, 7, now)
 		}, map[string]uint64{"s": 3, "new": 7}},
@@ -49,8 +50,15 @@ func TestPlaces(t *testing.T) {
 		"who is away for long is forgotten": {func(o *origin) {
 			o.look(first, 7)
 			o.arrive([]string{"s", "t"}, 7, now)
+			o.arrive([]string{"t"}, 7, now)
 			o.arrive([]string{"t"}, 7, now.Add(maxAbsent+time.Second))
 		}, map[string]uint64{"t": 7}},
+		"who was here for long without an event is not": {func(o *origin) {
+			o.look(first, 7)
+			o.arrive([]string{"s"}, 7, now)
+			o.arrive(nil, 9, now.Add(2*maxAbsent))
+			o.arrive([]string{"s"}, 9, now.Add(2*maxAbsent+time.Second))
+		}, map[string]uint64{"s": 7}},
 	} {
 		p := &positions{origins: map[string]*origin{}}
 		o := p.of("a")
@@ -71,7 +79,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	o := p.of("a")
 	now := time.Unix(1000, 0)
 	for n := range maxAway + 10 {
-		o.Places[strings.Repeat("x", n+1)] = &place{Seen: now.Add(time.Duration(n) * time.Second)}
+		o.Places[strings.Repeat("x", n+1)] = &place{Left: now.Add(time.Duration(n) * time.Second)}
 	}
 	o.arrive([]string{"x"}, 0, now.Add(time.Hour))
 	if got := len(o.Places); got != maxAway+1 {
@@ -90,10 +98,21 @@ func TestPositionsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(1000, 0).UTC()
-	p.of("a").Places["s"] = &place{Seq: 4, Seen: now}
+	p.of("a").Places["s"] = &place{Seq: 4, Left: now}
 	p.of("a").Created, p.isDirty = now, true
-	if err := p.save(); err != nil {
-		t.Fatal(err)
+	late := func() error { return context.DeadlineExceeded } // no place is saved before its event's record
+	if err := p.save(late); err == nil {
+		t.Error("the records were not written, and the places were")
+	}
+	// What comes while the records are written is for the next time.
+	err = p.save(func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.of("a").Places["s"].Seq, p.isDirty = 5, true
+		return nil
+	})
+	if err != nil || !p.isDirty {
+		t.Fatalf("%v, dirty %v, want that there is more to save", err, p.isDirty)
 	}
 	again, err := openPositions(file)
 	if err != nil || again.origins["a"].Places["s"].Seq != 4 || !again.origins["a"].Created.Equal(now) {
