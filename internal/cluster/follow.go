@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// roomAgain is when a session is tried again that had no room for an event.
+	// roomAgain is when a session is tried again that had no room for an event, and a gateway whose budget is used up.
 	roomAgain = 250 * time.Millisecond
 	// followRate bounds the events of one gateway that sessions get in a second, with a burst for those that come back.
 	followRate  = 200
@@ -182,16 +182,18 @@ func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 		if isDone {
 			return max(wait, f.failed(nil))
 		}
-		if f.origin != f.c.name { // this gateway's own had their budget when they were pushed
-			if r := f.limit.Reserve(); r.Delay() > 0 {
-				wait := r.Delay()
-				r.Cancel()
-				return wait
-			}
-		}
-		if n%saveEvery == 0 {
+		isOver := f.foreign() != "" && f.limit.Tokens() < 1 // this gateway's own had their budget when they were pushed
+		if isOver || n%saveEvery == 0 {
 			f.save()
 			sessions = f.arrive(last)
+		}
+		if isOver { // and no word of the other gateway makes it look before
+			select {
+			case <-time.After(roomAgain):
+			case <-ctx.Done():
+				return 0
+			}
+			continue
 		}
 		m, err := f.get(ctx, stream, seq+1)
 		switch {
@@ -210,7 +212,9 @@ func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 			return 0
 		default:
 			f.misses = 0
-			f.deliver(sessions, seq, m)
+			if f.deliver(sessions, seq, m) { // else those without room would use up what the others get
+				f.limit.Allow()
+			}
 		}
 	}
 }
@@ -319,8 +323,11 @@ func (f *follower) foreign() string {
 	return f.origin
 }
 
-// deliver gives an event to the sessions that have not got it. It is the first one after the event seq.
-func (f *follower) deliver(sessions map[string]*gateway.Session, seq uint64, m *jetstream.RawStreamMsg) {
+// deliver gives an event to the sessions that have not got it. It is the first one after the event seq. It reports
+// whether a session has gone on.
+func (f *follower) deliver(
+	sessions map[string]*gateway.Session, seq uint64, m *jetstream.RawStreamMsg,
+) (isTaken bool) {
 	e, why := f.read(m)
 	if why != "" {
 		f.c.count(f.origin, why)
@@ -342,10 +349,11 @@ func (f *follower) deliver(sessions map[string]*gateway.Session, seq uint64, m *
 		if p := f.at.of(f.origin).Places[id]; p != nil && err != nil {
 			p.notBefore = time.Now().Add(roomAgain)
 		} else if p != nil {
-			p.Seq, f.at.isDirty = m.Sequence, true
+			p.Seq, f.at.isDirty, isTaken = m.Sequence, true, true
 		}
 		f.at.mu.Unlock()
 	}
+	return isTaken
 }
 
 // read reads an event; nil if it is none, and why.

@@ -372,6 +372,40 @@ func TestKeptWaitsForRoom(t *testing.T) {
 	}
 }
 
+// A session without room takes nothing away: neither from what others get in a second, nor is it counted as a push that
+// was refused.
+func TestKeptWaitsForNothing(t *testing.T) {
+	s := natsServer(t, nil)
+	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
+	busy, _ := b.session("busy")
+	b.hasPlace("a", "busy")
+	busy.Busy()
+	budget := b.follow("a").limit
+	budget.SetLimit(0)
+	for n := range 15 {
+		if _, err := a.gateway.Broadcast(t.Context(), fmt.Sprintf("p%d", n/10), &protocol.Push{Stream: "builds",
+			Level: protocol.LevelInject, Event: fmt.Sprint(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var attempts []time.Time
+	until(t, "it is tried four times", func() bool {
+		b.positions.mu.Lock()
+		defer b.positions.mu.Unlock()
+		if at := b.positions.origins["a"].Places["busy"].notBefore; !at.IsZero() && !slices.Contains(attempts, at) {
+			attempts = append(attempts, at)
+		}
+		return len(attempts) == 4
+	})
+	if left := budget.Tokens(); left != followBurst-protocol.MaxQueuedInjects {
+		t.Errorf("%v events are left of the budget, want that of the %d that were taken gone", left,
+			protocol.MaxQueuedInjects)
+	}
+	if n := b.gateway.Stats().DroppedPushes.Load(); n > 0 {
+		t.Errorf("%d pushes count as refused, want none: they wait", n)
+	}
+}
+
 // What another gateway claims counts for nothing: it gets no name that is somebody else's, speaks for itself only, and
 // its nonsense is counted.
 func TestKeptHostile(t *testing.T) {

@@ -168,8 +168,16 @@ func checkAdminPush(from string, m *protocol.Push) (name string, err error) {
 func (s *Session) receivePush(source pushSource, m *protocol.Push, report func(Receipt)) (Receipt, *protocol.Error) {
 	span := s.startPush(source, m)
 	r, err := s.acceptPush(source, m, report, span)
-	endPush(span, r, err)
+	if !isAgain(source, err) {
+		endPush(span, r, err)
+	}
 	return r, err
+}
+
+// isAgain reports whether an event comes again that was refused: it is kept until the session has room. So the attempt
+// is none that somebody must hear of.
+func isAgain(source pushSource, err *protocol.Error) bool {
+	return source.kept != nil && err != nil && err.Code == protocol.CodeRateLimited
 }
 
 // pushedEvent is a push after its stream's filter.
@@ -222,9 +230,11 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	}
 	p := s.pusherOf(source)
 	if err := s.checkPush(p, e); err != nil {
-		p.dropped++
+		if !isAgain(source, err) {
+			p.dropped++
+			s.g.stats.DroppedPushes.Add(1)
+		}
 		s.mu.Unlock()
-		s.g.stats.DroppedPushes.Add(1)
 		return Receipt{}, err
 	}
 	if e.level == protocol.OutcomeDrop {
