@@ -155,8 +155,8 @@ func (f *follower) info(ctx context.Context) (s jetstream.Stream, last uint64, e
 	return s, info.State.LastSeq, nil
 }
 
-// open opens the gateway's stream. Its leader answers, also where an operator lets replicas do so: they may be late, and
-// asking them needs one more right.
+// open opens the gateway's stream. Its leader answers, also where an operator lets replicas do so: they may be late,
+// and asking them needs one more right.
 func (f *follower) open(ctx context.Context) (jetstream.Stream, error) {
 	s, err := f.js.Stream(ctx, keptStream(f.origin))
 	if err == nil {

@@ -111,7 +111,10 @@ func TestKeptTooLarge(t *testing.T) {
 	for _, test := range []struct {
 		size int
 		want adminapi.Fate
-	}{{2000, adminapi.FateDropped}, {10, adminapi.FateStored}, {3 << 19, adminapi.FateDropped}, {11, adminapi.FateStored}} {
+	}{
+		{2000, adminapi.FateDropped}, {10, adminapi.FateStored}, {3 << 19, adminapi.FateDropped},
+		{11, adminapi.FateStored},
+	} {
 		if r := push(test.size); r.Fate != test.want {
 			t.Errorf("an event of %d bytes: %+v, want %s", test.size, r, test.want)
 		}

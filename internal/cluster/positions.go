@@ -89,7 +89,7 @@ func (p *positions) of(gateway string) *origin {
 }
 
 // save writes the places down if they have changed. flush is called between: it has the records of the events written
-// that sessions have at these places. What changes meanwhile is for the next time, since its records may not be written.
+// that sessions have at these places. What changes meanwhile is for the next time: its records may not be written.
 func (p *positions) save(flush func() error) error {
 	p.saving.Lock()
 	defer p.saving.Unlock()
