@@ -353,9 +353,9 @@ func (g *guest) lose() {
 func (g *guest) isOver(now, upSince time.Time, isUp bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	isOver := now.Sub(g.lostAt) > goneAfter
+	isOver := g.isLost && now.Sub(g.lostAt) > goneAfter
 	if g.hasGates && len(g.sessions) > 0 {
-		isOver = isUp && now.Sub(upSince) > returnWithin
+		isOver = g.isLost && isUp && now.Sub(upSince) > returnWithin
 	}
 	isOver = isOver && !g.isOverdue
 	g.isOverdue = g.isOverdue || isOver
