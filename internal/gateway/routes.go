@@ -44,7 +44,12 @@ func (r *routes) hasRulesOf(other *routes) bool {
 
 // newRoutes makes the routes of a session's bindings. The rules of user hooks come first.
 func newRoutes(bindings []*binding, userHooks []*rule) *routes {
-	r := &routes{tools: map[string]*route{}, rules: slices.Clip(userHooks), transforms: map[string][]*transform{}}
+	n := 0
+	for _, b := range bindings {
+		n += len(b.offer.tools)
+	}
+	r := &routes{tools: make(map[string]*route, n), list: make([]*route, 0, n), rules: slices.Clip(userHooks),
+		transforms: map[string][]*transform{}}
 	for _, b := range bindings {
 		p := b.provider
 		for _, t := range b.offer.tools {
