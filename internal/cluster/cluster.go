@@ -79,8 +79,9 @@ type Cluster struct {
 	relays        map[*relay]bool
 	refused       map[string]map[string]uint64 // by gateway and by what was refused
 	retired       map[*gateway.Pass]*time.Timer
-	fault         string // the last of the connection to NATS
-	registryError string // "" while the registry works
+	fault         string          // the last of the connection to NATS
+	said          map[string]bool // faults of this connection that the log has
+	registryError string          // "" while the registry works
 	isClosed      bool
 	memories      map[string]*memory // by reconnect tokens
 	followers     map[string]*follower
@@ -93,7 +94,7 @@ func Start(o Options, b Bus) (*Cluster, error) {
 		o: o, name: o.Name, log: o.Log, gateway: o.Gateway, bus: b, trunks: map[string]*trunk{},
 		members: map[string]*member{}, relays: map[*relay]bool{}, memories: map[string]*memory{},
 		refused: map[string]map[string]uint64{}, retired: map[*gateway.Pass]*time.Timer{},
-		followers: map[string]*follower{},
+		followers: map[string]*follower{}, said: map[string]bool{},
 	}
 	for _, glob := range o.Share {
 		c.share = append(c.share, match.NewToolGlob(glob))

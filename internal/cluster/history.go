@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,8 @@ import (
 const (
 	// maxHistory is how far back the history goes, in events of all streams of a gateway.
 	maxHistory = 10_000
+	// maxHistoryBytes bounds the newest of them that are shown.
+	maxHistoryBytes = 16 << 20
 	// historyWithin bounds the time that reading takes.
 	historyWithin = 10 * time.Second
 )
@@ -75,6 +78,7 @@ func (f *follower) history(
 		begin = state.LastSeq - maxHistory
 	}
 	seen := map[uint64]bool{} // two of streams may name the same
+	size, isCut := 0, false
 	for _, subject := range f.subjects(streams) {
 		for seq := begin; seq <= state.LastSeq; seq++ {
 			m, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
@@ -87,13 +91,25 @@ func (f *follower) history(
 			seq = m.Sequence
 			if e, _ := f.read(m); e != nil && !seen[seq] && !e.TS.Before(since) {
 				seen[seq] = true
-				rows = append(rows, adminapi.StreamRow{ID: e.ID, Stream: protocol.NormalName(e.Stream),
+				row := adminapi.StreamRow{ID: e.ID, Stream: protocol.NormalName(e.Stream),
 					Provider: e.Provider, TS: e.TS, Event: e.Event, Level: e.Level, Metadata: []byte(e.Metadata),
-					Prompt: e.Prompt})
+					Prompt: e.Prompt}
+				rows = append(rows, row)
+				for size += rowBytes(row); size > maxHistoryBytes; rows = rows[1:] {
+					size, isCut = size-rowBytes(rows[0]), true
+				}
 			}
 		}
 	}
-	return newest(rows, last), nil
+	if isCut {
+		err = fmt.Errorf("its events are larger than %d MiB together; name fewer streams", maxHistoryBytes>>20)
+	}
+	return newest(rows, last), err
+}
+
+// rowBytes is what a row holds, in bytes.
+func rowBytes(r adminapi.StreamRow) int {
+	return len(r.Event) + len(r.Prompt) + len(r.Metadata) + recordSize
 }
 
 // subjects are those of some streams of the gateway, or of all.

@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -118,6 +121,21 @@ func TestKeptTooLarge(t *testing.T) {
 		if r := push(test.size); r.Fate != test.want {
 			t.Errorf("an event of %d bytes: %+v, want %s", test.size, r, test.want)
 		}
+	}
+}
+
+// A fault that comes again and again, beside another one, is one line of the log.
+func TestFaultsAreSaidOnce(t *testing.T) {
+	s := natsServer(t, nil)
+	var log bytes.Buffer
+	a := startKeeping(t, "a", s.ClientURL(), Keep{})
+	a.log = slog.New(slog.NewTextHandler(&log, nil))
+	for range 3 {
+		a.failed(nil, errors.New("no right to read a"))
+		a.failed(nil, errors.New("no right to read b"))
+	}
+	if n := strings.Count(log.String(), "no right"); n != 2 {
+		t.Errorf("%d lines, want one for each fault:\n%s", n, log.String())
 	}
 }
 

@@ -544,6 +544,30 @@ func TestKeptHistory(t *testing.T) {
 	}
 }
 
+// The history of a gateway that keeps large events has the newest of them, and says that there were more.
+func TestKeptHistoryIsBounded(t *testing.T) {
+	s := natsServer(t, nil)
+	a := startKeeping(t, "a", s.ClientURL(), Keep{Streams: []string{"builds"}})
+	text := strings.Repeat("x", 900<<10)
+	for n := range 20 {
+		if _, err := a.gateway.Broadcast(t.Context(), fmt.Sprint("p", n/10), &protocol.Push{Stream: "builds",
+			Level: protocol.LevelKeep, Event: fmt.Sprint(n) + text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all are kept", func() bool {
+		stream, err := a.js.Stream(t.Context(), "tapgw_a")
+		return err == nil && stream.CachedInfo().State.LastSeq == 20
+	})
+	h := a.History(t.Context(), nil, 0, time.Time{})
+	if len(h.Events) != 18 || !strings.HasPrefix(h.Events[0].Event, "19x") {
+		t.Errorf("%d events, want the newest 18", len(h.Events))
+	}
+	if len(h.Faults) != 1 || !strings.Contains(h.Faults[0], "16 MiB") {
+		t.Errorf("faults %v, want one that names the bound", h.Faults)
+	}
+}
+
 // Users with the rights of docs/cluster.md suffice for streams that last. One without the right to read them says so.
 func TestKeptRights(t *testing.T) {
 	s := natsServer(t, func(o *server.Options) {

@@ -165,6 +165,9 @@ func Join(o Options, s Server) (*Joined, error) {
 			<-ready
 			if j.Cluster != nil {
 				o.Log.Info("connected to NATS", "server", c.ConnectedUrlRedacted())
+				j.mu.Lock()
+				clear(j.said)
+				j.mu.Unlock()
 				j.registry.wake()
 				j.wakeFollowers()
 			}
@@ -247,8 +250,11 @@ func withoutSecrets(err error, urls []string) error {
 // failed handles an error of the connection that no call returns.
 func (j *Joined) failed(sub *nats.Subscription, err error) {
 	j.mu.Lock()
-	isNew := j.fault != err.Error()
-	j.fault = err.Error()
+	isNew := !j.said[err.Error()] // such as that a right is missing, of each of several gateways, again and again
+	if len(j.said) >= maxMembers {
+		clear(j.said)
+	}
+	j.fault, j.said[err.Error()] = err.Error(), true
 	j.mu.Unlock()
 	if isNew {
 		j.log.Warn("NATS", "error", err)
