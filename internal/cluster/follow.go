@@ -342,7 +342,7 @@ func (f *follower) deliver(
 		}
 		if err != nil && err.Code != protocol.CodeRateLimited && err.Code != protocol.CodeInvalidSession {
 			f.c.count(f.origin, "events: "+string(err.Code))
-			f.c.log.Debug("a session refuses an event", "gateway", f.origin, "session", id, "error", err)
+			f.refused(id, s, err)
 			err = nil
 		}
 		f.at.mu.Lock()
@@ -354,6 +354,20 @@ func (f *follower) deliver(
 		f.at.mu.Unlock()
 	}
 	return isTaken
+}
+
+// refused tells a session that it has refused events for ever: of the first, the second, the fourth …
+func (f *follower) refused(id string, s *gateway.Session, why *protocol.Error) {
+	f.at.mu.Lock()
+	n := uint64(0)
+	if p := f.at.of(f.origin).Places[id]; p != nil {
+		p.refused++
+		n = p.refused
+	}
+	f.at.mu.Unlock()
+	if n&(n-1) == 0 {
+		s.NoteRefused(f.foreign(), n, why)
+	}
 }
 
 // read reads an event; nil if it is none, and why.

@@ -456,6 +456,9 @@ func TestKeptHostile(t *testing.T) {
 	if h.got() != "" {
 		t.Errorf("the session got %s as a prompt", h.got())
 	}
+	if !isTold(sb, `1 event of the streams that last of gateway a is refused here so far. The last: UNAUTHORIZED`) {
+		t.Error("the timeline does not say that an event was refused")
+	}
 }
 
 // A provider of all sessions whose own gateway has none pushes to those of others. Its receipts say that it is kept.

@@ -47,6 +47,7 @@ type place struct {
 	Left time.Time `json:"left,omitzero"` // when the session was missed first; zero while it is here
 
 	notBefore time.Time // when it may be given the next one, after it had no room for it
+	refused   uint64    // events that the session does not take
 	isAnew    bool      // the stream in which it had this place is lost, and its session was not told
 }
 

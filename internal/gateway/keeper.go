@@ -191,6 +191,13 @@ func (s *Session) NoteMissing(gateway string, n uint64) {
 		visible.Count(n, "event"), thisOr(gateway), visible.IsAre(n)))
 }
 
+// NoteRefused says in the session's timeline that it has refused n events of a gateway's streams that last, and why the
+// last one. gateway is "" for this one.
+func (s *Session) NoteRefused(gateway string, n uint64, why *protocol.Error) {
+	s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s of the streams that last of %s %s refused here so far. "+
+		"The last: %s: %s", visible.Count(n, "event"), thisOr(gateway), visible.IsAre(n), why.Code, why.Message))
+}
+
 // NoteAnew says in the session's timeline that the streams that last of a gateway, "" for this one, began anew, because
 // the NATS servers had lost them.
 func (s *Session) NoteAnew(gateway string) {
