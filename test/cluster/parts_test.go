@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -388,6 +389,7 @@ type gatewayPart struct {
 }
 
 func runGateway(o gatewayPart) error {
+	debug.SetGCPercent(300) // as tapgw serve does while it is busy
 	g := gateway.New(gateway.Options{
 		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}},
 	})
