@@ -49,6 +49,12 @@ func (s *Supervisor) addElsewhere(want map[placementKey]*configs.Provider) {
 			}
 		}
 	}
+	wasFull := s.isFullElsewhere
+	s.isFullElsewhere = n+len(waiting) > s.o.MaxElsewhere
+	if s.isFullElsewhere && !wasFull {
+		s.o.Log.Warn("sessions of other gateways wait for a provider: cluster.max_each is reached",
+			"max_each", s.o.MaxElsewhere, "wanted", n+len(waiting))
+	}
 	for _, key := range waiting {
 		switch {
 		case n >= s.o.MaxElsewhere:

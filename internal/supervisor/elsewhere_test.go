@@ -2,7 +2,9 @@ package supervisor
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,6 +95,8 @@ func TestElsewhereIsBounded(t *testing.T) {
 		s := elsewhere(3, &sessions, configs.Provider{Name: "p", Kind: configs.KindHTTP,
 			Sessions: configs.Sessions{Mode: configs.SessionsEach}})
 		defer s.startTimer.Stop()
+		var log strings.Builder
+		s.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		expect := func(when string, want ...string) {
 			t.Helper()
 			if got := s.names(); !slices.Equal(got, want) {
@@ -101,6 +105,10 @@ func TestElsewhereIsBounded(t *testing.T) {
 		}
 		have(0, 5)
 		expect("five sessions, at most three", "p@b/0", "p@b/1", "p@b/2")
+		s.names()
+		if n := strings.Count(log.String(), "max_each=3 wanted=5"); n != 1 {
+			t.Errorf("the log: %s, want one line with the limit", log.String())
+		}
 		have(2, 5)
 		expect("two have ended, at once", "p@b/2")
 		time.Sleep(time.Second)

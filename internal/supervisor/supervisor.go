@@ -115,6 +115,8 @@ type Supervisor struct {
 	stoppedByUser  map[string]bool // by name
 	outputs        map[string]*output
 	reportedFaults []configs.Fault
+	// isFullElsewhere says that more sessions of other gateways want a provider than may have one.
+	isFullElsewhere bool
 }
 
 // placementKey identifies what one unit runs: a provider, of the user (project "") or of a project, for one session
