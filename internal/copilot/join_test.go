@@ -477,3 +477,55 @@ func TestAttachPort(t *testing.T) {
 		t.Error("attaching to a port where nobody listens: no error, want one")
 	}
 }
+
+// TestAttachToAnotherProgram attaches ports at which something else listens. The error is one line that says what to
+// do.
+func TestAttachToAnotherProgram(t *testing.T) {
+	frame := func(message string) string { return string(jsonrpc.AppendFrame(nil, []byte(message))) }
+	long := strings.Repeat(`\u001b[31mno\n`, 8<<10)
+	for name, answer := range map[string]string{
+		"HTTP":         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\n400 Bad Request",
+		"large error":  frame(`{"jsonrpc":"2.0","id":"ID","error":{"code":-32601,"message":"` + long + `"}}`),
+		"no end":       "Content-Length: 1099511627776\r\n\r\n{",
+		"says nothing": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = listener.Close() }()
+			go func() {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				in := bufio.NewReader(conn)
+				for {
+					data, err := jsonrpc.ReadFrame(in, 1<<20)
+					if err != nil || answer == "" {
+						return
+					}
+					var m struct{ ID string }
+					_ = json.Unmarshal(data, &m)
+					head, body, _ := strings.Cut(strings.Replace(answer, `"ID"`, `"`+m.ID+`"`, 1), "\r\n\r\n")
+					if strings.Contains(answer, `"ID"`) {
+						head = fmt.Sprint("Content-Length: ", len(body))
+					}
+					_, _ = conn.Write([]byte(head + "\r\n\r\n" + body))
+				}
+			}()
+			_, err = newJoinRuntime(t).Attach(t.Context(), Attachment{Port: listener.Addr().(*net.TCPAddr).Port})
+			if err == nil {
+				t.Fatal("no error, want one")
+			}
+			text := err.Error()
+			if len(text) > 600 || strings.ContainsAny(text, "\n\x1b") ||
+				!strings.Contains(text, "copilot --ui-server") {
+				t.Errorf("the error has %d bytes: %q, want one short line that says what to do", len(text), text)
+			}
+			t.Log(text)
+		})
+	}
+}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	sdk "github.com/github/copilot-sdk/go"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/visible"
 )
 
 // OpenFunc joins a session that a terminal runs. calls gets what the session does.
@@ -63,7 +65,7 @@ func (r *Runtime) Attach(ctx context.Context, a Attachment) (id string, err erro
 	}
 	p, err := pipeProcess(ctx, pipe, r.log.With("port", a.Port))
 	if err != nil {
-		return "", invalidState("port: %d is not the port of a Copilot terminal: %v", a.Port, err)
+		return "", noTerminal(a.Port, err)
 	}
 	o := &port{Attachment: a, r: r, p: p, changed: make(chan struct{}, 1)}
 	// The SDK reads nothing more while this handler runs.
@@ -79,6 +81,19 @@ func (r *Runtime) Attach(ctx context.Context, a Attachment) (id string, err erro
 		return "", errClosed
 	}
 	return s.id, nil
+}
+
+// maxSaid bounds what an error says of the answer of a program at a port, in bytes.
+const maxSaid = 200
+
+// noTerminal is the error for a port at which something else listens. Its answer may be anything.
+func noTerminal(port int, err error) error {
+	text := joinLines(err).Error()
+	if len(text) > maxSaid {
+		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
+	}
+	return invalidState("port: the program at %d does not answer as a Copilot terminal does: %s; give the port of one "+
+		"that was started with: copilot --ui-server", port, visible.Line(text))
 }
 
 // show notes which session the terminal shows.
@@ -108,7 +123,7 @@ func (o *port) first(ctx context.Context) (*portSession, error) {
 	id, err := askClient(ctx, o.p, askTimeout, o.p.client.GetForegroundSessionID)
 	switch {
 	case err != nil:
-		return nil, internalError(fmt.Errorf("asking the terminal for its session: %w", err))
+		return nil, noTerminal(o.Port, err)
 	case id == nil || *id == "":
 		return nil, invalidState("the terminal shows no session yet; try again when it has its prompt")
 	}
