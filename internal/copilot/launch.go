@@ -30,12 +30,12 @@ func ExecRuntime(args []string) (code int, ran bool) {
 	return 1, true
 }
 
-// GuardStdout keeps the diagnostics that the SDK prints with fmt.Printf off the program's standard output, which it
-// returns for the program's own use. From then on os.Stdout is the standard error. Call it in main before any goroutine
-// runs.
+// GuardStdout drops the diagnostics that the SDK prints with fmt.Printf: each terminal that leaves makes one, and none
+// says of which session it is. The gateway's own log does. It returns the program's standard output, for the program's
+// own use. Call it in main before any goroutine runs.
 func GuardStdout() *os.File {
 	stdout := os.Stdout
-	os.Stdout = os.Stderr
+	os.Stdout = nil // a nil file takes nothing, and returns an error
 	return stdout
 }
 
