@@ -114,7 +114,10 @@ func (k *Keeper) Keep(e gateway.KeptEvent, report func(gateway.Receipt)) *protoc
 	out := outgoing{id: fmt.Sprintf("%s-%d", k.life, k.n), data: data, report: report,
 		subject: "." + subjectToken(e.Provider) + "." + subjectToken(protocol.NormalName(e.Stream))}
 	k.outbox, k.bytes = append(k.outbox, out), k.bytes+len(data)
-	k.hurry() // also if NATS is out of reach: whoever keeps it reports, so that receipts come in their order
+	if k.fault != "" {
+		k.tellWaiting()
+	}
+	k.hurry()
 	return nil
 }
 
@@ -149,19 +152,14 @@ func (k *Keeper) hurry() {
 	}
 }
 
-// tellWaiting reports that events wait, under no lock: a report sends to a provider.
-func (k *Keeper) tellWaiting(why string) {
-	k.mu.Lock()
-	var reports []func(gateway.Receipt)
+// tellWaiting reports that events wait. Call with k.mu held.
+func (k *Keeper) tellWaiting() {
 	for i := range k.outbox {
 		if o := &k.outbox[i]; !o.isTold {
 			o.isTold = true
-			reports = append(reports, o.report)
+			o.report(gateway.Receipt{Fate: adminapi.FateQueued,
+				Reason: "it waits in this gateway to be kept: " + k.fault})
 		}
-	}
-	k.mu.Unlock()
-	for _, report := range reports {
-		report(gateway.Receipt{Fate: adminapi.FateQueued, Reason: "it waits in this gateway to be kept: " + why})
 	}
 }
 
@@ -200,10 +198,10 @@ func (k *Keeper) noteFault(c *Cluster, err error) {
 	k.mu.Lock()
 	before := k.fault
 	k.fault = now
-	k.mu.Unlock()
 	if now != "" {
-		k.tellWaiting(now)
+		k.tellWaiting()
 	}
+	k.mu.Unlock()
 	if now != before && now != "" {
 		c.log.Warn("events of streams that last wait", "error", now)
 	}

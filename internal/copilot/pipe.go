@@ -125,12 +125,11 @@ func (d *dialablePipe) relay(conn net.Conn, in io.Reader, hello []byte) {
 	d.running.Go(func() {
 		d.end(copyFrames(conn, d.pipe))
 	})
-	_, err := io.Copy(d.pipe, in)
-	d.end(err)
+	d.end(copyFrames(d.pipe, in))
 }
 
-// copyFrames copies messages until there is an error. The SDK would take as much memory as a message announces, and any
-// program may be at the port of a terminal.
+// copyFrames copies messages until there is an error: one Write for each. The SDK would take as much memory as a
+// message announces, and any program may be at the port of a terminal.
 func copyFrames(to io.Writer, from io.Reader) error {
 	in := bufio.NewReader(from)
 	for {

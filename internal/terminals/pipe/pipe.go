@@ -2,11 +2,17 @@
 // knows only as much of the CLI's JSON-RPC as that takes: whole messages, whose answer is whose, and which calls of
 // tools wait for a gateway that is gone.
 //
+// A gateway that can, takes the pipe itself (package lentpipe). Then the messages of the CLI come to us from the
+// gateway, after it has read them, and we write for it only what it may not write by itself. With any other gateway
+// each message goes through this process.
+//
 // Invariants:
 //
-//   - The CLI is always read, so that a missing or frozen gateway never holds it up.
+//   - The CLI is read while no gateway is there, and while one is that does not have the pipe itself, even if it is
+//     frozen.
 //   - The CLI gets whole messages only, and an answer to each of its requests and each call of our tools.
-//   - A gateway gets only answers to its own requests.
+//   - A gateway gets only answers to its own requests, or drops the others by itself.
+//   - We write nothing of our own while a gateway has the pipe.
 package pipe
 
 import (
@@ -17,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -46,7 +53,7 @@ const NoGateway = "The tool's gateway is not running at present. Try again later
 
 // Pipe is the pipe of one session of a CLI.
 type Pipe struct {
-	In      io.Reader // from the CLI
+	In      io.Reader // from the CLI; it has to be [Lendable] if Dial may return a [Borrower]
 	Out     io.Writer // to it
 	Session string    // the CLI's id of the session
 	// Dial connects to a gateway. had names the tools that the CLI has had from other gateways: it goes on to list them
@@ -54,6 +61,7 @@ type Pipe struct {
 	Dial func(ctx context.Context, had []string) (io.ReadWriteCloser, error)
 	Note func(text string) // for the CLI's log
 
+	source  *source
 	writing sync.Mutex // held while a message is written to the CLI
 
 	mu       sync.Mutex // guards the fields that follow
@@ -62,13 +70,14 @@ type Pipe struct {
 	own      map[string]chan struct{} // our requests that wait, by id; closed at the answer
 	tools    map[string]bool          // that gateways ever gave the CLI
 	calls    map[string]bool          // of these tools that wait, by request id
-	requests map[string]bool          // of the CLI that the gateway has not answered, by id
+	requests map[string]bool          // of the CLI, by id: not answered yet; false: answered before we hear of it
 	asked    map[string]bool          // ids of the gateway's requests that the CLI has not answered
 }
 
 // gateway is a connection to a gateway. A goroutine of its own writes to it.
 type gateway struct {
-	conn io.ReadWriteCloser
+	conn    io.ReadWriteCloser
+	hasPipe bool // it reads the CLI by itself
 
 	mu      sync.Mutex // guards the fields that follow
 	changed *sync.Cond
@@ -89,7 +98,17 @@ func (p *Pipe) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.own, p.tools = map[string]chan struct{}{}, map[string]bool{}
 	p.calls, p.requests, p.asked = map[string]bool{}, map[string]bool{}, map[string]bool{}
-	go func() { cancel(p.readCLI()) }() // it ends with the process if the CLI does not close the pipe
+	p.source = &source{cli: p.In, done: make(chan struct{})}
+	go func() { // it ends with the process if the CLI does not close the pipe
+		defer close(p.source.done)
+		cancel(p.readCLI())
+	}()
+	if cli, ok := p.In.(Lendable); ok {
+		go func() { // as the one before; a frozen gateway does not tell us
+			cli.WaitEnd()
+			cancel(io.EOF)
+		}()
+	}
 	p.join(ctx)
 	p.lend(ctx)
 	if err := context.Cause(ctx); !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
@@ -180,8 +199,15 @@ func (p *Pipe) write(data []byte) {
 
 // readCLI handles what the CLI sends, until it closes the pipe.
 func (p *Pipe) readCLI() error {
-	in := bufio.NewReaderSize(p.In, 64<<10)
+	in := bufio.NewReaderSize(p.source, 64<<10)
 	for {
+		if in.Buffered() == 0 {
+			p.source.atBoundary(true)
+			if _, err := in.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
+				continue
+			}
+			p.source.atBoundary(false)
+		}
 		data, err := jsonrpc.ReadFrame(in, maxMessage)
 		if err != nil {
 			return err
@@ -210,19 +236,23 @@ func (p *Pipe) fromCLI(m *message, data []byte) (answers []any) {
 			return nil
 		}
 		if !p.asked[id] {
-			return nil // for a gateway that is gone
+			return nil // for a gateway that is gone, or reads the CLI by itself
 		}
 		delete(p.asked, id)
 	case m.ID != nil && p.gateway == nil:
 		return []any{refusal(m.ID)}
 	case m.ID != nil:
-		p.requests[id] = true
+		if _, isAnswered := p.requests[id]; isAnswered {
+			delete(p.requests, id)
+		} else {
+			p.requests[id] = true
+		}
 	default:
 		if call := p.followCall(m); call != "" && p.gateway == nil {
 			return []any{p.failCall(call)}
 		}
 	}
-	if p.gateway != nil {
+	if p.gateway != nil && !p.gateway.hasPipe {
 		p.gateway.send(data)
 	}
 	return nil
@@ -275,23 +305,42 @@ func refusal(id json.RawMessage) any {
 func (p *Pipe) serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	g := &gateway{conn: conn}
 	g.changed = sync.NewCond(&g.mu)
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	l := &loan{begun: make(chan struct{}), ended: make(chan struct{})}
+	if b, ok := conn.(Borrower); ok {
+		l.taken = b.Taken()
+	}
+	if g.hasPipe = l.taken != nil; g.hasPipe && !p.source.lend(l) {
+		stop()
+		_ = conn.Close()
+		return io.EOF
+	}
 	p.mu.Lock()
 	p.gateway = g
 	p.mu.Unlock()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	var writer sync.WaitGroup
 	writer.Go(g.write)
-	err := p.readGateway(conn)
+	err := p.readGateway(g)
 	stop()
 	g.end()
 	_ = conn.Close()
 	writer.Wait()
+	if g.hasPipe {
+		select {
+		case <-l.ended:
+		case <-p.source.done:
+		case <-ctx.Done():
+			_ = l.taken.Close() // the terminal is closed
+		}
+	}
 
 	p.mu.Lock()
 	p.gateway = nil
 	var answers []any
-	for id := range p.requests {
-		answers = append(answers, refusal(json.RawMessage(id)))
+	for id, isOpen := range p.requests {
+		if isOpen {
+			answers = append(answers, refusal(json.RawMessage(id)))
+		}
 	}
 	for call := range p.calls {
 		answers = append(answers, p.failCall(call))
@@ -306,8 +355,9 @@ func (p *Pipe) serve(ctx context.Context, conn io.ReadWriteCloser) error {
 }
 
 // readGateway hands a gateway's messages on to the CLI.
-func (p *Pipe) readGateway(conn io.Reader) error {
-	in := bufio.NewReaderSize(conn, 64<<10)
+func (p *Pipe) readGateway(g *gateway) error {
+	in := bufio.NewReaderSize(g.conn, 64<<10)
+	g.acknowledge() // it may begin
 	for {
 		data, err := jsonrpc.ReadFrame(in, maxMessage)
 		if err != nil {
@@ -320,6 +370,14 @@ func (p *Pipe) readGateway(conn io.Reader) error {
 		if p.fromGateway(&m) {
 			p.write(data)
 		}
+		g.acknowledge()
+	}
+}
+
+// acknowledge tells a gateway that has the pipe to go on.
+func (g *gateway) acknowledge() {
+	if g.hasPipe {
+		_, _ = g.conn.Write(nil) // after an error reading fails, too
 	}
 }
 
@@ -330,9 +388,13 @@ func (p *Pipe) fromGateway(m *message) bool {
 	id := string(m.ID)
 	switch {
 	case m.Method == "":
-		known := p.requests[id]
+		isOpen := p.requests[id]
+		if !isOpen && p.gateway.hasPipe {
+			p.requests[id] = false
+			return true
+		}
 		delete(p.requests, id)
-		return known
+		return isOpen
 	case strings.HasPrefix(strings.Trim(id, `"`), ownID):
 		return false
 	case m.ID != nil:
