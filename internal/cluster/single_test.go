@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -89,10 +90,10 @@ func TestServesSingleSessionElsewhere(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membus.New(1 << 20)
-		changes := 0
+		var changes atomic.Int64
 		here := newMachine(t, b, "a", func(o *Options) { o.Share = []string{"work*"} })
 		there := newMachine(t, b, "b", func(o *Options) {
-			o.Share, o.Changed = []string{"gpu"}, func() { changes++ }
+			o.Share, o.Changed = []string{"gpu"}, func() { changes.Add(1) }
 		})
 		defer here.close()
 		defer there.close()
@@ -103,8 +104,10 @@ func TestElsewhere(t *testing.T) {
 		there.cluster.heard("a", Beat{Version: "1", Lists: 1})
 		meet()
 		list := there.cluster.Elsewhere("gpu")
-		if len(list) != 1 || list[0].ID != s.ID() || list[0].Gateway != "a" || list[0].CWD != "" || changes == 0 {
-			t.Errorf("%+v after %d changes, want the shared session of a, without its directory", list, changes)
+		isRight := len(list) == 1 && list[0].ID == s.ID() && list[0].Gateway == "a" && list[0].CWD == ""
+		if !isRight || changes.Load() == 0 {
+			t.Errorf("%+v after %d changes, want the shared session of a, without a directory",
+				list, changes.Load())
 		}
 		if list := there.cluster.Elsewhere("cpu"); len(list) != 0 {
 			t.Errorf("%+v for a provider that is not shared, want none", list)
