@@ -114,10 +114,7 @@ func (k *Keeper) Keep(e gateway.KeptEvent, report func(gateway.Receipt)) *protoc
 	out := outgoing{id: fmt.Sprintf("%s-%d", k.life, k.n), data: data, report: report,
 		subject: "." + subjectToken(e.Provider) + "." + subjectToken(protocol.NormalName(e.Stream))}
 	k.outbox, k.bytes = append(k.outbox, out), k.bytes+len(data)
-	if k.fault != "" {
-		k.tellWaiting()
-	}
-	k.hurry()
+	k.hurry() // also if NATS is out of reach: whoever keeps it reports, so that receipts come in their order
 	return nil
 }
 
@@ -152,14 +149,19 @@ func (k *Keeper) hurry() {
 	}
 }
 
-// tellWaiting reports that events wait. Call with k.mu held.
-func (k *Keeper) tellWaiting() {
+// tellWaiting reports that events wait, under no lock: a report sends to a provider.
+func (k *Keeper) tellWaiting(why string) {
+	k.mu.Lock()
+	var reports []func(gateway.Receipt)
 	for i := range k.outbox {
 		if o := &k.outbox[i]; !o.isTold {
 			o.isTold = true
-			o.report(gateway.Receipt{Fate: adminapi.FateQueued,
-				Reason: "it waits in this gateway to be kept: " + k.fault})
+			reports = append(reports, o.report)
 		}
+	}
+	k.mu.Unlock()
+	for _, report := range reports {
+		report(gateway.Receipt{Fate: adminapi.FateQueued, Reason: "it waits in this gateway to be kept: " + why})
 	}
 }
 
@@ -198,10 +200,10 @@ func (k *Keeper) noteFault(c *Cluster, err error) {
 	k.mu.Lock()
 	before := k.fault
 	k.fault = now
-	if now != "" {
-		k.tellWaiting()
-	}
 	k.mu.Unlock()
+	if now != "" {
+		k.tellWaiting(now)
+	}
 	if now != before && now != "" {
 		c.log.Warn("events of streams that last wait", "error", now)
 	}

@@ -319,6 +319,33 @@ func TestKeptWithoutNATS(t *testing.T) {
 	}
 }
 
+// A receipt comes under no lock of the keeper: whoever gets it may ask the keeper, or end a connection that does.
+func TestKeeperReportsUnderNoLock(t *testing.T) {
+	s := natsServer(t, nil)
+	a := startKeeping(t, "a", s.ClientURL(), allBuilds)
+	keeper := a.o.Keeper
+	s.Shutdown()
+	s.WaitForShutdown()
+	receipts := make(chan gateway.Receipt, 2)
+	for range 2 {
+		e := gateway.NewKeptEvent("ci", &protocol.Push{Stream: "builds", Event: "x", Level: protocol.LevelKeep}, nil)
+		if err := keeper.Keep(e, func(r gateway.Receipt) {
+			_ = keeper.Fault()
+			receipts <- r
+		}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case r := <-receipts:
+			if r.Fate != adminapi.FateQueued {
+				t.Errorf("%+v, want queued", r)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("no receipt")
+		}
+	}
+}
+
 // An event for one session reaches that one alone, an inject as a prompt.
 func TestKeptForOne(t *testing.T) {
 	s := natsServer(t, nil)

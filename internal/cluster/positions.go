@@ -124,10 +124,18 @@ func (o *origin) look(created time.Time, last uint64) (isChanged bool) {
 			p.Seq, p.isAnew = 0, true
 		}
 	}
+	// A server that comes back may have lost the last events. Those that it gives these numbers now are new. If the
+	// server is only late, sessions know the events by their ids.
+	o.head = min(o.head, last)
+	for _, p := range o.Places {
+		if p.Seq > last {
+			p.Seq, isChanged = last, true
+		}
+	}
 	if !o.hasLooked { // sessions that are new to this process begin with what comes now
 		o.head = last
 	}
-	isChanged = !o.Created.Equal(created)
+	isChanged = isChanged || !o.Created.Equal(created)
 	o.Created, o.hasLooked = created, true
 	return isChanged
 }
