@@ -194,7 +194,11 @@ func (k *Keeper) run(ctx context.Context, c *Cluster, js jetstream.JetStream, te
 // noteFault notes why nothing is kept, and tells who waits.
 func (k *Keeper) noteFault(c *Cluster, err error) {
 	now := ""
-	if err != nil {
+	isAway := errors.Is(err, nats.ErrReconnectBufExceeded) // what the client says without a connection
+	switch {
+	case isAway:
+		now = "not connected to NATS"
+	case err != nil:
 		now = err.Error()
 	}
 	k.mu.Lock()
@@ -204,7 +208,7 @@ func (k *Keeper) noteFault(c *Cluster, err error) {
 	if now != "" {
 		k.tellWaiting(now)
 	}
-	if now != before && now != "" {
+	if now != before && now != "" && !isAway { // a start and each loss of the connection begin like that
 		c.log.Warn("events of streams that last wait", "error", now)
 	}
 }

@@ -31,6 +31,10 @@ func (r *relay) keep(a about, data []byte) bool {
 	if !isElsewhere {
 		return false
 	}
+	spelled := "" // the stream's name, if the push spells it otherwise
+	if normal := protocol.NormalName(push.Stream); normal != push.Stream {
+		spelled = normal
+	}
 	answer := func(m protocol.Message) {
 		r.peer.Send(m)
 		r.peer.Flush()
@@ -38,7 +42,7 @@ func (r *relay) keep(a about, data []byte) bool {
 	err = keeper.Keep(gateway.NewKeptEvent(name, push, ids), func(receipt gateway.Receipt) {
 		if push.RequestID != "" {
 			answer(&protocol.Ack{RequestID: push.RequestID, SessionID: session, Seq: receipt.Seq,
-				Fate: string(receipt.Fate), Reason: receipt.Reason})
+				Fate: string(receipt.Fate), Reason: receipt.Reason, Stream: spelled})
 		}
 	})
 	if err != nil {

@@ -326,6 +326,7 @@ func TestKeeperReportsUnderNoLock(t *testing.T) {
 	keeper := a.o.Keeper
 	s.Shutdown()
 	s.WaitForShutdown()
+	until(t, "the connection is lost", func() bool { return !a.conn.IsConnected() })
 	receipts := make(chan gateway.Receipt, 2)
 	for range 2 {
 		e := gateway.NewKeptEvent("ci", &protocol.Push{Stream: "builds", Event: "x", Level: protocol.LevelKeep}, nil)
@@ -337,8 +338,8 @@ func TestKeeperReportsUnderNoLock(t *testing.T) {
 		}
 		select {
 		case r := <-receipts:
-			if r.Fate != adminapi.FateQueued {
-				t.Errorf("%+v, want queued", r)
+			if r.Fate != adminapi.FateQueued || !strings.HasSuffix(r.Reason, "to be kept: not connected to NATS") {
+				t.Errorf("%+v, want queued, and why", r)
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatal("no receipt")
@@ -506,9 +507,10 @@ func TestKeptPushElsewhere(t *testing.T) {
 	if ack.Fate != "stored" || ack.RequestID != "r1" || ack.SessionID != "all" {
 		t.Errorf("%+v, want stored for all", ack)
 	}
-	p.todo <- `{"type":"push","stream":"builds","event":"2","level":"keep","sessionId":"sb","requestId":"r2"}`
-	if ack := awaitMessage[*protocol.Ack](t, p); ack.Fate != "stored" || ack.Seq != 2 || ack.SessionID != "sb" {
-		t.Errorf("%+v, want stored as the second for sb", ack)
+	p.todo <- `{"type":"push","stream":"Builds","event":"2","level":"keep","sessionId":"sb","requestId":"r2"}`
+	ack = awaitMessage[*protocol.Ack](t, p)
+	if ack.Fate != "stored" || ack.Seq != 2 || ack.SessionID != "sb" || ack.Stream != "builds" {
+		t.Errorf("%+v, want stored in builds as the second for sb", ack)
 	}
 	until(t, "new sessions here begin behind the two", func() bool {
 		a.positions.mu.Lock()
