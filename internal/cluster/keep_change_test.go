@@ -21,6 +21,7 @@ func TestKeptStreamDeleted(t *testing.T) {
 	a.hasPlace("a", "sa")
 	b.hasPlace("a", "sb")
 	a.tell(1, 3)
+	awaitEvents(t, sa, numbers(1, 3))
 	awaitEvents(t, sb, numbers(1, 3))
 	if err := a.js.DeleteStream(t.Context(), "tapgw_a"); err != nil {
 		t.Fatal(err)
