@@ -338,7 +338,10 @@ func (f *follower) deliver(
 		}
 		var err *protocol.Error
 		if e != nil && e.IsFor(id) {
-			err = s.Deliver(e)
+			var isRenamed bool
+			if isRenamed, err = s.Deliver(e); isRenamed && err == nil {
+				f.c.count(f.origin, "names of events that are somebody else's")
+			}
 		}
 		if err != nil && err.Code != protocol.CodeRateLimited && err.Code != protocol.CodeInvalidSession {
 			f.c.count(f.origin, "events: "+string(err.Code))

@@ -126,23 +126,30 @@ func (g *Gateway) Broadcast(ctx context.Context, from string, m *protocol.Push) 
 // maxKeptNames bounds the names of providers of one other gateway whose events a session has got.
 const maxKeptNames = 1000
 
-// Deliver gives the session an event that was kept, unless it has it already. The error is RATE_LIMITED while too many
-// of its injects wait, INVALID_SESSION once the session has ended, and otherwise that of an event that the session
-// refuses for ever.
-func (s *Session) Deliver(e *KeptEvent) *protocol.Error {
+// Deliver gives the session an event that was kept, unless it has it already. A provider of another gateway whose name
+// is somebody else's here has that of its gateway before its own, such as lab.ci; isRenamed says so. The error is
+// RATE_LIMITED while too many of the session's injects wait, INVALID_SESSION once the session has ended, and otherwise
+// that of an event that the session refuses for ever.
+func (s *Session) Deliver(e *KeptEvent) (isRenamed bool, err *protocol.Error) {
 	source := pushSource{id: e.Provider, name: e.Provider, isPerson: e.IsPerson, kept: e}
 	if e.Gateway != "" {
 		// One budget and one guard against loops for all of another gateway: it may claim any number of names.
 		source.id, source.isPerson = OwnerGateway(e.Gateway), false
+		own := protocol.NormalName(e.Gateway)
 		if IsGatewayName(source.name) { // such as that of tapctl: its lines must not look like this gateway's own
-			source.name = protocol.NormalName(e.Gateway)
+			source.name = own
 		}
-		if err := s.claimName(e, source.name); err != nil {
-			return err
+		err = s.claimName(e, source.name)
+		if err != nil && err.Code == protocol.CodeUnauthorized && protocol.ValidName(own+"."+source.name) {
+			isRenamed, source.name = true, own+"."+source.name
+			err = s.claimName(e, source.name)
+		}
+		if err != nil {
+			return isRenamed, err
 		}
 	}
-	_, err := s.receivePush(source, e.Push(), func(Receipt) {})
-	return err
+	_, err = s.receivePush(source, e.Push(), func(Receipt) {})
+	return isRenamed, err
 }
 
 // claimName makes another gateway the owner of a provider's name and its streams here, as a hello of that provider
@@ -183,10 +190,11 @@ func (s *Session) hasEvent(key streamKey, id string) bool {
 	return st != nil && slices.ContainsFunc(st.rows, func(r HistoryRow) bool { return r.ID == id })
 }
 
-// NoteMissing says in the session's timeline that n events of a gateway's streams that last are not here, because the
-// limits of these streams had dropped them before. gateway is "" for this one.
+// NoteMissing says in the session's timeline that n events of a gateway's streams that last, or fewer if some were not
+// for this session, are not here, because the limits of these streams had dropped them before. gateway is "" for this
+// one.
 func (s *Session) NoteMissing(gateway string, n uint64) {
-	s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s of the streams that last of %s %s missing here: "+
+	s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("up to %s of the streams that last of %s %s missing here: "+
 		"the limits of these streams had dropped what was the oldest",
 		visible.Count(n, "event"), thisOr(gateway), visible.IsAre(n)))
 }
