@@ -136,9 +136,10 @@ func cureOf(err error) string {
 // checkRights finds out what the user may send and hear.
 func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Finding) {
 	const stranger = "tapgw-check" // no gateway's name has to be that of one
-	own, others := subjectRoot+o.Name+".*"+kindCheck, subjectRoot+stranger+".*"+kindCheck
+	own := []string{subjectRoot + o.Name + ".*" + kindCheck, inbox(o.Name) + kindCheck}
+	others := []string{subjectRoot + stranger + ".*" + kindCheck, inbox(stranger) + kindCheck}
 	says, lies := subjectRoot+stranger+"."+o.Name+kindCheck, subjectRoot+o.Name+"."+stranger+kindCheck
-	for _, subject := range []string{own, others} {
+	for _, subject := range slices.Concat(own, others) {
 		if sub, err := conn.SubscribeSync(subject); err == nil {
 			defer func() { _ = sub.Unsubscribe() }()
 		}
@@ -159,16 +160,18 @@ func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Fin
 		}
 		found = append(found, Finding{check, bad, fault, cure})
 	}
-	add("may hear", !faults.isDenied(own), FoundFail, "what others send to "+o.Name,
-		"the NATS user may not hear what others send to "+o.Name, "allow it to subscribe to tap."+o.Name+".>")
+	add("may hear", !slices.ContainsFunc(own, faults.isDenied), FoundFail, "what others send to "+o.Name,
+		"the NATS user may not hear what others send to "+o.Name,
+		"allow it to subscribe to tap."+o.Name+".> and "+inbox(o.Name)+".>")
 	add("may speak", !faults.isDenied(says), FoundFail, "as "+o.Name,
 		"the NATS user may not speak as "+o.Name, "allow it to publish to tap.*."+o.Name+".>")
 	add("speaks for itself only", faults.isDenied(lies), FoundWarn, "the server refuses other names",
 		"the NATS user may speak in the name of any gateway: the others can't know who it is",
 		"give each gateway a NATS user that may publish to tap.*.NAME.> alone (docs/cluster.md)")
-	add("hears its own only", faults.isDenied(others), FoundWarn, "the server refuses other subjects",
+	hearsOthers := slices.ContainsFunc(others, func(subject string) bool { return !faults.isDenied(subject) })
+	add("hears its own only", !hearsOthers, FoundWarn, "the server refuses other subjects",
 		"the NATS user may hear what is sent to any gateway",
-		"give each gateway a NATS user that may subscribe to tap.NAME.> alone (docs/cluster.md)")
+		"give each gateway a NATS user that may subscribe to tap.NAME.> and _INBOX.NAME.> alone (docs/cluster.md)")
 	return found
 }
 

@@ -35,6 +35,10 @@ type Server struct {
 // bucket is the KV bucket of the registry: in memory, a key for each gateway.
 const bucket = "tapgw"
 
+// inbox begins the subjects of the answers that a gateway gets. With one for all, each could hear the answers to
+// others, such as events that it may not read.
+func inbox(gateway string) string { return "_INBOX." + gateway }
+
 // options of a connection. Nothing is kept while it is lost: a call or an answer to a gate must not come late.
 func (s *Server) options(name string) ([]nats.Option, error) {
 	o := []nats.Option{
@@ -42,7 +46,7 @@ func (s *Server) options(name string) ([]nats.Option, error) {
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
-		nats.Timeout(dialTimeout),
+		nats.Timeout(dialTimeout), nats.CustomInboxPrefix(inbox(name)),
 		// A trunk puts together what waits and sends that, so the connection need not collect it again; and a server
 		// that takes nothing must not hold whoever sends, or the pings, for the client's minute.
 		nats.WriteBufferSize(1), nats.FlusherTimeout(writeTimeout),

@@ -248,7 +248,7 @@ func permissions(name string) *server.Permissions {
 			"$JS.FC.>", "$JS.ACK.>", "$JS.API.STREAM.CREATE.tapgw_" + name, "$JS.API.STREAM.UPDATE.tapgw_" + name,
 			"$JS.API.STREAM.INFO.tapgw_a", "$JS.API.STREAM.MSG.GET.tapgw_a",
 			"$JS.API.STREAM.INFO.tapgw_b", "$JS.API.STREAM.MSG.GET.tapgw_b"}},
-		Subscribe: &server.SubjectPermission{Allow: []string{"tap." + name + ".>", "_INBOX.>"}},
+		Subscribe: &server.SubjectPermission{Allow: []string{"tap." + name + ".>", "_INBOX." + name + ".>"}},
 	}
 }
 
@@ -277,7 +277,7 @@ func TestRights(t *testing.T) {
 		{"any", "a", "server: ok, may hear: ok, may speak: ok, speaks for itself only: warn, hears its own only: warn, " +
 			"registry: ok, gateway b: ok, gateway c: warn"},
 		{"a", "x", "server: ok, may hear: fail, may speak: fail, speaks for itself only: ok, hears its own only: ok, " +
-			"registry: ok, gateway b: ok, gateway c: warn"},
+			"registry: fail"},
 		{"none", "a", "server: fail"},
 	} {
 		if got := status(test.user, test.name); got != test.want {
