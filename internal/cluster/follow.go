@@ -223,7 +223,7 @@ func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 func (f *follower) failed(err error) (again time.Duration) {
 	fault := ""
 	if err != nil {
-		fault, again = err.Error(), time.Second
+		fault, again = faultText(err), time.Second
 	}
 	f.c.mu.Lock()
 	f.fault = fault

@@ -44,7 +44,7 @@ func (c *Cluster) History(ctx context.Context, streams []string, last int, since
 		defer mu.Unlock()
 		h.Events = append(h.Events, rows...)
 		if err != nil {
-			h.Faults = append(h.Faults, "gateway "+name+": "+err.Error())
+			h.Faults = append(h.Faults, "gateway "+name+": "+faultText(err))
 		}
 	}
 	if c.o.Keeper != nil {

@@ -191,15 +191,22 @@ func (k *Keeper) run(ctx context.Context, c *Cluster, js jetstream.JetStream, te
 	}
 }
 
+// isDisconnected reports whether an error is that of a client without a connection.
+func isDisconnected(err error) bool { return errors.Is(err, nats.ErrReconnectBufExceeded) }
+
+// faultText is why JetStream did not do something, for people.
+func faultText(err error) string {
+	if isDisconnected(err) {
+		return "not connected to NATS" // the client speaks of a full buffer
+	}
+	return err.Error()
+}
+
 // noteFault notes why nothing is kept, and tells who waits.
 func (k *Keeper) noteFault(c *Cluster, err error) {
-	now := ""
-	isAway := errors.Is(err, nats.ErrReconnectBufExceeded) // what the client says without a connection
-	switch {
-	case isAway:
-		now = "not connected to NATS"
-	case err != nil:
-		now = err.Error()
+	now, isAway := "", isDisconnected(err)
+	if err != nil {
+		now = faultText(err)
 	}
 	k.mu.Lock()
 	before := k.fault

@@ -300,6 +300,10 @@ func TestKeptWithoutNATS(t *testing.T) {
 			if got := a.tell(4, 6); !slices.Equal(got, []string{"queued", "queued", "queued"}) {
 				t.Errorf("receipts %v, want queued", got)
 			}
+			faults := b.History(t.Context(), nil, 0, time.Time{}).Faults
+			if !slices.Contains(faults, "gateway a: not connected to NATS") {
+				t.Errorf("faults of the history: %q, want that b is not connected", faults)
+			}
 			if fault := a.Fault(); !strings.Contains(fault, "not connected") {
 				t.Errorf("fault %q, want that it is not connected", fault)
 			}
