@@ -300,6 +300,7 @@ func TestKeptWithoutNATS(t *testing.T) {
 			if got := a.tell(4, 6); !slices.Equal(got, []string{"queued", "queued", "queued"}) {
 				t.Errorf("receipts %v, want queued", got)
 			}
+			until(t, "b notices", func() bool { return strings.Contains(b.Fault(), "not connected") })
 			faults := b.History(t.Context(), nil, 0, time.Time{}).Faults
 			if !slices.Contains(faults, "gateway a: not connected to NATS") {
 				t.Errorf("faults of the history: %q, want that b is not connected", faults)
