@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // patience is how long a test waits for what must come. In a synctest bubble
 // it takes no time.
-const patience = 20 * time.Second
+const patience = 90 * time.Second
 
 // object is a JSON object.
 type object = map[string]any

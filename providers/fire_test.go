@@ -49,8 +49,10 @@ func stormCalls(t *testing.T, s *session) {
 		got[code]++
 	}
 	// The gateway remembers 1024 ended calls. If more answers are late, the only other call of the provider ends, or
-	// with several the provider has to connect anew, and calls that begin meanwhile find no tool.
-	allowed := got["TIMEOUT"] + got["CANCELLED"] + got["DISCONNECTED"] + got["NOT_FOUND"] + got["FORGOTTEN"]
+	// with several the provider has to connect anew, and calls that begin meanwhile find no tool. One that a busy
+	// machine lets rest for five seconds meanwhile is denied, since the rules could have changed again and again.
+	allowed := got["TIMEOUT"] + got["CANCELLED"] + got["DISCONNECTED"] + got["NOT_FOUND"] + got["FORGOTTEN"] +
+		got["DENIED"]
 	if allowed != n || got["TIMEOUT"] == 0 || got["CANCELLED"] == 0 {
 		t.Errorf("the calls ended with %v, want %d of which some are TIMEOUT and some CANCELLED", got, n)
 	}
