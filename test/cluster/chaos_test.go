@@ -138,6 +138,7 @@ func (m *machine) call(session, tool string, args any) (adminapi.CallResult, err
 // TestChaos has three NATS servers and five gateways, takes some of them away, and looks at what calls, gates and lists
 // do meanwhile and after it.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	nodes := natsNodes(t, 3)
 	urls := []string{nodes[0].url, nodes[1].url, nodes[2].url}
 	network := newProxy(t, strings.TrimPrefix(nodes[2].url, "nats://"))

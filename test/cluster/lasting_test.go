@@ -181,6 +181,7 @@ func leader(t *testing.T, nodes []*natsNode, stream string) *natsNode {
 // TestLasting has sessions on four machines, and takes machines, NATS servers and the network away while events go to
 // all of them. Each session's streams have each event once, in order.
 func TestLasting(t *testing.T) {
+	t.Parallel() // with TestChaos: most of their time is waiting
 	nodes := natsNodes(t, 3)
 	urls := []string{nodes[0].url, nodes[1].url, nodes[2].url}
 	network := newProxy(t, strings.TrimPrefix(nodes[2].url, "nats://"))
