@@ -124,7 +124,7 @@ func dialTerminal(ctx context.Context, session string, had []string, lend *ends)
 		}()
 	}
 	header := http.Header{"Authorization": {"Bearer " + gw.Token()}}
-	ws, answer, err := gw.Dial(ctx, "/terminal?"+query.Encode(), header)
+	ws, answer, err := gw.Dial(ctx, "/terminal?"+query.Encode(), header) //nolint:bodyclose // the WebSocket closes it
 	if err != nil {
 		return nil, err
 	}

@@ -192,12 +192,17 @@ func numbers(from, to int) string {
 
 func awaitEvents(t *testing.T, s *gateway.Session, want string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for events(s) != want {
-		if time.Now().After(deadline) {
-			t.Fatalf("session %s has the events %s\nwant %s", s.ID(), events(s), want)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		cursor := s.HistoryCursor()
+		got := events(s)
+		if got == want {
+			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		if err := s.WaitHistory(ctx, cursor); err != nil {
+			t.Fatalf("session %s has the events %s\nwant %s: %v", s.ID(), got, want, err)
+		}
 	}
 }
 
@@ -396,13 +401,10 @@ func TestKeptWaitsForRoom(t *testing.T) {
 		}
 	}
 	until(t, "the other one has all", func() bool { return strings.HasSuffix(events(other), "14") })
-	for n := 0; h.got() != numbers(0, 14); n++ {
-		if n == 10_000 {
-			t.Fatalf("the busy session got %s", h.got())
-		}
+	until(t, "the busy session gets all, in order", func() bool {
 		busy.Idle()
-		time.Sleep(time.Millisecond)
-	}
+		return h.got() == numbers(0, 14)
+	})
 }
 
 // A session without room takes nothing away: neither from what others get in a second, nor is it counted as a push that

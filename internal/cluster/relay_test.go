@@ -71,7 +71,6 @@ type provider struct {
 	mu     sync.Mutex
 	got    []protocol.Message
 	closed string
-	onCall func(*protocol.ToolCall) string
 }
 
 func (m *machine) connect(token string) *provider {

@@ -173,8 +173,16 @@ func TestPipeIsLent(t *testing.T) {
 	g.write(`{"jsonrpc":"2.0","id":7,"result":{}}`)
 	r.cli.want(`"id":7`, `"result"`)
 	large := strings.Repeat("x", 300_000)
-	go r.cli.send(`{"jsonrpc":"2.0","method":"session.event","params":{"text":"` + large + `"}}`)
+	sent := make(chan error, 1)
+	go func() {
+		_, err := r.cli.conn.Write(jsonrpc.AppendFrame(nil,
+			[]byte(`{"jsonrpc":"2.0","method":"session.event","params":{"text":"`+large+`"}}`)))
+		sent <- err
+	}()
 	g.want(large)
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
 	written := make(chan struct{})
 	go func() {
 		g.write(`{"jsonrpc":"2.0","id":"l","method":"session.send","params":{"text":"` + large + `"}}`)
