@@ -167,3 +167,27 @@ func TestLateEndOfAnInterruptedTurn(t *testing.T) {
 		t.Errorf("turns ended %q, want %q", got, want)
 	}
 }
+
+// A runtime that can't save does not report the session idle, so that sync ends an interrupted turn. It is one that was
+// interrupted also if the event of the abort comes later.
+func TestSyncEndsAnInterruptedTurn(t *testing.T) {
+	for name, test := range map[string]struct {
+		wasStopped, aborted bool
+		want                string
+	}{
+		"sync after the abort":         {true, true, "2: interrupted"},
+		"sync when the agent was done": {true, false, "2: interrupted"},
+		"a turn that ended by itself":  {false, false, "2: "},
+	} {
+		e := &ended{}
+		tracker := &tracker{s: &session{calls: e, ctx: t.Context()}, isBusy: true, agentDone: true}
+		tracker.turn.prompts, tracker.turn.limit = []string{"2"}, time.NewTimer(time.Hour)
+		tracker.turn.wasStopped = test.wasStopped
+		tracker.pendingSyncs = map[string]syncPoint{"1": {aborted: test.aborted}}
+		tracker.syncReached("1")
+		tracker.event(sdk.SessionEvent{Data: &rpc.AbortData{}})
+		if got := strings.Join(e.cuts, ", "); got != test.want {
+			t.Errorf("%s: turns ended %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -148,6 +148,9 @@ func (t *tracker) syncReached(id string) {
 		t.recheck()
 	case t.isBusy && was.turn == t.turn.number && (t.agentDone || was.aborted):
 		t.idleEarly = true
+		if was.aborted || t.turn.wasStopped {
+			t.markInterrupted() // the event of the abort may come after this one
+		}
 		t.idle()
 	}
 }
