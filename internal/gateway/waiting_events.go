@@ -44,19 +44,14 @@ func (g *Gateway) StoreEvent(ctx context.Context, from string, m *protocol.Push)
 		return Receipt{}, err
 	}
 	source := pushSource{id: from, name: from, isPerson: true}
-	if g.keeps(source, m.Stream) { // the next session would miss what came before it
-		g.mu.Lock()
-		s := g.foregroundSession()
-		g.mu.Unlock()
-		if s != nil {
-			return g.keepNow(ctx, source, m, []string{s.id})
-		}
-	}
 	g.mu.Lock()
 	var r Receipt
 	var fault *protocol.Error
 	if s := g.foregroundSession(); s != nil {
 		g.mu.Unlock()
+		if g.keeps(source, m.Stream) {
+			return g.keepNow(ctx, source, m, []string{s.id})
+		}
 		r, fault = s.receivePush(source, m, func(Receipt) {})
 	} else {
 		r, fault = g.addWaitingEvent(pushSource{id: from, name: from}, m)

@@ -178,7 +178,7 @@ func leader(t *testing.T, nodes []*natsNode, stream string) *natsNode {
 	return nil
 }
 
-// TestLasting has sessions on four machines, and takes machines, NATS servers and the network away while events go to
+// TestLasting has sessions on five machines, and takes machines, NATS servers and the network away while events go to
 // all of them. Each session's streams have each event once, in order.
 func TestLasting(t *testing.T) {
 	t.Parallel() // with TestChaos: most of their time is waiting
@@ -187,7 +187,7 @@ func TestLasting(t *testing.T) {
 	network := newProxy(t, strings.TrimPrefix(nodes[2].url, "nats://"))
 	machines := map[string]*machine{}
 	sessions := map[string]*remoteSession{}
-	for _, name := range []string{"a", "b", "c", "d"} {
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		at, config := urls, admitting(name)
 		if name == "d" {
 			at = []string{"nats://" + network.listener.Addr().String()}
@@ -200,7 +200,7 @@ func TestLasting(t *testing.T) {
 	}
 	a := machines["a"]
 	until(t, "they see each other", func() bool {
-		return a.sees(machines["b"]) && a.sees(machines["c"]) && a.sees(machines["d"])
+		return a.sees(machines["b"]) && a.sees(machines["c"]) && a.sees(machines["d"]) && a.sees(machines["e"])
 	})
 	for name, s := range sessions {
 		until(t, "session "+s.id+" gets what a keeps", func() bool {

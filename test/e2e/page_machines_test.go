@@ -64,8 +64,9 @@ func TestPageMachines(t *testing.T) {
 	v.show("Providers")
 	v.waitText("tbody .whyText", "On gateway lab.")
 	const row = `[...document.querySelectorAll("tbody tr")].find((tr) => tr.textContent.includes("scope"))`
-	if got := eval[string](v.tab, `[`+row+`.querySelector("a").hasAttribute("href"),
-		[...`+row+`.querySelectorAll(".buttons button")].filter((b) => b.checkVisibility()).length].join()`); got != "false,0" {
+	got := eval[string](v.tab, `[`+row+`.querySelector("a").hasAttribute("href"),
+		[...`+row+`.querySelectorAll(".buttons button")].filter((b) => b.checkVisibility()).length].join()`)
+	if got != "false,0" {
 		t.Errorf("the provider elsewhere has a link or buttons: %q, want none", got)
 	}
 	if out := here.tapctl("push", "--all", "--stream", "builds", "--provider", "ci", "it broke"); out == "" {

@@ -15,7 +15,8 @@ const briefLoss = 1500; // ms without the gateway, as when it restarts, that nee
 const diagnosticsEvery = 2000; // ms between two readings of the diagnostics, while a view shows them
 
 // The states of /api/v1/events that the page always follows. A view that shows another one names it as its state.
-const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools", "queue", "cluster"];
+const followed = ["status", "sessions", "providers", "configured", "pairings", "questions", "tools", "queue",
+  "cluster"];
 
 // App holds the gateway's state and dispatches an event when a part of it changes: the events of
 // /api/v1/events by their names, "diagnostics", "feed" when another session is followed, and "news" when
