@@ -174,7 +174,7 @@ func (c *call) advance() (askFirst []*rule) {
 // prepare looks the tool up in r and checks the arguments, unless it checked them for the
 // same tool before.
 func (c *call) prepare(r *routes) *protocol.Error {
-	to := r.tools[c.name]
+	to := r.find(c.name)
 	switch {
 	case to == nil:
 		return errorf(protocol.CodeNotFound, "tool %q does not exist in this session", c.name)
@@ -399,7 +399,7 @@ func (c *call) canRetry() bool {
 	if c.target != "" || c.failedTool != nil || !c.route.merged || !time.Now().Before(c.deadline) {
 		return false
 	}
-	to := c.session.routes.Load().tools[c.name]
+	to := c.session.routes.Load().find(c.name)
 	return to != nil && to.choose("", c.tool) != nil
 }
 

@@ -21,10 +21,10 @@ func testCheckedCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connectProvider(
+	connectProvider( // with an instance, since the route of a tool that one provider has never changes
 		t,
 		g,
-		`"name":"p","tools":[{"name":"t","description":"d","parameters":{"type":"object","required":["n"]}}]`,
+		`"name":"p","instance":"i","tools":[{"name":"t","description":"d","parameters":{"type":"object","required":["n"]}}]`,
 	)
 	c := &call{pending: &Pending{}, session: s, name: "t", callerArgs: protocol.Raw(`{"n":1}`)}
 	before := s.routes.Load()
@@ -33,11 +33,11 @@ func testCheckedCall(t *testing.T) {
 	}
 	connectProvider(t, g, `"name":"other","tools":[{"name":"u","description":"d","parameters":{}}]`)
 	after := s.routes.Load()
-	if after.tools["t"] == before.tools["t"] {
+	if after.find("t") == before.find("t") {
 		t.Fatal("the routes did not change, want another route to the tool: the test shows nothing")
 	}
 	c.callerArgs = protocol.Raw(`{}`) // a second check would refuse these
-	if err := c.prepare(after); err != nil || c.route != after.tools["t"] || string(c.args) != `{"n":1}` {
+	if err := c.prepare(after); err != nil || c.route != after.find("t") || string(c.args) != `{"n":1}` {
 		t.Errorf(
 			"prepare with new routes: got %v with arguments %s, want nil with those that were checked",
 			err, c.args,

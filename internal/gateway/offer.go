@@ -50,9 +50,7 @@ func (p *Provider) newOffer(m *protocol.Hello) (*offer, *protocol.Error) {
 func (p *Provider) inheritOffer(other *Provider, m *protocol.Hello, o *offer) {
 	if m.Tools == nil {
 		for _, t := range other.base.tools {
-			inherited := *t
-			inherited.provider = p
-			o.tools = append(o.tools, &inherited)
+			o.tools = append(o.tools, p.take(*t))
 		}
 	}
 	if m.Hooks == nil {
@@ -110,8 +108,8 @@ func (p *Provider) newTools(defs []protocol.Tool) []*tool {
 			d.OutputSchema = nil
 		}
 		d.OutputSchema = slices.Clone(d.OutputSchema)
-		t := &tool{
-			Tool: d, described: describe(&d), called: d.Name, provider: p, timeout: protocol.DefaultToolTimeout,
+		t := tool{
+			Tool: d, described: describe(&d), called: d.Name, timeout: protocol.DefaultToolTimeout,
 			check: d.Validate == nil || *d.Validate,
 		}
 		t.Name = p.policy.Prefix + d.Name
@@ -121,7 +119,7 @@ func (p *Provider) newTools(defs []protocol.Tool) []*tool {
 		if longest := p.policy.Timeout; longest > 0 {
 			t.timeout = min(t.timeout, longest)
 		}
-		tools = append(tools, t)
+		tools = append(tools, p.take(t))
 	}
 	return tools
 }

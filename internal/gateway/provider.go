@@ -69,6 +69,17 @@ type tool struct {
 	timeout       time.Duration
 	check         bool   // arguments are checked against the schema
 	slots         *slots // nil: no limit
+	alone         *route // in all sessions; nil where the provider has instances, which share routes
+}
+
+// take makes a copy of a tool that is the provider's.
+func (p *Provider) take(t tool) *tool {
+	t.provider, t.alone = p, nil
+	if p.instance == "" {
+		t.alone = &route{name: t.Name, tools: []*tool{&t}, timeout: t.timeout}
+		t.alone.define()
+	}
+	return &t
 }
 
 // binding joins a provider and a session. Guarded by Gateway.mu.

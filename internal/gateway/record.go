@@ -67,7 +67,7 @@ func (s *Session) recordExecution(e Event) {
 	if tool == "" {
 		tool = run.tool
 	}
-	if tool == "" || s.routes.Load().tools[tool] != nil {
+	if tool == "" || s.routes.Load().find(tool) != nil {
 		return
 	}
 	args := protocol.Raw(e.Args)

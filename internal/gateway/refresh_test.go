@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,4 +128,81 @@ func TestLiveHostHearsAtOnce(t *testing.T) {
 		close(h.take)
 		g.Drain(context.Background())
 	})
+}
+
+// A host may read a list for as long as it likes: it stays as it is while the lists that follow are made, also when the
+// host refuses some of them.
+func TestHostKeepsItsLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		h := &keepingHost{}
+		_, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", LiveTools: true}, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		join := func(i int) *Conn {
+			c, _ := connectProvider(t, g,
+				fmt.Sprintf(`"name":"p%d","tools":[{"name":"t%[1]d","description":"d","parameters":{}}]`, i))
+			return c
+		}
+		joined := []*Conn{}
+		for i := range 8 {
+			joined = append(joined, join(i))
+			synctest.Wait()
+		}
+		joined[7].Closed() // the next list begins the last one
+		synctest.Wait()
+		join(8)
+		synctest.Wait()
+		h.refuses.Store(true)
+		refused := join(9)
+		synctest.Wait()
+		h.refuses.Store(false)
+		refused.Closed()
+		synctest.Wait()
+		join(10) // the next list goes on from the one before the refused one
+		synctest.Wait()
+		joined[1].Closed()
+		synctest.Wait()
+		join(11)
+		synctest.Wait()
+		g.Drain(context.Background())
+		if len(h.lists) < 12 {
+			t.Fatalf("the host got %d lists, want at least 12", len(h.lists))
+		}
+		for i, list := range h.lists {
+			for j, tool := range list {
+				if got := h.names[i][j]; tool.Name != got {
+					t.Errorf("tool %d of list %d is %s now, was %s", j, i, tool.Name, got)
+				}
+			}
+			if cap(list) > len(list) {
+				t.Errorf("the host may append to list %d where the next one begins", i)
+			}
+		}
+		want := []string{"t0", "t2", "t3", "t4", "t5", "t6", "t8", "t10", "t11"}
+		if got := h.names[len(h.names)-1]; !slices.Equal(got, want) {
+			t.Errorf("the last list has %q, want %q", got, want)
+		}
+	})
+}
+
+// keepingHost keeps all lists, and what they had when they came.
+type keepingHost struct {
+	quietHost
+	lists   [][]Tool
+	names   [][]string
+	refuses atomic.Bool
+}
+
+func (h *keepingHost) SetTools(_ context.Context, _ uint64, tools []Tool) error {
+	names := []string{}
+	for _, t := range tools {
+		names = append(names, t.Name)
+	}
+	h.lists, h.names = append(h.lists, tools), append(h.names, names)
+	if h.refuses.Load() {
+		return errors.New("not now")
+	}
+	return nil
 }

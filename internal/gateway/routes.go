@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"tapgw/internal/protocol"
@@ -31,10 +32,25 @@ func (r *route) takesSameArgs(other *route) bool {
 // routes is the table of a session's tools, rules and transforms, in the order of
 // registration. It is immutable: each change of a binding makes a new one.
 type routes struct {
-	tools      map[string]*route // by name
 	list       []*route
 	rules      []*rule
 	transforms map[string][]*transform // by section
+
+	// byName is made when somebody looks for a tool. While hundreds of providers join hundreds of sessions, nearly all
+	// routes are replaced before that, and sessions without calls never need it.
+	byName map[string]*route
+	index  sync.Once
+}
+
+// find returns the route of a tool's name; nil if there is none.
+func (r *routes) find(name string) *route {
+	r.index.Do(func() {
+		r.byName = make(map[string]*route, len(r.list))
+		for _, to := range r.list {
+			r.byName[to.name] = to
+		}
+	})
+	return r.byName[name]
 }
 
 // hasRulesOf reports whether other has the same rules; false for nil.
@@ -43,32 +59,37 @@ func (r *routes) hasRulesOf(other *routes) bool {
 }
 
 // newRoutes makes the routes of a session's bindings. The rules of user hooks come first.
+// Sessions share the routes of tools that only one provider has.
 func newRoutes(bindings []*binding, userHooks []*rule) *routes {
 	n := 0
 	for _, b := range bindings {
 		n += len(b.offer.tools)
 	}
-	r := &routes{tools: make(map[string]*route, n), list: make([]*route, 0, n), rules: slices.Clip(userHooks),
-		transforms: map[string][]*transform{}}
+	r := &routes{list: make([]*route, 0, n), rules: slices.Clip(userHooks), transforms: map[string][]*transform{}}
+	merged := map[string]*route{} // by name, and the meta-tools
 	for _, b := range bindings {
 		p := b.provider
 		for _, t := range b.offer.tools {
-			to := r.tools[t.Name]
+			if t.alone != nil {
+				r.list = append(r.list, t.alone)
+				continue
+			}
+			to := merged[t.Name]
 			if to == nil {
-				to = &route{name: t.Name, merged: p.instance != "", timeout: t.timeout}
-				r.tools[t.Name] = to
+				to = &route{name: t.Name, merged: true, timeout: t.timeout}
+				merged[t.Name] = to
 				r.list = append(r.list, to)
 			}
 			to.tools = append(to.tools, t)
 		}
-		if p.instance != "" && r.tools[metaTool(p.name)] == nil {
+		if p.instance != "" && merged[metaTool(p.name)] == nil {
 			name := metaTool(p.name)
 			to := &route{name: name, instances: p.name, definition: Tool{
 				Name: name, Provider: p.name,
 				Description: fmt.Sprintf("List connected %s instances", p.name),
 				Parameters:  protocol.Raw(`{"type":"object","properties":{}}`),
 			}}
-			r.tools[name] = to
+			merged[name] = to
 			r.list = append(r.list, to)
 		}
 		r.rules = append(r.rules, b.offer.rules...)
@@ -76,7 +97,7 @@ func newRoutes(bindings []*binding, userHooks []*rule) *routes {
 			r.transforms[section] = append(r.transforms[section], t)
 		}
 	}
-	for _, to := range r.list {
+	for _, to := range merged {
 		if len(to.tools) > 0 {
 			to.define()
 		}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -92,7 +91,7 @@ type toolCall struct {
 
 func (s *Session) newToolCall(r *routes, tool string, args protocol.Raw) *toolCall {
 	c := &toolCall{tool: tool, args: args}
-	if to := r.tools[tool]; to != nil {
+	if to := r.find(tool); to != nil {
 		c.provider = to.owner()
 	}
 	for alias, names := range s.info.Aliases {
@@ -202,17 +201,22 @@ func (s *Session) warnUnmatchedRules(p *Provider, rules []*rule) {
 	if s.info.Hooks && s.info.Tools == nil {
 		return
 	}
-	names := slices.Collect(maps.Keys(s.routes.Load().tools))
-	if s.info.Hooks {
-		names = append(names, s.info.Tools...)
+	matchesOne := func(tool match.ToolGlob) bool {
+		if slices.ContainsFunc(s.routes.Load().list, func(to *route) bool { return tool.Match(to.name) }) {
+			return true
+		}
+		if !s.info.Hooks {
+			return false
+		}
 		for alias, tools := range s.info.Aliases {
-			if len(tools) > 0 {
-				names = append(names, alias)
+			if len(tools) > 0 && tool.Match(alias) {
+				return true
 			}
 		}
+		return slices.ContainsFunc(s.info.Tools, tool.Match)
 	}
 	for i, rule := range rules {
-		if rule.tool != nil && !slices.ContainsFunc(names, rule.tool.Match) {
+		if rule.tool != nil && !matchesOne(rule.tool) {
 			s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf(
 				"rule %d of provider %s matches no tool of this session: there is no %q", i, p.name, rule.Match.Tool))
 		}

@@ -242,13 +242,24 @@ func (s *Session) Tools() []adminapi.Tool {
 // HostTools returns the current tool list for the host and the revision of the last list
 // that the host was given, which may be an older one; 0 if it was given none.
 func (s *Session) HostTools() (tools []Tool, revision uint64) {
-	return hostTools(s.routes.Load()), s.revision.Load()
+	return hostTools(s.routes.Load(), nil), s.revision.Load()
 }
 
-func hostTools(r *routes) []Tool {
-	tools := make([]Tool, len(r.list))
-	for i, t := range r.list {
-		tools[i] = t.definition
+// hostTools lists the tools for a host that has the list sent. While providers join, each
+// list is the one before with some more, and they share its memory. So nobody may append
+// to sent but who gave it to the host.
+func hostTools(r *routes, sent []Tool) []Tool {
+	n := 0
+	for n < min(len(sent), len(r.list)) && sent[n].Provider == r.list[n].owner() &&
+		isSameTool(sent[n], r.list[n].definition) {
+		n++
+	}
+	if n < len(sent) {
+		sent = slices.Clip(sent[:n]) // the host may still read what follows
+	}
+	tools := slices.Grow(sent, len(r.list)-n)
+	for _, to := range r.list[n:] {
+		tools = append(tools, to.definition)
 	}
 	return tools
 }

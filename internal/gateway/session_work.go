@@ -108,7 +108,7 @@ func (s *Session) refresh() time.Duration {
 	defer s.finishRefresh()
 
 	r := s.consistentRoutes()
-	tools := hostTools(r)
+	tools := hostTools(r, s.sentTools)
 	transformsChanged := s.info.CachesPrompt && !maps.EqualFunc(r.transforms, s.sentTransforms, slices.Equal)
 	if !s.hostMayDiffer && !transformsChanged && slices.EqualFunc(tools, s.sentTools, isSameTool) {
 		return time.Hour
@@ -118,11 +118,12 @@ func (s *Session) refresh() time.Duration {
 	if s.isRecorded() {
 		s.recordHost(adminapi.PartyGateway, adminapi.PartyHost, newRecordedTools(tools))
 	}
-	err := s.host.SetTools(ctx, s.revision.Add(1), tools)
+	err := s.host.SetTools(ctx, s.revision.Add(1), slices.Clip(tools))
 	// A host that failed, or was disconnected, may have this list, the last one, or one
 	// that it got when it came back. So the next list is sent even if it is the same.
 	s.hostMayDiffer = err != nil
 	if err != nil {
+		s.sentTools = slices.Clip(s.sentTools) // the host may still read what follows
 		if !errors.Is(err, context.Canceled) {
 			s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("the session did not take its tools: %v", err))
 		}

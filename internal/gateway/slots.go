@@ -109,7 +109,7 @@ func (c *call) sendQueued() (sent, isStale bool) {
 	s.routesMu.RLock()
 	defer s.routesMu.RUnlock()
 	r := s.routes.Load()
-	to := r.tools[c.name]
+	to := r.find(c.name)
 	if to == nil || !slices.Contains(to.tools, c.tool) || (c.checksRules && !r.hasRulesOf(c.decidedBy)) {
 		delete(p.pending, c.id)
 		p.notifyIfIdle()

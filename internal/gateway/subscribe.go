@@ -118,7 +118,7 @@ func (s *Session) toolComplete(e Event) any {
 	if d.Tool == "" {
 		d.Tool = run.tool
 	}
-	if to := s.routes.Load().tools[d.Tool]; d.Provider == "" && to != nil {
+	if to := s.routes.Load().find(d.Tool); d.Provider == "" && to != nil {
 		d.Provider = to.owner()
 	}
 	if d.Args.Kind() != '{' || !d.Args.IsValid() {

@@ -56,7 +56,7 @@ func TestTakeoverLeavesNoGap(t *testing.T) {
 	go func() {
 		n := 0
 		for {
-			if r := s.routes.Load(); r.tools["a"] == nil || len(r.rules) == 0 {
+			if r := s.routes.Load(); r.find("a") == nil || len(r.rules) == 0 {
 				n++
 			}
 			select {

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"strings"
 	"time"
+	"unicode"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/lazyregexp"
@@ -120,4 +122,9 @@ var escapes = lazyregexp.New("(?:\x1b\\[|\u009b)[0-9;?]*[ -/]*[@-~]|" +
 	"[\x00-\x08\x0b-\x1f\x7f-\u009f]")
 
 // stripEscapes removes escapes from text that somebody else wrote.
-func stripEscapes(s string) string { return escapes.ReplaceAllString(s, "") }
+func stripEscapes(s string) string {
+	if !strings.ContainsFunc(s, unicode.IsControl) {
+		return s // all escapes begin with a control character; the expression would copy the text
+	}
+	return escapes.ReplaceAllString(s, "")
+}

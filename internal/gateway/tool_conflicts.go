@@ -17,11 +17,10 @@ func (s *Session) checkTools(p *Provider, tools []*tool, leaving ...*Provider) *
 	if len(tools) == 0 && p.instance == "" {
 		return nil
 	}
-	var others []*binding
-	for _, b := range s.bindings {
-		if b.provider != p && !slices.Contains(leaving, b.provider) {
-			others = append(others, b)
-		}
+	others := s.bindings
+	isOut := func(b *binding) bool { return b.provider == p || slices.Contains(leaving, b.provider) }
+	if slices.ContainsFunc(others, isOut) {
+		others = slices.DeleteFunc(slices.Clone(others), isOut)
 	}
 	if err := s.checkMetaTool(p, others); err != nil {
 		return err

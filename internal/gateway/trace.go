@@ -138,7 +138,7 @@ func (s *Session) startCall(c *Call) spans.Span {
 	}
 	return s.g.spans.Start(parent, func() spans.Info {
 		provider := ""
-		if to := s.routes.Load().tools[c.Name]; to != nil {
+		if to := s.routes.Load().find(c.Name); to != nil {
 			provider = to.owner()
 		}
 		return spans.ToolCall(s.spanInfo(), c.Name, provider, isBelowHost)
