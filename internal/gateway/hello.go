@@ -232,9 +232,10 @@ func (c *Conn) applyBind(plan *bindPlan, persistDir string) {
 		c.identity.name, c.identity.namedByHello = p.name, false
 	}
 	p.mu.Lock() // until the ack is queued, so that no call is sent before it
+	owner, line := c.identity.nameOwner(p.name, plan.spelling), joinLine(p, plan.offer)
 	for _, s := range plan.sessions {
-		s.setNameOwner(c.identity, p.name, plan.spelling)
-		s.bind(p, plan.offer)
+		s.setNameOwner(p.name, owner)
+		s.bind(p, plan.offer, line)
 	}
 	c.peer.Send(&protocol.HelloAck{
 		ProtocolVersion: protocol.Version, ProviderID: p.id, SessionID: c.memory.session,
@@ -401,10 +402,10 @@ func (c *Conn) bindNewSession(session string) *protocol.Error {
 	if err := s.checkTools(p, p.base.tools); err != nil {
 		return err
 	}
-	s.setNameOwner(c.identity, p.name, p.spelling)
+	s.setNameOwner(p.name, c.identity.nameOwner(p.name, p.spelling))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.bind(p, p.base)
+	s.bind(p, p.base, joinLine(p, p.base))
 	c.sendSessionState(s)
 	p.bindings[len(p.bindings)-1].tellQuestions()
 	return nil

@@ -164,7 +164,7 @@ func (s *Session) claimName(e *KeptEvent, name string) *protocol.Error {
 	if err := s.checkOwner(id, name, name); err != nil {
 		return err
 	}
-	if s.nameOwners[name].owner == id.owner {
+	if now := s.nameOwners[name]; now != nil && now.owner == id.owner {
 		return nil
 	}
 	n := 0
@@ -177,7 +177,7 @@ func (s *Session) claimName(e *KeptEvent, name string) *protocol.Error {
 		return errorf(protocol.CodePayloadTooLarge, "%q would be one of more than %d providers of gateway %s",
 			name, maxKeptNames, e.Gateway)
 	}
-	s.nameOwners[name] = nameOwner{owner: id.owner}
+	s.nameOwners[name] = id.nameOwner(name, name)
 	return nil
 }
 

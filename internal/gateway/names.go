@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,11 +41,19 @@ func (g *Gateway) ReserveNames(names []ReservedName) {
 // fileOwner is the name owner of all provider files of one author.
 func fileOwner(author string) string { return "files " + author }
 
-// nameOwner says who owns a provider name in a session, with the streams and filters of
-// that name.
+// nameOwner says who owns a provider name in sessions, with the streams and filters of
+// that name. It is immutable, and one for all sessions that a provider has.
 type nameOwner struct {
 	owner    string
 	spelling string // as the owner's hello wrote it, "" if that is the name itself
+}
+
+// nameOwner makes the identity the owner of a name as its hello wrote it.
+func (id *identity) nameOwner(name, spelling string) *nameOwner {
+	if spelling == name {
+		spelling = ""
+	}
+	return &nameOwner{id.owner, spelling}
 }
 
 // checkName checks whether the identity may use a provider name: the one that a person or
@@ -101,7 +108,7 @@ func (s *Session) refuseName(format string, args ...any) *protocol.Error {
 // isNameUsed reports whether a name has an owner who is bound with it, or has streams of
 // it. The leaving providers don't count. Call with Gateway.mu held.
 func (s *Session) isNameUsed(name string, leaving []*Provider) bool {
-	if s.nameOwners[name].owner == "" {
+	if now := s.nameOwners[name]; now == nil || now.owner == "" {
 		return false
 	}
 	for _, b := range s.bindings {
@@ -114,16 +121,14 @@ func (s *Session) isNameUsed(name string, leaving []*Provider) bool {
 	return s.countStreams(name) > 0
 }
 
-// setNameOwner makes the identity the owner of a name in the session, after checkOwner
+// setNameOwner makes an identity the owner of a name in the session, after checkOwner
 // allowed it and before the provider is bound. Call with Gateway.mu held.
-func (s *Session) setNameOwner(id *identity, name, spelling string) {
-	if spelling == name {
-		spelling = ""
+func (s *Session) setNameOwner(name string, to *nameOwner) {
+	now := s.nameOwners[name]
+	if now != nil && now.owner == to.owner && now.spelling != "" && s.isNameUsed(name, nil) {
+		return // the first spelling stays
 	}
-	if now := s.nameOwners[name]; now.owner == id.owner && s.isNameUsed(name, nil) {
-		spelling = cmp.Or(now.spelling, spelling)
-	}
-	s.nameOwners[name] = nameOwner{id.owner, spelling}
+	s.nameOwners[name] = to
 }
 
 // changedName is the normal form of a name if it is spelled otherwise; else "".

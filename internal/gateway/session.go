@@ -64,7 +64,7 @@ type Session struct {
 
 	// Guarded by Gateway.mu.
 	bindings   []*binding
-	nameOwners map[string]nameOwner
+	nameOwners map[string]*nameOwner
 	mcpToken   string        // "" until somebody asks for it
 	unanswered int           // bindings whose provider has not answered the session's end
 	allReady   chan struct{} // closed when unanswered comes to 0; nil before the end
@@ -144,7 +144,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		given:         map[string]*queuedPrompt{},
 		pushers:       map[string]*pusher{},
 		streams:       map[streamKey]*stream{},
-		nameOwners:    map[string]nameOwner{},
+		nameOwners:    map[string]*nameOwner{},
 		keepers:       map[string]*keeper{},
 		runningTools:  map[string]toolExecution{},
 		askingGates:   map[*Pending]int{},
@@ -285,15 +285,20 @@ func (s *Session) Update(label, model string) {
 	}
 }
 
-// bind adds a provider with its offer. Call with Gateway.mu held.
-func (s *Session) bind(p *Provider, o *offer) {
+// bind adds a provider with its offer. line is joinLine of them. Call with
+// Gateway.mu held.
+func (s *Session) bind(p *Provider, o *offer, line string) {
 	b := &binding{provider: p, session: s, offer: o, record: p.recordIn(s.id)}
 	s.bindings = append(s.bindings, b)
 	p.bindings = append(p.bindings, b)
 	s.rebuildRoutes()
-	s.note(adminapi.LogInfo, sourceGateway,
-		fmt.Sprintf("provider %s joined with %s", p.name, visible.Count(len(o.tools), "tool")))
+	s.note(adminapi.LogInfo, sourceGateway, line)
 	s.warnUnmatchedRules(p, o.rules)
+}
+
+// joinLine is the line in the timelines of all sessions that a provider joins.
+func joinLine(p *Provider, o *offer) string {
+	return fmt.Sprintf("provider %s joined with %s", p.name, visible.Count(len(o.tools), "tool"))
 }
 
 // unbind removes a binding. Call with Gateway.mu held.
