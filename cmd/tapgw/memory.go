@@ -27,6 +27,7 @@ func releaseMemory(ctx context.Context, calls func() uint64) {
 	tick := time.NewTicker(restPeriod)
 	defer tick.Stop()
 	var atRelease, last uint64
+	kept := 0 // bytes of the program that stay at rest; at the first rest they are the start's
 	var collector collector
 	for {
 		select {
@@ -37,10 +38,13 @@ func releaseMemory(ctx context.Context, calls func() uint64) {
 		metrics.Read(sample)
 		now := sample[0].Value.Uint64()
 		collector.look(calls())
+		if last == 0 {
+			releaseProgram(programBytes) // what only the start needed, also if there is work from then on
+		}
 		if now-last < restBytes && now-atRelease >= releaseBytes {
 			debug.FreeOSMemory()
-			releaseProgram(programBytes)
-			atRelease = now
+			releaseProgram(kept)
+			atRelease, kept = now, programBytes
 		}
 		last = now
 	}

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // smap is one mapping as /proc/self/smaps describes it.
@@ -80,4 +85,36 @@ func TestReleaseProgram(t *testing.T) {
 	if got := residentProgram(t); got > before-least {
 		t.Errorf("%d KiB of the program are resident, %d before: want at least %d less", got, before, least)
 	}
+}
+
+// A gateway that has work from its start on is never at rest, and does not keep what only the start needed.
+func TestReleaseProgramAfterStart(t *testing.T) {
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range unwritten(string(smaps), self) {
+		_, _, errno := unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_POPULATE_READ)
+		if errno == unix.EINVAL {
+			t.Fatal("this kernel can't load a program at once: use Linux 5.14 or newer")
+		}
+	}
+	before := residentProgram(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go releaseMemory(ctx, func() uint64 {
+			garbage = make([]byte, 2*restBytes) // between any two looks
+			return 0
+		})
+		<-time.After(3 * restPeriod)
+		synctest.Wait()
+		if got := residentProgram(t); got > before/2 {
+			t.Errorf("%d KiB of the program are resident, %d before: want at most half", got, before)
+		}
+	})
 }
