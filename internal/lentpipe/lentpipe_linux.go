@@ -41,6 +41,12 @@ func (o *Owned) Read(p []byte) (int, error) { return o.file.Read(p) }
 // SetReadDeadline is that of [os.File].
 func (o *Owned) SetReadDeadline(t time.Time) error { return o.file.SetReadDeadline(t) }
 
+// IsEmpty reports whether nothing can be read at once.
+func (o *Owned) IsEmpty() bool {
+	there, err := unix.IoctlGetInt(fdOf(o.file), unix.TIOCINQ)
+	return err != nil || there == 0
+}
+
 // WaitEnd returns when nobody has the CLI's end any more, also while another process reads the pipe.
 func (o *Owned) WaitEnd() {
 	events := []unix.PollFd{{Fd: int32(fdOf(o.of))}} //nolint:gosec // a file's number
@@ -127,8 +133,9 @@ type Borrowed struct {
 
 	in, out, told          *os.File
 	rawIn, rawTold         syscall.RawConn
-	copyRead, copyWrite    int // a pipe for copies of what the CLI has sent
-	untaken                int // bytes that Read has returned and that are still in the CLI's pipe
+	copyRead, copyWrite    int    // a pipe for copies of what the CLI has sent
+	untaken                int    // bytes that Read has returned and that are still in the CLI's pipe
+	known                  []byte // a place for copies of these
 	begun, closed          chan struct{}
 	beginOnce, closingOnce sync.Once
 }
@@ -136,7 +143,8 @@ type Borrowed struct {
 // Borrow opens a pipe that its owner offers. Nothing is read or written before [Borrowed.Begin]. hand gives the owner a
 // message with its header, and returns when the owner has written it to the CLI.
 func Borrow(e Ends, hand func(message []byte) error) (_ *Borrowed, err error) {
-	b := &Borrowed{hand: hand, copyRead: -1, copyWrite: -1, begun: make(chan struct{}), closed: make(chan struct{})}
+	b := &Borrowed{hand: hand, copyRead: -1, copyWrite: -1, known: make([]byte, maxRest),
+		begun: make(chan struct{}), closed: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			b.closeFiles()
@@ -178,30 +186,54 @@ func Borrow(e Ends, hand func(message []byte) error) (_ *Borrowed, err error) {
 // Begin says that the owner does not read the pipe any more.
 func (b *Borrowed) Begin() { b.beginOnce.Do(func() { close(b.begun) }) }
 
-// Read returns what the CLI has sent. It has the owner know of what the Read before has returned.
+// restTime is how long the CLI has to be silent until what Read has returned is moved to the owner, and maxRest how
+// many bytes may wait for that. Until then the owner sleeps: to wake it while an answer is on its way would slow that
+// down.
+const (
+	restTime = 5 * time.Millisecond
+	maxRest  = 16 << 10
+)
+
+// Read returns what the CLI has sent. It has the owner know, later, of what it has returned before.
 func (b *Borrowed) Read(p []byte) (n int, err error) {
 	if err := b.wait(); err != nil {
 		return 0, err
 	}
-	b.waitForMore()
-	if err := b.take(); err != nil {
-		return 0, b.cause(err)
+	if b.untaken >= maxRest {
+		if err := b.take(); err != nil {
+			return 0, b.cause(err)
+		}
 	}
-	waiting := b.rawIn.Read(func(fd uintptr) bool {
-		n, err = b.peek(int(fd), p)
-		return !errors.Is(err, unix.EAGAIN)
-	})
-	switch {
-	case waiting != nil:
-		return 0, b.cause(waiting)
-	case err != nil:
-		return 0, err
-	case n == 0:
-		return 0, io.EOF
+	for {
+		var silence time.Time // none
+		if b.untaken > 0 {
+			silence = time.Now().Add(restTime)
+		}
+		_ = b.in.SetReadDeadline(silence)
+		waiting := b.rawIn.Read(func(fd uintptr) bool {
+			n, err = b.peek(int(fd), p)
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		switch {
+		case b.untaken > 0 && errors.Is(waiting, os.ErrDeadlineExceeded):
+			if err := b.take(); err != nil {
+				return 0, b.cause(err)
+			}
+			continue
+		case waiting != nil:
+			return 0, b.cause(waiting)
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		}
+		b.untaken += n
+		return n, nil
 	}
-	b.untaken = n
-	return n, nil
 }
+
+// Closed is closed at Close, by whoever called it.
+func (b *Borrowed) Closed() <-chan struct{} { return b.closed }
 
 // wait waits until the owner does not read any more: it would get what the CLI answers.
 func (b *Borrowed) wait() error {
@@ -223,15 +255,23 @@ func (b *Borrowed) cause(err error) error {
 	}
 }
 
-// peek copies what is in the CLI's pipe, and leaves it there.
+// peek copies what is in the CLI's pipe behind what Read has returned, and leaves all of it there.
 func (b *Borrowed) peek(fd int, p []byte) (int, error) {
-	n, err := retry(func() (int64, error) { return unix.Tee(fd, b.copyWrite, len(p), unix.SPLICE_F_NONBLOCK) })
+	if b.untaken > 0 {
+		if there, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err == nil && there <= b.untaken {
+			return 0, unix.EAGAIN // the end shows when all is taken
+		}
+	}
+	n, err := retry(func() (int64, error) {
+		return unix.Tee(fd, b.copyWrite, b.untaken+len(p), unix.SPLICE_F_NONBLOCK)
+	})
 	if err != nil {
 		return 0, err
 	}
 	for read := 0; read < int(n); {
+		into := [][]byte{b.known[min(read, b.untaken):b.untaken], p[max(read-b.untaken, 0):]}
 		m, err := retry(func() (int64, error) {
-			m, err := unix.Read(b.copyRead, p[read:n])
+			m, err := unix.Readv(b.copyRead, into)
 			return int64(m), err
 		})
 		if err != nil {
@@ -239,24 +279,10 @@ func (b *Borrowed) peek(fd int, p []byte) (int, error) {
 		}
 		read += int(m)
 	}
-	return int(n), nil
-}
-
-// restTime is how long what Read has returned stays where it is.
-const restTime = 5 * time.Millisecond
-
-// waitForMore waits until the CLI sends more, but not long. Until then the owner sleeps: to wake it while an answer is
-// on its way would slow that down.
-func (b *Borrowed) waitForMore() {
-	if b.untaken == 0 {
-		return
+	if b.untaken > 0 && int(n) <= b.untaken {
+		return 0, unix.EAGAIN // no more fits into the copy; take makes room
 	}
-	_ = b.in.SetReadDeadline(time.Now().Add(restTime))
-	_ = b.rawIn.Read(func(fd uintptr) bool {
-		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
-		return err != nil || n > b.untaken
-	})
-	_ = b.in.SetReadDeadline(time.Time{})
+	return int(n) - b.untaken, nil
 }
 
 // take moves to the owner what Read has returned.

@@ -69,26 +69,87 @@ func pipe(t *testing.T) (r, w *os.File) {
 func TestBorrow(t *testing.T) {
 	l := newLent(t)
 	l.borrowed.Begin()
-	if _, err := io.WriteString(l.cli, "one"); err != nil {
-		t.Fatal(err)
-	}
 	buf := make([]byte, 2)
-	for _, want := range []string{"on", "e"} {
+	read := func(want string) {
+		t.Helper()
 		n, err := l.borrowed.Read(buf)
 		if err != nil || string(buf[:n]) != want {
 			t.Fatalf("Read: %q, %v, want %q", buf[:n], err, want)
 		}
 	}
-	// Only the first part was taken; the rest is in the CLI's pipe.
+	write := func(text string) {
+		if _, err := io.WriteString(l.cli, text); err != nil {
+			t.Error(err)
+		}
+	}
+	write("one")
+	read("on")
+	read("e")
+	// The owner is told of both when the CLI is silent.
+	got := make([]byte, 3)
+	go func() {
+		if _, err := io.ReadFull(l.taken, got); err != nil {
+			t.Error(err)
+		}
+		write("two")
+	}()
+	read("tw")
 	_ = l.borrowed.Close()
 	taken, err := io.ReadAll(l.taken)
+	taken = append(got, taken...)
 	rest := make([]byte, 10)
 	n, _ := l.own.Read(rest)
-	if got := string(taken) + "|" + string(rest[:n]); err != nil || got != "on|e" {
-		t.Errorf("the owner reads %q (%v), want what was taken and what was not: on|e", got, err)
+	if got := string(taken) + "|" + string(rest[:n]); err != nil || got != "one|two" {
+		t.Errorf("the owner reads %q (%v), want what was taken and what was not: one|two", got, err)
 	}
 	if _, err := l.borrowed.Read(buf); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Read after Close: %v, want %v", err, os.ErrClosed)
+	}
+}
+
+// TestRest has a CLI that is never silent for long. The owner is told so early that the pipe does not fill, and of each
+// byte in its order.
+func TestRest(t *testing.T) {
+	l := newLent(t)
+	l.borrowed.Begin()
+	sent := make([]byte, 1<<20)
+	for i := range sent {
+		sent[i] = byte(i / 7)
+	}
+	go func() {
+		defer func() { _ = l.cli.Close() }()
+		for at, n := 0, 1; at < len(sent); at, n = at+n, n%5000+713 {
+			if _, err := l.cli.Write(sent[at:min(at+n, len(sent))]); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	told := make(chan []byte)
+	go func() {
+		taken, err := io.ReadAll(l.taken)
+		if err != nil {
+			t.Error(err)
+		}
+		told <- taken
+	}()
+	var read []byte
+	buf := make([]byte, 3000)
+	for {
+		n, err := l.borrowed.Read(buf)
+		if read = append(read, buf[:n]...); errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = l.borrowed.Close()
+	if !bytes.Equal(read, sent) {
+		t.Error("the borrower has read something else than what the CLI has sent")
+	}
+	if !bytes.Equal(<-told, sent) {
+		t.Error("the owner was told something else than what the CLI has sent")
 	}
 }
 

@@ -19,6 +19,9 @@ func (*Owned) WaitEnd() {}
 // Release does nothing.
 func (*Owned) Release() {}
 
+// IsEmpty is always true.
+func (*Owned) IsEmpty() bool { return true }
+
 // Reacquire does nothing.
 func (*Owned) Reacquire() error { return nil }
 
@@ -32,6 +35,9 @@ type Borrowed struct{}
 
 // Borrow opens a pipe that its owner offers. This system can't.
 func Borrow(Ends, func([]byte) error) (*Borrowed, error) { return nil, errors.ErrUnsupported }
+
+// Closed returns nil.
+func (*Borrowed) Closed() <-chan struct{} { return nil }
 
 // Begin does nothing.
 func (*Borrowed) Begin() {}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,6 +162,8 @@ func (p *lentPipe) hand(message []byte) error {
 	select {
 	case <-p.answered:
 		return nil
+	case <-p.Closed(): // the owner may wait for a CLI that is frozen
+		return os.ErrClosed
 	case <-p.ctx.Done():
 		return p.ctx.Err()
 	}

@@ -21,6 +21,7 @@ type Borrower interface {
 type Lendable interface {
 	io.Reader
 	SetReadDeadline(t time.Time) error
+	IsEmpty() bool    // nothing can be read at once
 	WaitEnd()         // returns when the CLI has closed it, whoever reads it
 	Release()         // it is not read until Reacquire
 	Reacquire() error // after that it is
@@ -35,9 +36,12 @@ type source struct {
 	isAtBoundary bool       // the reader is between two messages
 	wanted       *loan      // begins at the next boundary
 	loan         *loan      // nil: none
+
+	rest *loan // what its gateway has not taken is being read; nil: all is; only for the reader
 }
 
-// loan is the time in which a gateway has the pipe.
+// loan is the time in which a gateway has the pipe. It ends when all is read that was in the pipe when the gateway left
+// it: only then is it known what the gateway has answered.
 type loan struct {
 	taken        io.ReadCloser
 	begun, ended chan struct{}
@@ -91,10 +95,14 @@ func (s *source) Read(p []byte) (int, error) {
 			err := s.cli.(Lendable).Reacquire()
 			s.loan = nil
 			s.mu.Unlock()
-			close(l.ended)
+			s.rest = l
 			if err != nil {
 				return 0, err
 			}
+		}
+		if s.rest != nil && s.cli.(Lendable).IsEmpty() {
+			close(s.rest.ended)
+			s.rest = nil
 		}
 		n, err := s.cli.Read(p)
 		s.mu.Lock()
