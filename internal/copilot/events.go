@@ -20,8 +20,9 @@ const syncType = logType + "-sync"
 // item is what the pump handles, in order: an event of the runtime, or a change of the session. Each kind uses its own
 // fields.
 type item struct {
-	gen   int // of the conn that the item is about
-	event sdk.SessionEvent
+	gen       int // of the conn that the item is about
+	event     sdk.SessionEvent
+	isStarted bool // event asks for a call, which runs already
 
 	lost           error         // why the process died
 	lostPrompts    int           // prompts that the process had accepted and not begun
@@ -133,7 +134,9 @@ func (t *tracker) handle(it item) {
 		t.replay(it)
 	case it.gen >= t.gen:
 		t.gen = it.gen
-		t.event(it.event)
+		if !it.isStarted {
+			t.event(it.event)
+		}
 	}
 }
 

@@ -2,12 +2,14 @@ package copilot
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 
 	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
@@ -72,6 +74,7 @@ func (r *Runtime) join(
 	s.calls = calls
 	close(s.ready)
 	gen := s.nextGen()
+	context.AfterFunc(s.ctx, p.pipe.follow(id, s.onTerminalEvent(gen)))
 	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
 		return p.client.ResumeSession(ctx, id, s.resumeConfig(gen, false))
 	})
@@ -80,10 +83,12 @@ func (r *Runtime) join(
 		return nil, fmt.Errorf("joining the terminal's session: %w", err)
 	}
 	p.track(resumed)
-	activity, err := ask(ctx, p, askTimeout, resumed.RPC.Metadata.Activity)
-	if err == nil && activity.HasActiveWork {
-		s.items.push(item{gen: gen, isRunning: true})
-	}
+	_ = askPipe(ctx, p, askTimeout, "session.metadata.activity", ofSession{id}, func(result json.RawMessage) {
+		var activity rpc.SessionActivity
+		if json.Unmarshal(result, &activity) == nil && activity.HasActiveWork {
+			s.items.push(item{gen: gen, isRunning: true})
+		}
+	})
 	c := &conn{process: p, sdk: resumed, gen: gen, hooksEnabled: true}
 	s.mu.Lock()
 	s.conn = c
@@ -98,6 +103,30 @@ func (r *Runtime) join(
 		s.endLost(ctx, c)
 	}
 	return l, nil
+}
+
+// onTerminalEvent returns a handler that queues the events of a terminal. A tool call begins at once if the pump has
+// handled all events before it: to wake the pump first takes as long as the rest.
+func (s *session) onTerminalEvent(gen int) sdk.SessionEventHandler {
+	return func(e sdk.SessionEvent) {
+		d, isCall := e.Data.(*rpc.ExternalToolRequestedData)
+		isCall = isCall && s.items.isHandled()
+		s.items.push(item{gen: gen, event: e, isStarted: isCall})
+		if !isCall {
+			return
+		}
+		s.mu.Lock()
+		c := s.conn
+		s.mu.Unlock()
+		if c != nil && c.gen == gen {
+			s.startCall(c, d)
+		}
+	}
+}
+
+// ofSession are the parameters of a request about a session.
+type ofSession struct {
+	SessionID string `json:"sessionId"`
 }
 
 // endLost ends the calls that the terminal still waits for since the gateway of before was lost: nothing else answers
@@ -131,8 +160,8 @@ func (r *Runtime) joinedSession(by joinedBy, id, cwd string) *session {
 }
 
 // joinConfig asks for our part in a terminal's session, and changes nothing else of it.
-func (s *session) joinConfig(gen int) *sdk.ResumeSessionConfig {
-	c := &sdk.ResumeSessionConfig{ClientName: clientName, OnEvent: s.onEvent(gen), SuppressResumeEvent: true}
+func (s *session) joinConfig() *sdk.ResumeSessionConfig {
+	c := &sdk.ResumeSessionConfig{ClientName: clientName, SuppressResumeEvent: true}
 	if s.joined == byPort {
 		c.Hooks = s.hooks()
 	}

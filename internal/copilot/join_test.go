@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -353,7 +354,7 @@ func TestPipeHasOneWayIn(t *testing.T) {
 	f := newFakeTerminal(t, true)
 	f.serve(theirs)
 	ended := make(chan error, 1)
-	d, err := openPipe(ours, func(why error) { ended <- why })
+	d, err := openPipe(ours, slog.New(slog.DiscardHandler), func(why error) { ended <- why })
 	if err != nil {
 		t.Fatal(err)
 	}

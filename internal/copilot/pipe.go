@@ -2,6 +2,7 @@ package copilot
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -11,6 +12,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,25 +32,57 @@ const (
 // dialablePipe lets the SDK speak over a connection that is there already. The SDK can only start a program or dial an
 // address, so the pipe gets a loopback address for one connection: the first that sends our token in its first message.
 // The token keeps other users of the machine out. The runtime at the other end does not see it.
+//
+// What is on the way of a tool call does not go through the SDK, because that takes as long as the call itself: the
+// events of sessions ([dialablePipe.follow]) and the requests of [askPipe].
 type dialablePipe struct {
 	pipe     io.ReadWriteCloser
 	listener net.Listener
 	token    string
+	log      *slog.Logger
 	running  sync.WaitGroup
 	onEnd    func(error) // called once, when the pipe has ended
+	idPrefix string      // of our own requests; no other gateway of the same terminal has it
 
-	mu    sync.Mutex // guards the fields that follow
-	conn  net.Conn   // of the SDK
-	ended bool
+	writing sync.Mutex // held while a message is written to the pipe
+
+	mu        sync.Mutex // guards the fields that follow
+	conn      net.Conn   // of the SDK
+	ended     bool
+	followers map[string]*follower          // by session
+	requests  map[string]func(*pipeMessage) // our own that wait for an answer, by id
+	lastID    int
+}
+
+// follower gets the events of a session.
+type follower struct{ handle sdk.SessionEventHandler }
+
+// pipeMessage is what we read of a message of the terminal.
+type pipeMessage struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		SessionID string          `json:"sessionId"`
+		Event     json.RawMessage `json:"event"`
+	} `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
 }
 
 // openPipe gives a pipe an address. onEnd learns why the pipe ended.
-func openPipe(pipe io.ReadWriteCloser, onEnd func(error)) (*dialablePipe, error) {
+func openPipe(pipe io.ReadWriteCloser, log *slog.Logger, onEnd func(error)) (*dialablePipe, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("giving the terminal's pipe an address: %w", err)
 	}
-	d := &dialablePipe{pipe: pipe, listener: listener, token: rand.Text(), onEnd: onEnd}
+	d := &dialablePipe{
+		pipe: pipe, listener: listener, token: rand.Text(), log: log, onEnd: onEnd,
+		idPrefix:  "tapgw-" + rand.Text() + "-",
+		followers: map[string]*follower{}, requests: map[string]func(*pipeMessage){},
+	}
 	d.running.Go(d.accept)
 	return d, nil
 }
@@ -117,30 +152,173 @@ func (d *dialablePipe) claim(conn net.Conn) bool {
 }
 
 // relay copies both ways until either side ends.
-func (d *dialablePipe) relay(conn net.Conn, in io.Reader, hello []byte) {
-	if _, err := d.pipe.Write(jsonrpc.AppendFrame(nil, hello)); err != nil {
+func (d *dialablePipe) relay(conn net.Conn, in *bufio.Reader, hello []byte) {
+	if err := d.write(hello); err != nil {
 		d.end(err)
 		return
 	}
 	d.running.Go(func() {
-		d.end(copyFrames(conn, d.pipe))
+		d.end(eachFrame(bufio.NewReader(d.pipe), func(data []byte) error {
+			if d.takes(data) {
+				return nil
+			}
+			_, err := conn.Write(jsonrpc.AppendFrame(nil, data))
+			return err
+		}))
 	})
-	d.end(copyFrames(d.pipe, in))
+	d.end(eachFrame(in, d.write))
 }
 
-// copyFrames copies messages until there is an error: one Write for each. The SDK would take as much memory as a
-// message announces, and any program may be at the port of a terminal.
-func copyFrames(to io.Writer, from io.Reader) error {
-	in := bufio.NewReader(from)
+// eachFrame calls do for each message until there is an error. The SDK would take as much memory as a message
+// announces, and any program may be at the port of a terminal.
+func eachFrame(in *bufio.Reader, do func(data []byte) error) error {
 	for {
 		data, err := jsonrpc.ReadFrame(in, maxFromTerminal)
 		if err != nil {
 			return err
 		}
-		if _, err := to.Write(jsonrpc.AppendFrame(nil, data)); err != nil {
+		if err := do(data); err != nil {
 			return err
 		}
 	}
+}
+
+// write gives the terminal a message, with one Write.
+func (d *dialablePipe) write(data []byte) error {
+	frame := jsonrpc.AppendFrame(nil, data)
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	_, err := d.pipe.Write(frame)
+	return err
+}
+
+// takes handles a message of the terminal that is not for the SDK. It returns false for any other one.
+func (d *dialablePipe) takes(data []byte) bool {
+	if !bytes.Contains(data, []byte(`"session.event"`)) && !bytes.Contains(data, []byte(d.idPrefix)) {
+		return false // most are read only once, by the SDK
+	}
+	var m pipeMessage
+	if json.Unmarshal(data, &m) != nil {
+		return false
+	}
+	switch {
+	case m.Method == "session.event" && m.ID == nil:
+		d.mu.Lock()
+		f := d.followers[m.Params.SessionID]
+		d.mu.Unlock()
+		if f == nil {
+			return false
+		}
+		var e sdk.SessionEvent
+		if err := json.Unmarshal(m.Params.Event, &e); err != nil {
+			d.log.Debug("an event of a terminal can't be read", "error", err)
+			return true
+		}
+		f.handle(e)
+		return true
+	case m.Method == "":
+		var id string
+		_ = json.Unmarshal(m.ID, &id)
+		d.mu.Lock()
+		answered := d.requests[id]
+		delete(d.requests, id)
+		d.mu.Unlock()
+		if answered != nil {
+			answered(&m)
+		}
+		return answered != nil || strings.HasPrefix(id, d.idPrefix)
+	}
+	return false
+}
+
+// follow has a session's events handled in their order, and keeps them from the SDK. It lasts until unfollow or the end
+// of the pipe. handle must not block.
+func (d *dialablePipe) follow(session string, handle sdk.SessionEventHandler) (unfollow func()) {
+	f := &follower{handle}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.followers[session] = f
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.followers[session] == f {
+			delete(d.followers, session)
+		}
+	}
+}
+
+// askPipe makes a request of a terminal, as [execute] does, but not through the SDK and on this goroutine: a write that
+// blocks ends with the pipe. then gets the result before any event that comes after it is handled; nil: it is of no
+// use.
+func askPipe(
+	ctx context.Context, p *process, timeout time.Duration, method string, params any, then func(json.RawMessage),
+) error {
+	if p.hasEnded() {
+		return p.cause
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errUnanswered)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), errUnanswered) {
+			p.checkAlive()
+		}
+	})()
+	done := make(chan error, 1)
+	id, err := p.pipe.request(method, params, func(m *pipeMessage) {
+		switch {
+		case m.Error != nil:
+			done <- fmt.Errorf("JSON-RPC Error %d: %s", m.Error.Code, m.Error.Message) // in the words of the SDK
+			return
+		case then != nil:
+			then(m.Result)
+		}
+		done <- nil
+	})
+	if err == nil {
+		defer p.pipe.forget(id)
+		select {
+		case err = <-done:
+		case <-p.gone:
+			err = p.cause
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if p.hasEnded() {
+		return p.cause
+	}
+	return err
+}
+
+// request sends a request of our own. answered gets the answer, unless forget or the end of the pipe comes first.
+func (d *dialablePipe) request(method string, params any, answered func(*pipeMessage)) (id string, err error) {
+	d.mu.Lock()
+	d.lastID++
+	id = d.idPrefix + strconv.Itoa(d.lastID)
+	d.requests[id] = answered
+	d.mu.Unlock()
+	data, err := json.Marshal(struct {
+		Version string `json:"jsonrpc"`
+		ID      string `json:"id"`
+		Method  string `json:"method"`
+		Params  any    `json:"params"`
+	}{"2.0", id, method, params})
+	if err == nil {
+		if err = d.write(data); err != nil {
+			d.end(err)
+		}
+	}
+	if err != nil {
+		d.forget(id)
+	}
+	return id, err
+}
+
+// forget drops the answer to a request if it still comes.
+func (d *dialablePipe) forget(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.requests, id)
 }
 
 // end closes the pipe and the SDK's connection. The first call decides why.
@@ -174,7 +352,7 @@ func (d *dialablePipe) close() {
 func pipeProcess(ctx context.Context, pipe io.ReadWriteCloser, log *slog.Logger) (*process, error) {
 	p := &process{log: log, ping: pingTimeout, gone: make(chan struct{}), handled: make(chan struct{})}
 	close(p.handled) // nothing replaces it
-	d, err := openPipe(pipe, func(why error) {
+	d, err := openPipe(pipe, log, func(why error) {
 		p.once.Do(func() {
 			log.Debug("the connection to a terminal ended", "why", why)
 			p.cause = errors.New("the connection to the terminal ended")

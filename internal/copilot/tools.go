@@ -122,9 +122,11 @@ func (s *session) resumeOn(
 		}
 		cfg.Tools = append(cfg.Tools, t)
 	}
-	var release func()
-	cfg.OnEvent, release = s.onEventHeld(c.gen)
-	defer release()
+	if c.process.pipe == nil { // else it has the events before the SDK
+		var release func()
+		cfg.OnEvent, release = s.onEventHeld(c.gen)
+		defer release()
+	}
 	resumed, err := askClient(ctx, c.process, askTimeout, func(ctx context.Context) (*sdk.Session, error) {
 		return c.process.client.ResumeSession(ctx, s.id, cfg)
 	})
@@ -254,15 +256,26 @@ func (s *session) runCall(
 		if len(result.BinaryResultsForLlm) > 0 {
 			s.hasShownImage.Store(true)
 		}
-		_, err := ask(s.ctx, c.process, askTimeout,
-			func(ctx context.Context) (*rpc.HandlePendingToolCallResult, error) {
-				return c.sdk.RPC.Tools.HandlePendingToolCall(
-					ctx, &rpc.HandlePendingToolCallRequest{RequestID: d.RequestID, Result: result},
-				)
-			})
-		if err != nil {
+		if err := s.answerRuntime(c, d.RequestID, result); err != nil {
 			s.log.Warn("a tool's result did not reach the runtime", "tool", d.ToolName, "error", err)
 		}
+	})
+}
+
+// answerRuntime gives the runtime the result of a call.
+func (s *session) answerRuntime(c *conn, requestID string, result *rpc.ExternalToolTextResultForLlm) error {
+	if c.process.pipe != nil {
+		return askPipe(s.ctx, c.process, askTimeout, "session.tools.handlePendingToolCall", struct {
+			ofSession
+			RequestID string                            `json:"requestId"`
+			Result    *rpc.ExternalToolTextResultForLlm `json:"result"`
+		}{ofSession{s.id}, requestID, result}, nil)
+	}
+	return execute(s.ctx, c.process, askTimeout, func(ctx context.Context) error {
+		_, err := c.sdk.RPC.Tools.HandlePendingToolCall(
+			ctx, &rpc.HandlePendingToolCallRequest{RequestID: requestID, Result: result},
+		)
+		return err
 	})
 }
 

@@ -1,0 +1,290 @@
+package copilot
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+	"tapgw/internal/jsonrpc"
+	"tapgw/internal/protocol"
+)
+
+// heldCalls is a gateway whose calls wait for the test.
+type heldCalls struct {
+	*joinedCalls
+	begun   chan string // tool and id of a call
+	results chan gateway.Outcome
+	ended   chan string   // the id of a call that was cancelled
+	raw     chan string   // types of events in the raw log
+	hold    chan struct{} // events of tools wait for it; nil: they do not
+}
+
+func newHeldCalls() *heldCalls {
+	return &heldCalls{joinedCalls: newJoinedCalls(), begun: make(chan string, 10), results: make(chan gateway.Outcome),
+		ended: make(chan string, 10), raw: make(chan string, 100)}
+}
+
+func (c *heldCalls) CallTool(ctx context.Context, call gateway.Call) gateway.Outcome {
+	c.begun <- call.Name + " " + call.HostID
+	select {
+	case o := <-c.results:
+		return o
+	case <-ctx.Done():
+		c.ended <- call.HostID
+		return gateway.Outcome{ErrorCode: protocol.CodeCancelled, Error: "cancelled"}
+	}
+}
+
+func (c *heldCalls) Event(e gateway.Event) {
+	if c.hold != nil && e.Callback == gateway.OnStartToolExecution {
+		<-c.hold
+	}
+	c.joinedCalls.Event(e)
+}
+
+func (c *heldCalls) RuntimeEvent(e adminapi.RuntimeEvent) { c.raw <- e.Type }
+
+// next returns what comes from a channel.
+func next(t *testing.T, from chan string, what string) string {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s: nothing has come", what)
+		return ""
+	}
+}
+
+// joinHeld joins a terminal that has the tool greet.
+func joinHeld(t *testing.T, calls *heldCalls) (*fakeTerminal, *Link) {
+	t.Helper()
+	f := newFakeTerminal(t, true)
+	l, err := newJoinRuntime(t).Join(t.Context(), f.open(), terminalSession, "/w", nil, calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.SetTools(t.Context(), twoTools[:1]); err != nil {
+		t.Fatal(err)
+	}
+	return f, l
+}
+
+// call has the terminal's model call greet.
+func (f *fakeTerminal) call(n int) {
+	f.event("external_tool.requested", map[string]any{
+		"requestId": fmt.Sprint("r", n), "sessionId": terminalSession, "toolCallId": fmt.Sprint("c", n),
+		"toolName": "greet", "arguments": map[string]any{"n": n},
+	})
+}
+
+// answers returns the results that the terminal got for a call until now.
+func (f *fakeTerminal) answers(n int) (results []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.requests {
+		_, params, _ := strings.Cut(r, "session.tools.handlePendingToolCall ")
+		var p struct {
+			SessionID, RequestID string
+			Result               json.RawMessage
+		}
+		if json.Unmarshal([]byte(params), &p) == nil && p.RequestID == fmt.Sprint("r", n) &&
+			p.SessionID == terminalSession {
+			results = append(results, string(p.Result))
+		}
+	}
+	return results
+}
+
+// settle returns when the terminal has got all that was sent before.
+func settle(t *testing.T, f *fakeTerminal, l *Link, mark string) {
+	t.Helper()
+	l.Log(adminapi.LogInfo, mark)
+	f.waitRequest("session.log", mark)
+}
+
+func ok(text string) gateway.Outcome { return gateway.Outcome{Data: rawJSON(text)} }
+
+func TestTerminalCalls(t *testing.T) {
+	calls := newHeldCalls()
+	f, l := joinHeld(t, calls)
+
+	// It is asked twice, and once more when the call has ended.
+	f.call(1)
+	next(t, calls.begun, "the first call")
+	f.call(1)
+	for range 2 {
+		if got := next(t, calls.raw, "the raw log"); got != "external_tool.requested" {
+			t.Errorf("the raw log has %s, want what the terminal asked", got)
+		}
+	}
+	calls.results <- ok("one")
+	f.waitRequest("handlePendingToolCall", `"r1"`)
+	settle(t, f, l, "mark 1")
+	want := []string{`{"resultType":"success","textResultForLlm":"one"}`}
+	if got := f.answers(1); !slices.Equal(got, want) {
+		t.Errorf("the terminal got %q for a call, want %q", got, want)
+	}
+
+	// Two run at once, and the later one ends first.
+	f.call(2)
+	f.call(3)
+	begun := []string{next(t, calls.begun, "two calls"), next(t, calls.begun, "two calls")}
+	slices.Sort(begun)
+	if !slices.Equal(begun, []string{"greet c2", "greet c3"}) {
+		t.Errorf("two calls at once: %q have begun", begun)
+	}
+	f.event("external_tool.completed", map[string]any{"requestId": "r2"})
+	if got := next(t, calls.ended, "the end of a call"); got != "c2" {
+		t.Errorf("%s is cancelled, want c2", got)
+	}
+	calls.results <- gateway.Outcome{ErrorCode: protocol.CodeNotFound, Error: `tool "greet" does not exist`}
+	f.waitRequest("handlePendingToolCall", `"r3"`)
+	settle(t, f, l, "mark 2")
+	if got := f.answers(2); got != nil {
+		t.Errorf("the terminal got %q for a call that it had ended, want nothing", got)
+	}
+	if got := f.answers(3); len(got) != 1 || !strings.Contains(got[0], `"resultType":"failure"`) ||
+		!strings.Contains(got[0], `"error":`) || !strings.Contains(got[0], "does not exist") {
+		t.Errorf("the terminal got %q for the tool that is gone, want one failure", got)
+	}
+
+	// The terminal interrupts its turn.
+	f.event("user.message", map[string]any{"content": "go on"})
+	f.call(4)
+	next(t, calls.begun, "a call")
+	f.event("abort", map[string]any{"reason": "user_initiated"})
+	if got := next(t, calls.ended, "an abort"); got != "c4" {
+		t.Errorf("%s is cancelled by an abort, want c4", got)
+	}
+
+	// The terminal is killed in the middle of a call.
+	f.call(5)
+	next(t, calls.begun, "a call")
+	f.rpc.Close()
+	if got := next(t, calls.ended, "the end of the terminal"); got != "c5" {
+		t.Errorf("%s is cancelled by the end of the terminal, want c5", got)
+	}
+	<-l.Done()
+	if got := slices.Concat(f.answers(4), f.answers(5)); got != nil {
+		t.Errorf("calls that were cancelled got the answers %q", got)
+	}
+}
+
+// TestTerminalCallWaitsForItsTurn: the gateway hears of a call in the order in which the terminal speaks.
+func TestTerminalCallWaitsForItsTurn(t *testing.T) {
+	calls := newHeldCalls()
+	calls.hold = make(chan struct{})
+	f, _ := joinHeld(t, calls)
+	goOn := sync.OnceFunc(func() { close(calls.hold) })
+	t.Cleanup(goOn)
+	f.event("tool.execution_start", map[string]any{"toolCallId": "c1", "toolName": "greet", "arguments": nil})
+	f.call(1)
+	if err := f.rpc.Call(t.Context(), "no.such", nil, nil); err == nil { // when it answers, it has read the events
+		t.Fatal("a request that nobody knows was answered")
+	}
+	select {
+	case got := <-calls.begun:
+		t.Errorf("%s has begun before the gateway has heard of it", got)
+	default:
+	}
+	goOn()
+	calls.wait(t, "onStartToolExecution greet")
+	if got := next(t, calls.begun, "the call"); got != "greet c1" {
+		t.Errorf("%s has begun, want greet c1", got)
+	}
+	calls.results <- ok("")
+	f.waitRequest("handlePendingToolCall", `"r1"`)
+}
+
+// TestTerminalAnswersAreWhole has large answers of calls beside other requests of the gateway.
+func TestTerminalAnswersAreWhole(t *testing.T) {
+	const count = 10
+	calls := newHeldCalls()
+	f, l := joinHeld(t, calls)
+	for n := range count {
+		f.call(n)
+	}
+	large := strings.Repeat("<x>&", 5_000)
+	for n := range count {
+		l.Log(adminapi.LogInfo, fmt.Sprint("line ", n))
+		next(t, calls.begun, "a call")
+		calls.results <- ok(large)
+	}
+	for n := range count {
+		f.waitRequest("handlePendingToolCall", fmt.Sprintf(`"r%d"`, n))
+		f.waitRequest("session.log", fmt.Sprintf(`"line %d"`, n))
+		got := f.answers(n)
+		var result struct{ TextResultForLlm string }
+		if len(got) != 1 || json.Unmarshal([]byte(got[0]), &result) != nil || result.TextResultForLlm != large {
+			t.Errorf("call %d has %d answers, want one, whole", n, len(got))
+		}
+	}
+	if n := len(calls.begun); n > 0 {
+		t.Errorf("%d calls have begun a second time", n)
+	}
+}
+
+// TestFrozenTerminal has a terminal that reads nothing any more. The gateway still hears what it says, and can leave.
+func TestFrozenTerminal(t *testing.T) {
+	ours, theirs := net.Pipe()
+	calls := newHeldCalls()
+	f := newFakeTerminal(t, true)
+	in := bufio.NewReader(theirs)
+	send := func(m map[string]any) {
+		data, err := json.Marshal(m)
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := theirs.Write(jsonrpc.AppendFrame(nil, data)); err != nil {
+			t.Error(err)
+		}
+	}
+	joined := make(chan struct{})
+	go func() {
+		for {
+			data, err := jsonrpc.ReadFrame(in, 1<<20)
+			var m struct {
+				ID, Params json.RawMessage
+				Method     string
+			}
+			if err != nil || json.Unmarshal(data, &m) != nil {
+				t.Error("reading what the gateway sends:", err)
+				return
+			}
+			result, _ := f.answer(t.Context(), m.Method, m.Params)
+			send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
+			if m.Method == "session.metadata.activity" {
+				close(joined)
+				return // and read no more
+			}
+		}
+	}()
+	l, err := newJoinRuntime(t).Join(t.Context(), ours, terminalSession, "/w", []string{"greet"}, calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-joined
+	event := func(typ string, data map[string]any) {
+		send(map[string]any{"jsonrpc": "2.0", "method": "session.event", "params": map[string]any{
+			"sessionId": terminalSession, "event": map[string]any{"id": "11111111-2222-4333-8444-777777777777",
+				"timestamp": "2026-11-23T09:00:00Z", "type": typ, "data": data}}})
+	}
+	event("external_tool.requested", map[string]any{"requestId": "r1", "sessionId": terminalSession,
+		"toolCallId": "c1", "toolName": "greet"})
+	next(t, calls.begun, "a call")
+	calls.results <- ok("nobody reads this")
+	event("user.message", map[string]any{"content": "still there"})
+	calls.wait(t, "user still there of user")
+	l.Close()
+	_ = theirs.Close()
+}
