@@ -3,12 +3,15 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -135,4 +138,66 @@ func TestTerminalOffersItsPipe(t *testing.T) {
 		t.Errorf("the owner reads %q of the CLI (%v, %v), want %q", got, err, failed, frame)
 	}
 	_ = ws.CloseNow()
+}
+
+// TestTerminalOwnerIsStuck has an owner that never says that a message is written, for its CLI is frozen. The gateway
+// can leave it.
+func TestTerminalOwnerIsStuck(t *testing.T) {
+	in, cli, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	toCLI, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := lentpipe.Own(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, taken, fill, err := lentpipe.Offer(own, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		own.Release()
+		for _, f := range []*os.File{in, cli, toCLI, out, taken, fill} {
+			_ = f.Close()
+		}
+	}()
+	p, err := borrow(e.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Begin()
+	handed := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = ws.CloseNow() }()
+		p.ctx, p.ws = r.Context(), ws
+		_, err = p.Write(jsonrpc.AppendFrame(nil, []byte(`{"method":"session.tools.set"}`)))
+		handed <- err
+	}))
+	defer server.Close()
+	ws, _, err := websocket.Dial(t.Context(), server.URL, nil) //nolint:bodyclose // the WebSocket closes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ws.CloseNow() }()
+	if _, _, err := ws.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Close()
+	select {
+	case err := <-handed:
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("the message ended with %v, want %v", err, os.ErrClosed)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the message still waits for its owner")
+	}
 }
