@@ -5,12 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	sdk "github.com/github/copilot-sdk/go"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
@@ -287,4 +290,38 @@ func TestFrozenTerminal(t *testing.T) {
 	calls.wait(t, "user still there of user")
 	l.Close()
 	_ = theirs.Close()
+}
+
+// FuzzTakes has anything in the place of a terminal's messages. Only events of followed sessions and answers to our own
+// requests are kept from the SDK.
+func FuzzTakes(f *testing.F) {
+	for _, text := range []string{
+		`{"method":"session.event","params":{"sessionId":"s","event":{"type":"abort","data":{"reason":"x"}}}}`,
+		`{"method":"session.event","params":{"sessionId":"other","event":{}}}`, `{"id":"tapgw-1","result":{}}`,
+		`{"id":"tapgw-1","error":{"code":1,"message":"no"}}`, `{"id":1,"method":"session.event"}`,
+		`{"method":"session.event","params":{"sessionId":"s","event":null}}`, `null`, `[]`, `{"id":"tapgw-`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		answers := 0
+		d := &dialablePipe{
+			log: slog.New(slog.DiscardHandler), idPrefix: "tapgw-", followers: map[string]*follower{},
+			requests: map[string]func(*pipeMessage){"tapgw-1": func(*pipeMessage) { answers++ }},
+		}
+		d.follow("s", func(sdk.SessionEvent) {})
+		isTaken := d.takes([]byte(text))
+		var m struct {
+			ID     any
+			Params struct{ SessionID string }
+		}
+		err := json.Unmarshal([]byte(text), &m)
+		id, _ := m.ID.(string)
+		if isTaken && (err != nil || m.Params.SessionID != "s" && !strings.HasPrefix(id, "tapgw-")) {
+			t.Errorf("%s is kept from the SDK", text)
+		}
+		if d.takes([]byte(text)) != isTaken || answers > 1 {
+			t.Errorf("%s: another answer the second time, %d are ours", text, answers)
+		}
+	})
 }
