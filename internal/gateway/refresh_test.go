@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"tapgw/internal/protocol"
 )
@@ -150,7 +152,7 @@ func TestHostKeepsItsLists(t *testing.T) {
 			joined = append(joined, join(i))
 			synctest.Wait()
 		}
-		joined[7].Closed() // the next list begins the last one
+		joined[7].Closed() // the next list is the beginning of the one before
 		synctest.Wait()
 		join(8)
 		synctest.Wait()
@@ -205,4 +207,31 @@ func (h *keepingHost) SetTools(_ context.Context, _ uint64, tools []Tool) error 
 		return errors.New("not now")
 	}
 	return nil
+}
+
+// A provider that leaves takes the memory of its tools with it, also where the list only got shorter.
+func TestLeftToolsAreFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		_, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", LiveTools: true}, quietHost{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		connectProvider(t, g, `"name":"first","tools":[{"name":"a","description":"d","parameters":{}}]`)
+		synctest.Wait()
+		c, _ := connectProvider(t, g, `"name":"last","tools":[{"name":"b","description":"d","parameters":{}}]`)
+		synctest.Wait()
+		s, _ := g.Session("s1")
+		if len(s.sentTools) != 2 {
+			t.Fatalf("the host has %d tools, want 2", len(s.sentTools))
+		}
+		left := weak.Make(&s.sentTools[1])
+		c.Closed()
+		synctest.Wait()
+		runtime.GC()
+		if left.Value() != nil {
+			t.Error("the tool of a provider that left is in memory, want it free")
+		}
+		g.Drain(context.Background())
+	})
 }

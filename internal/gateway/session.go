@@ -254,10 +254,11 @@ func hostTools(r *routes, sent []Tool) []Tool {
 		isSameTool(sent[n], r.list[n].definition) {
 		n++
 	}
-	if n < len(sent) {
-		sent = slices.Clip(sent[:n]) // the host may still read what follows
+	tools := sent
+	if n < len(sent) { // the host may still read what follows, and tools that left must not stay in memory
+		tools = append(make([]Tool, 0, len(r.list)), sent[:n]...)
 	}
-	tools := slices.Grow(sent, len(r.list)-n)
+	tools = slices.Grow(tools, len(r.list)-n)
 	for _, to := range r.list[n:] {
 		tools = append(tools, to.definition)
 	}
