@@ -167,18 +167,25 @@ func (s *Session) claimName(e *KeptEvent, name string) *protocol.Error {
 	if now := s.nameOwners[name]; now != nil && now.owner == id.owner {
 		return nil
 	}
-	n := 0
-	for _, other := range s.nameOwners {
-		if other.owner == id.owner {
-			n++
-		}
-	}
-	if n >= maxKeptNames {
+	if s.countNames(id.owner) >= maxKeptNames {
 		return errorf(protocol.CodePayloadTooLarge, "%q would be one of more than %d providers of gateway %s",
 			name, maxKeptNames, e.Gateway)
 	}
 	s.nameOwners[name] = id.nameOwner(name, name)
 	return nil
+}
+
+// countNames counts the names of an owner that have streams. Providers that left without any don't count. Call with
+// Gateway.mu held.
+func (s *Session) countNames(owner string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.keepers {
+		if now := s.nameOwners[name]; now != nil && now.owner == owner {
+			n++
+		}
+	}
+	return n
 }
 
 // OwnerGateway is [PassSpec].Owner of the providers of another gateway.

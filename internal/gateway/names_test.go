@@ -210,3 +210,39 @@ func TestProviderToken(t *testing.T) {
 		}
 	})
 }
+
+// A gateway's events come under a thousand names at most. Those of its providers that were here without an event leave
+// room for others.
+func TestKeptNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		s := live(t, g, "s1")
+		defer g.Drain(context.Background())
+		deliver := func(name string) *protocol.Error {
+			push := &protocol.Push{Event: "e", Level: protocol.LevelKeep}
+			e := NewKeptEvent(name, push, nil)
+			e.ID, e.Gateway, e.Trust = name, "lab", TrustExternal
+			_, err := s.Deliver(&e)
+			return err
+		}
+		pass := g.Issue(PassSpec{Trust: TrustExternal, Owner: OwnerGateway("lab"), Gateway: "lab"})
+		for i := range maxKeptNames {
+			h := connectWith(g, pass.Token())
+			if code := h.helloAs(fmt.Sprintf("guest%d", i), "s1"); code != "" {
+				t.Fatalf("guest %d: %s, want it bound", i, code)
+			}
+			h.conn.Closed()
+		}
+		for i := range maxKeptNames {
+			if err := deliver(fmt.Sprintf("name%d", i)); err != nil {
+				t.Fatalf("event %d after %d guests that left: %v, want it in its stream", i, maxKeptNames, err)
+			}
+		}
+		if err := deliver("more"); err == nil || err.Code != protocol.CodePayloadTooLarge {
+			t.Errorf("an event of one more name: %v, want %s", err, protocol.CodePayloadTooLarge)
+		}
+		if err := deliver("name0"); err != nil {
+			t.Errorf("an event of a name that has some: %v, want it in its stream", err)
+		}
+	})
+}
