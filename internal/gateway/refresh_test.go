@@ -209,6 +209,34 @@ func (h *keepingHost) SetTools(_ context.Context, _ uint64, tools []Tool) error 
 	return nil
 }
 
+// A tool that stays as it is with another provider is told to the host, which says who has it.
+func TestToolsOwnerIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		h := slowHost{lists: make(chan []Tool, 10), take: make(chan struct{})}
+		close(h.take)
+		if _, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"}, h); err != nil {
+			t.Fatal(err)
+		}
+		const tools = `"tools":[{"name":"a","description":"d","parameters":{}}]`
+		c, _ := connectProvider(t, g, `"name":"before",`+tools)
+		sleep(protocol.RefreshMax)
+		c.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"s1","name":"after",` + tools + `}`))
+		sleep(protocol.RefreshMax)
+		for _, want := range []string{"before", "after"} {
+			select {
+			case list := <-h.lists:
+				if len(list) != 1 || list[0].Provider != want {
+					t.Errorf("the host was given %+v, want a tool of provider %s", list, want)
+				}
+			default:
+				t.Errorf("the host was given no list with a tool of provider %s", want)
+			}
+		}
+		g.Drain(context.Background())
+	})
+}
+
 // A provider that leaves takes the memory of its tools with it, also where the list only got shorter.
 func TestLeftToolsAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

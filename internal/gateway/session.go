@@ -250,8 +250,7 @@ func (s *Session) HostTools() (tools []Tool, revision uint64) {
 // to sent but who gave it to the host.
 func hostTools(r *routes, sent []Tool) []Tool {
 	n := 0
-	for n < min(len(sent), len(r.list)) && sent[n].Provider == r.list[n].owner() &&
-		isSameTool(sent[n], r.list[n].definition) {
+	for n < min(len(sent), len(r.list)) && isSameTool(sent[n], r.list[n].definition) {
 		n++
 	}
 	tools := sent

@@ -184,5 +184,6 @@ func (s *Session) waitForRefresh(ctx context.Context) {
 }
 
 func isSameTool(a, b Tool) bool {
-	return a.Name == b.Name && a.Description == b.Description && string(a.Parameters) == string(b.Parameters)
+	return a.Name == b.Name && a.Provider == b.Provider && a.Description == b.Description &&
+		string(a.Parameters) == string(b.Parameters)
 }
