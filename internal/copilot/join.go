@@ -105,22 +105,21 @@ func (r *Runtime) join(
 	return l, nil
 }
 
-// onTerminalEvent returns a handler that queues the events of a terminal. A tool call begins at once if the pump has
-// handled all events before it: to wake the pump first takes as long as the rest.
+// onTerminalEvent returns a handler that queues the events of a terminal. A tool call begins on this goroutine if the
+// pump has handled all events before it: to wake another one takes as long as to ask the provider.
 func (s *session) onTerminalEvent(gen int) sdk.SessionEventHandler {
 	return func(e sdk.SessionEvent) {
 		d, isCall := e.Data.(*rpc.ExternalToolRequestedData)
 		isCall = isCall && s.items.isHandled()
+		if isCall {
+			s.mu.Lock()
+			c := s.conn
+			s.mu.Unlock()
+			if c != nil && c.gen == gen {
+				s.startCall(c, d)
+			}
+		}
 		s.items.push(item{gen: gen, event: e, isStarted: isCall})
-		if !isCall {
-			return
-		}
-		s.mu.Lock()
-		c := s.conn
-		s.mu.Unlock()
-		if c != nil && c.gen == gen {
-			s.startCall(c, d)
-		}
 	}
 }
 
@@ -139,9 +138,11 @@ func (s *session) endLost(ctx context.Context, c *conn) {
 	}
 	for _, d := range pendingCalls(events) {
 		if s.hasSet(d.ToolName) {
-			s.runCall(c, d, func(context.Context, gateway.Call) gateway.Outcome {
-				return gateway.Outcome{ErrorCode: protocol.CodeDisconnected,
-					Error: "the gateway was lost during the call, which may have done its work"}
+			s.runCall(c, d, func(gateway.Call) func(context.Context) gateway.Outcome {
+				return func(context.Context) gateway.Outcome {
+					return gateway.Outcome{ErrorCode: protocol.CodeDisconnected,
+						Error: "the gateway was lost during the call, which may have done its work"}
+				}
 			})
 		}
 	}

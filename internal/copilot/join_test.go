@@ -170,6 +170,10 @@ func (c *joinedCalls) CallTool(_ context.Context, call gateway.Call) gateway.Out
 	return gateway.Outcome{Data: rawJSON(fmt.Sprintf("%s%s gates=%v", call.Name, call.Args, call.AskGates))}
 }
 
+func (c *joinedCalls) StartCall(call gateway.Call) func(context.Context) gateway.Outcome {
+	return func(ctx context.Context) gateway.Outcome { return c.CallTool(ctx, call) }
+}
+
 func (c *joinedCalls) PreToolUse(_ context.Context, tool string, _ protocol.Raw) gateway.Decision {
 	return gateway.Decision{Deny: tool == c.deny, Reason: "not here"}
 }

@@ -36,14 +36,16 @@ func newHeldCalls() *heldCalls {
 		ended: make(chan string, 10), raw: make(chan string, 100)}
 }
 
-func (c *heldCalls) CallTool(ctx context.Context, call gateway.Call) gateway.Outcome {
+func (c *heldCalls) StartCall(call gateway.Call) func(context.Context) gateway.Outcome {
 	c.begun <- call.Name + " " + call.HostID
-	select {
-	case o := <-c.results:
-		return o
-	case <-ctx.Done():
-		c.ended <- call.HostID
-		return gateway.Outcome{ErrorCode: protocol.CodeCancelled, Error: "cancelled"}
+	return func(ctx context.Context) gateway.Outcome {
+		select {
+		case o := <-c.results:
+			return o
+		case <-ctx.Done():
+			c.ended <- call.HostID
+			return gateway.Outcome{ErrorCode: protocol.CodeCancelled, Error: "cancelled"}
+		}
 	}
 }
 

@@ -85,7 +85,9 @@ func (t *tracker) replay(it item) {
 			fmt.Sprintf("tool %s, which was called before the session was lost, is called again", d.ToolName),
 		)
 		if c != nil {
-			t.s.runCall(c, d, t.s.callAgain)
+			t.s.runCall(c, d, func(call gateway.Call) func(context.Context) gateway.Outcome {
+				return func(ctx context.Context) gateway.Outcome { return t.s.callAgain(ctx, call) }
+			})
 		}
 	}
 }

@@ -336,6 +336,10 @@ func (s *fakeSession) CallTool(ctx context.Context, c gateway.Call) gateway.Outc
 	return f(ctx, string(c.Args))
 }
 
+func (s *fakeSession) StartCall(c gateway.Call) func(context.Context) gateway.Outcome {
+	return func(ctx context.Context) gateway.Outcome { return s.CallTool(ctx, c) }
+}
+
 func (s *fakeSession) PreToolUse(_ context.Context, tool string, args protocol.Raw) gateway.Decision {
 	if s.preToolUse == nil {
 		return gateway.Decision{}

@@ -211,12 +211,13 @@ func (s *session) skipsPermission() bool {
 	return s.joined == 0 && s.o.Permissions.CustomTool == configs.Allow
 }
 
-// startCall runs a tool call of the model on a goroutine of its own, and answers the runtime. The pump calls it.
+// startCall starts a tool call of the model, and answers the runtime on a goroutine of its own. The pump calls it, and
+// the relay of a terminal.
 func (s *session) startCall(c *conn, d *rpc.ExternalToolRequestedData) {
 	if s.joined != 0 && !s.hasSet(d.ToolName) {
 		return // a tool of another client of the terminal
 	}
-	s.runCall(c, d, s.calls.CallTool)
+	s.runCall(c, d, s.calls.StartCall)
 }
 
 // hasSet reports whether the runtime ever had a tool from us.
@@ -227,7 +228,7 @@ func (s *session) hasSet(tool string) bool {
 }
 
 func (s *session) runCall(
-	c *conn, d *rpc.ExternalToolRequestedData, callTool func(context.Context, gateway.Call) gateway.Outcome,
+	c *conn, d *rpc.ExternalToolRequestedData, start func(gateway.Call) (wait func(context.Context) gateway.Outcome),
 ) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
@@ -238,13 +239,23 @@ func (s *session) runCall(
 	}
 	s.inFlight[d.RequestID] = cancel
 	s.mu.Unlock()
-	args := rawJSON(d.Arguments)
+	call := gateway.Call{Name: d.ToolName, Args: rawJSON(d.Arguments), Traceparent: deref(d.Traceparent),
+		HostID: d.ToolCallID}
+	call.AskGates = s.joined == byExtension // which has no hooks
+	var wait func(context.Context) gateway.Outcome
+	if !s.isSearcher(call.Name) {
+		wait = start(call) // here, for another goroutine comes later
+	}
 	s.r.wg.Go(func() {
 		defer cancel()
-		call := gateway.Call{Name: d.ToolName, Args: args, Traceparent: deref(d.Traceparent),
-			HostID: d.ToolCallID}
-		call.AskGates = s.joined == byExtension // which has no hooks
-		outcome := s.answer(ctx, call, callTool)
+		var outcome gateway.Outcome
+		if wait != nil {
+			outcome = wait(ctx)
+		} else {
+			outcome = s.answer(ctx, call, func(ctx context.Context, c gateway.Call) gateway.Outcome {
+				return start(c)(ctx)
+			})
+		}
 		cancelled := ctx.Err() != nil
 		s.mu.Lock()
 		delete(s.inFlight, d.RequestID)

@@ -91,16 +91,21 @@ func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 // CallTool implements [HostCalls]: it runs [Session.BeginCall] and waits for the outcome. A
 // host with [HostInfo].LiveTools gets the outcome of a call after the tools that the call
 // changed, or a second later.
-func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
+func (s *Session) CallTool(ctx context.Context, c Call) Outcome { return s.StartCall(c)(ctx) }
+
+// StartCall implements [HostCalls].
+func (s *Session) StartCall(c Call) (wait func(context.Context) Outcome) {
 	answer := make(chan Outcome, 1)
 	pending := s.BeginCall(c, func(o Outcome) { answer <- o })
-	select {
-	case o := <-answer:
-		s.waitForRefresh(ctx)
-		return o
-	case <-ctx.Done():
-		pending.Cancel(protocol.ReasonInterrupted)
-		return <-answer
+	return func(ctx context.Context) Outcome {
+		select {
+		case o := <-answer:
+			s.waitForRefresh(ctx)
+			return o
+		case <-ctx.Done():
+			pending.Cancel(protocol.ReasonInterrupted)
+			return <-answer
+		}
 	}
 }
 

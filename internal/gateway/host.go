@@ -37,6 +37,9 @@ type HostCalls interface {
 	// CallTool calls a provider's tool and returns its one outcome, at the tool's timeout at
 	// the latest. When ctx ends, the call is cancelled with reason "interrupted".
 	CallTool(ctx context.Context, c Call) Outcome
+	// StartCall is the first half of CallTool, which does not wait: the call is on its way to
+	// the provider. wait is the other half, and has to be called.
+	StartCall(c Call) (wait func(ctx context.Context) Outcome)
 	// PreToolUse asks the rules and gates about a call that the session is about to make, of
 	// its own tools too.
 	PreToolUse(ctx context.Context, tool string, args protocol.Raw) Decision
