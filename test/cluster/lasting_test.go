@@ -23,8 +23,8 @@ import (
 
 // remoteSession is a session whose host is a program at /host: it comes back after its gateway does.
 type remoteSession struct {
-	m  *machine
-	id string
+	m       *machine
+	url, id string // the gateway has the same URL after a restart
 
 	mu    sync.Mutex
 	lines map[string]int // that its person has seen, and how often
@@ -32,7 +32,7 @@ type remoteSession struct {
 
 func (m *machine) remoteSession(id string) *remoteSession {
 	m.t.Helper()
-	r := &remoteSession{m: m, id: id, lines: map[string]int{}}
+	r := &remoteSession{m: m, url: m.url, id: id, lines: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -58,7 +58,7 @@ func (r *remoteSession) serve(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	ws, _, err := websocket.Dial(ctx, r.m.url+"/host", nil)
+	ws, _, err := websocket.Dial(ctx, r.url+"/host", nil)
 	if err != nil {
 		return
 	}
