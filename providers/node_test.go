@@ -54,6 +54,9 @@ func nodeCommand(dir string, env []string, name string, args ...string) *exec.Cm
 	return cmd
 }
 
+// nodeTimeout is for a program that would never end: its test fails with what it has printed.
+const nodeTimeout = 5 * time.Minute
+
 // runNode runs a program and returns what it prints.
 func runNode(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
@@ -64,13 +67,18 @@ func runNode(t *testing.T, dir, name string, args ...string) string {
 	documents := filepath.Join(docs, "providers.md") + ":" + filepath.Join(docs, "providers-node.md")
 	env := []string{"COPILOT_HOME=" + t.TempDir(), "DOCUMENTS=" + documents + ":README.md"}
 	cmd := nodeCommand(dir, env, name, args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v, want success\n%s%s", cmd, err, out, &stderr)
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &stderr, time.Second
+	err = cmd.Start()
+	if err == nil {
+		kill := time.AfterFunc(nodeTimeout, func() { _ = cmd.Process.Kill() })
+		err = cmd.Wait()
+		kill.Stop()
 	}
-	return strings.TrimSpace(string(out))
+	if err != nil {
+		t.Fatalf("%s: %v, want success\n%s%s", cmd, err, &out, &stderr)
+	}
+	return strings.TrimSpace(out.String())
 }
 
 // TestNodeScenarios plays the scenarios with the samples in Node.

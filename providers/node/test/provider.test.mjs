@@ -30,6 +30,7 @@ async function start(t, options) {
   });
   const peer = await gateway.accept();
   const hello = await peer.bind();
+  while (!provider.connected) await sleep(1); // it has the answer
   return { gateway, provider, peer, hello };
 }
 
@@ -53,7 +54,6 @@ describe("the names of the original SDK", () => {
 
   test("push, surface, keep and pushEvent name their level", async (t) => {
     const { provider, peer } = await start(t, {});
-    await sleep(0);
     const sent = [
       provider.push("a"), provider.surface("b", { stream: "ci" }), provider.keep("c"), provider.pushEvent("keep", "d"),
     ];
