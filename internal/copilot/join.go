@@ -109,17 +109,16 @@ func (r *Runtime) join(
 // pump has handled all events before it: to wake another one takes as long as to ask the provider.
 func (s *session) onTerminalEvent(gen int) sdk.SessionEventHandler {
 	return func(e sdk.SessionEvent) {
-		d, isCall := e.Data.(*rpc.ExternalToolRequestedData)
-		isCall = isCall && s.items.isHandled()
-		if isCall {
+		isStarted := false
+		if d, isCall := e.Data.(*rpc.ExternalToolRequestedData); isCall && s.items.isHandled() {
 			s.mu.Lock()
 			c := s.conn
 			s.mu.Unlock()
-			if c != nil && c.gen == gen {
+			if isStarted = c != nil && c.gen == gen; isStarted {
 				s.startCall(c, d)
 			}
 		}
-		s.items.push(item{gen: gen, event: e, isStarted: isCall})
+		s.items.push(item{gen: gen, event: e, isStarted: isStarted})
 	}
 }
 
