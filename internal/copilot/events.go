@@ -20,9 +20,9 @@ const syncType = logType + "-sync"
 // item is what the pump handles, in order: an event of the runtime, or a change of the session. Each kind uses its own
 // fields.
 type item struct {
-	gen       int // of the conn that the item is about
-	event     sdk.SessionEvent
-	isStarted bool // event asks for a call, which runs already
+	gen     int // of the conn that the item is about
+	event   sdk.SessionEvent
+	started *adminapi.RuntimeEvent // in place of event: it asked for a call, which runs already
 
 	lost           error         // why the process died
 	lostPrompts    int           // prompts that the process had accepted and not begun
@@ -62,8 +62,11 @@ func (s *session) pump() {
 		}
 		// The raw log gets events after the gateway has seen what they are about.
 		for _, it := range items {
-			if it.event.Data != nil {
-				s.recordRaw(it.event)
+			switch {
+			case it.started != nil:
+				s.recordRaw(*it.started)
+			case it.event.Data != nil:
+				s.recordRaw(rawEvent(it.event))
 			}
 		}
 	}
@@ -134,7 +137,7 @@ func (t *tracker) handle(it item) {
 		t.replay(it)
 	case it.gen >= t.gen:
 		t.gen = it.gen
-		if !it.isStarted {
+		if it.started == nil {
 			t.event(it.event)
 		}
 	}

@@ -1,12 +1,14 @@
 package copilot
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
@@ -83,7 +85,7 @@ func (r *Runtime) join(
 		return nil, fmt.Errorf("joining the terminal's session: %w", err)
 	}
 	p.track(resumed)
-	_ = askPipe(ctx, p, askTimeout, "session.metadata.activity", ofSession{id}, func(result json.RawMessage) {
+	_ = askPipe(ctx, p, askTimeout, "session.metadata.activity", ofSession{id}, func(result protocol.Raw) {
 		var activity rpc.SessionActivity
 		if json.Unmarshal(result, &activity) == nil && activity.HasActiveWork {
 			s.items.push(item{gen: gen, isRunning: true})
@@ -107,19 +109,100 @@ func (r *Runtime) join(
 
 // onTerminalEvent returns a handler that queues the events of a terminal. A tool call begins on this goroutine if the
 // pump has handled all events before it: to wake another one takes as long as to ask the provider.
-func (s *session) onTerminalEvent(gen int) sdk.SessionEventHandler {
-	return func(e sdk.SessionEvent) {
-		isStarted := false
-		if d, isCall := e.Data.(*rpc.ExternalToolRequestedData); isCall && s.items.isHandled() {
-			s.mu.Lock()
-			c := s.conn
-			s.mu.Unlock()
-			if isStarted = c != nil && c.gen == gen; isStarted {
-				s.startCall(c, d)
+func (s *session) onTerminalEvent(gen int) func(event protocol.Raw) error {
+	return func(event protocol.Raw) error {
+		if s.items.isHandled() {
+			if d, raw := readCall(event); d != nil && s.startNow(gen, d) {
+				s.items.push(item{gen: gen, started: raw})
+				return nil
 			}
 		}
-		s.items.push(item{gen: gen, event: e, isStarted: isStarted})
+		var e sdk.SessionEvent
+		if err := json.Unmarshal(event, &e); err != nil {
+			return err
+		}
+		s.items.push(item{gen: gen, event: e})
+		return nil
 	}
+}
+
+// startNow starts a tool call of a terminal if the conn is the session's.
+func (s *session) startNow(gen int, d *rpc.ExternalToolRequestedData) bool {
+	s.mu.Lock()
+	c := s.conn
+	s.mu.Unlock()
+	if c == nil || c.gen != gen {
+		return false
+	}
+	s.startCall(c, d)
+	return true
+}
+
+// callType is the type of the event that asks for a tool call, as JSON.
+var callType = []byte(`"` + rpc.SessionEventTypeExternalToolRequested + `"`)
+
+// readCall reads what we need of an event that asks for a tool call, and the same for the raw log, in a fraction of the
+// time that the SDK takes. d is nil for any other event, and for one that only the SDK can read.
+func readCall(event protocol.Raw) (d *rpc.ExternalToolRequestedData, raw *adminapi.RuntimeEvent) {
+	if !bytes.Contains(event, callType) {
+		return nil, nil
+	}
+	raw = &adminapi.RuntimeEvent{Type: string(rpc.SessionEventTypeExternalToolRequested)}
+	isCall := false
+	err := protocol.Object(event, func(name string, value protocol.Raw) (err error) {
+		switch name {
+		case "type":
+			isCall = bytes.Equal(value, callType)
+		case "id":
+			raw.ID, err = readText(value)
+		case "timestamp":
+			var when string
+			if when, err = readText(value); err == nil {
+				raw.TS, err = time.Parse(time.RFC3339, when)
+				raw.TS = raw.TS.UTC()
+			}
+		case "agentId":
+			raw.AgentID, err = readText(value)
+		case "ephemeral":
+			raw.Ephemeral = string(value) == "true"
+		case "data":
+			raw.Data = json.RawMessage(value)
+		}
+		return err
+	})
+	if err != nil || !isCall {
+		return nil, nil
+	}
+	d = &rpc.ExternalToolRequestedData{}
+	err = protocol.Object(protocol.Raw(raw.Data), func(name string, value protocol.Raw) (err error) {
+		switch name {
+		case "requestId":
+			d.RequestID, err = readText(value)
+		case "toolCallId":
+			d.ToolCallID, err = readText(value)
+		case "toolName":
+			d.ToolName, err = readText(value)
+		case "traceparent":
+			var parent string
+			parent, err = readText(value)
+			d.Traceparent = &parent
+		case "arguments":
+			d.Arguments = value
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil
+	}
+	return d, raw
+}
+
+// readText is the text of a JSON string, or an error.
+func readText(v protocol.Raw) (string, error) {
+	if t, ok := protocol.Text(v); ok {
+		return t, nil
+	}
+	return "", errors.New("not a string")
 }
 
 // ofSession are the parameters of a request about a session.

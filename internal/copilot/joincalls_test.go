@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,9 @@ import (
 	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
@@ -294,6 +298,108 @@ func TestFrozenTerminal(t *testing.T) {
 	_ = theirs.Close()
 }
 
+// TestReadCall holds what is read of an event that asks for a call against what the SDK reads.
+func TestReadCall(t *testing.T) {
+	const head = `"id":"11111111-2222-4333-8444-777777777777","timestamp":"2026-11-23T09:00:00.123+01:00","parentId":null`
+	const ids = `"requestId":"r1","sessionId":"s","toolCallId":"c1","toolName":"greet"`
+	calls := map[string]string{
+		"as the CLI writes": `{"type":"external_tool.requested","data":{` + ids + `,"arguments":{"n":1}},` + head + `}`,
+		"all fields": `{` + head + `,"agentId":"a","ephemeral":true,"type":"external_tool.requested","data":{` + ids +
+			`,"arguments":{"b":[1,"ü\u00fc"],"a":null},"traceparent":"00-1-2-01","workingDirectory":"/w"}}`,
+		"no arguments": `{` + head + `,"type":"external_tool.requested","data":{` + ids + `}}`,
+		"null":         `{` + head + `,"type":"external_tool.requested","data":{` + ids + `,"arguments":null}}`,
+		"escapes, space": `{ ` + head + `, "type": "external_tool.requested", "data": {` + ids +
+			`,"arguments": {"\u0061": "\ud800"} } }`,
+	}
+	for name, text := range calls {
+		d, raw := readCall(protocol.Raw(text))
+		if d == nil {
+			t.Errorf("%s: not read", name)
+			continue
+		}
+		var e sdk.SessionEvent
+		if err := json.Unmarshal([]byte(text), &e); err != nil {
+			t.Fatal(err)
+		}
+		want := e.Data.(*rpc.ExternalToolRequestedData)
+		if d.RequestID != want.RequestID || d.ToolCallID != want.ToolCallID || d.ToolName != want.ToolName ||
+			deref(d.Traceparent) != deref(want.Traceparent) {
+			t.Errorf("%s: %+v, want %+v", name, d, want)
+		}
+		var args, wantArgs any
+		if json.Unmarshal(rawJSON(d.Arguments), &args) != nil ||
+			json.Unmarshal(rawJSON(want.Arguments), &wantArgs) != nil || !reflect.DeepEqual(args, wantArgs) {
+			t.Errorf("%s: arguments %s, want %s", name, rawJSON(d.Arguments), rawJSON(want.Arguments))
+		}
+		wantRaw := rawEvent(e)
+		var sent struct{ Data json.RawMessage }
+		if err := json.Unmarshal([]byte(text), &sent); err != nil {
+			t.Fatal(err)
+		}
+		wantRaw.Data = sent.Data // what the SDK does not know, too
+		if !reflect.DeepEqual(*raw, wantRaw) {
+			t.Errorf("%s: the raw log gets %+v, want %+v", name, *raw, wantRaw)
+		}
+	}
+	others := map[string]string{
+		"another event": `{"type":"user.message","data":{"content":"\"external_tool.requested\""},` + head + `}`,
+		"in its data":   `{"type":"user.message","data":{"type":"external_tool.requested"},` + head + `}`,
+		"no data":       `{"type":"external_tool.requested",` + head + `}`,
+		"no time":       `{"type":"external_tool.requested","timestamp":"now","data":{` + ids + `}}`,
+		"a number as name": `{"type":"external_tool.requested",` + head +
+			`,"data":{"requestId":"r1","toolCallId":"c1","toolName":1}}`,
+		"twice":   `{"type":"external_tool.requested","data":{` + ids + `,"requestId":"r2"},` + head + `}`,
+		"no JSON": `"external_tool.requested"`,
+	}
+	for name, text := range others {
+		if d, _ := readCall(protocol.Raw(text)); d != nil {
+			t.Errorf("%s: read as %+v, want it left to the SDK", name, d)
+		}
+	}
+}
+
+// FuzzReadCall has anything in the place of an event. What is read of it is what a strict reader reads.
+func FuzzReadCall(f *testing.F) {
+	f.Add(`{"id":"e","timestamp":"2026-11-23T09:00:00Z","type":"external_tool.requested","data":{"requestId":"r1",` +
+		`"toolCallId":"c1","toolName":"greet","arguments":{"n":[1,{}]},"traceparent":"00-1-2-01"}}`)
+	f.Add(`{"type":"external_tool.requested","data":{"arguments":null},"agentId":"a","ephemeral":true}`)
+	f.Add(`{"type":"external_tool.requested","type":"abort","data":{}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		d, raw := readCall(protocol.Raw(text))
+		if d == nil {
+			return
+		}
+		var want struct {
+			Type      string `json:"type"`
+			ID        string `json:"id"`
+			AgentID   string `json:"agentId"`
+			Timestamp string `json:"timestamp"`
+			Ephemeral any    `json:"ephemeral"`
+			Data      struct {
+				RequestID   string       `json:"requestId"`
+				ToolCallID  string       `json:"toolCallId"`
+				ToolName    string       `json:"toolName"`
+				Traceparent *string      `json:"traceparent"`
+				Arguments   protocol.Raw `json:"arguments"`
+			} `json:"data"`
+		}
+		if err := jsonv2.Unmarshal([]byte(text), &want, jsontext.AllowInvalidUTF8(true)); err != nil {
+			t.Fatalf("%s is read, and a strict reader says: %v", text, err)
+		}
+		when, _ := time.Parse(time.RFC3339, want.Timestamp)
+		args, _ := d.Arguments.(protocol.Raw)
+		if want.Type != "external_tool.requested" || raw.ID != want.ID || raw.AgentID != want.AgentID ||
+			!raw.TS.Equal(when) || raw.Ephemeral != (want.Ephemeral == true) || d.RequestID != want.Data.RequestID ||
+			d.ToolCallID != want.Data.ToolCallID || d.ToolName != want.Data.ToolName ||
+			deref(d.Traceparent) != deref(want.Data.Traceparent) || string(args) != string(want.Data.Arguments) {
+			t.Errorf("%s: read as %+v and %+v", text, d, raw)
+		}
+		if kind := rawJSON(d.Arguments).Kind(); kind == 'n' || kind == jsontext.KindInvalid {
+			t.Errorf("%s: the provider gets the arguments %s", text, rawJSON(d.Arguments))
+		}
+	})
+}
+
 // FuzzTakes has anything in the place of a terminal's messages. Only events of followed sessions and answers to our own
 // requests are kept from the SDK.
 func FuzzTakes(f *testing.F) {
@@ -311,7 +417,7 @@ func FuzzTakes(f *testing.F) {
 			log: slog.New(slog.DiscardHandler), idPrefix: "tapgw-", followers: map[string]*follower{},
 			requests: map[string]func(*pipeMessage){"tapgw-1": func(*pipeMessage) { answers++ }},
 		}
-		d.follow("s", func(sdk.SessionEvent) {})
+		d.follow("s", func(protocol.Raw) error { return nil })
 		isTaken := d.takes([]byte(text))
 		var m struct {
 			ID     any

@@ -20,6 +20,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 
 	"tapgw/internal/jsonrpc"
+	"tapgw/internal/protocol"
 )
 
 const (
@@ -54,22 +55,35 @@ type dialablePipe struct {
 	lastID    int
 }
 
-// follower gets the events of a session.
-type follower struct{ handle sdk.SessionEventHandler }
+// follower gets the events of a session. An error says why it can't read one.
+type follower struct {
+	handle func(event protocol.Raw) error
+}
 
-// pipeMessage is what we read of a message of the terminal.
-type pipeMessage struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params struct {
-		SessionID string          `json:"sessionId"`
-		Event     json.RawMessage `json:"event"`
-	} `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
+// pipeMessage is what we read of a message of the terminal; nil: it has none. All share the message's memory.
+type pipeMessage struct{ id, method, params, result, err protocol.Raw }
+
+// readPipeMessage reads the outside of a message. Each call of a tool passes here, so it does not take the time that
+// the standard library takes.
+func readPipeMessage(data []byte) (m pipeMessage, err error) {
+	err = protocol.Object(data, func(name string, value protocol.Raw) error {
+		switch name {
+		case "id":
+			m.id = value
+		case "method":
+			m.method = value
+		case "params":
+			m.params = value
+		case "result":
+			m.result = value
+		case "error":
+			if value.Kind() != 'n' {
+				m.err = value
+			}
+		}
+		return nil
+	})
+	return m, err
 }
 
 // openPipe gives a pipe an address. onEnd learns why the pipe ended.
@@ -197,28 +211,12 @@ func (d *dialablePipe) takes(data []byte) bool {
 	if !bytes.Contains(data, []byte(`"session.event"`)) && !bytes.Contains(data, []byte(d.idPrefix)) {
 		return false // most are read only once, by the SDK
 	}
-	var m pipeMessage
-	if json.Unmarshal(data, &m) != nil {
-		return false
-	}
+	m, err := readPipeMessage(data)
 	switch {
-	case m.Method == "session.event" && m.ID == nil:
-		d.mu.Lock()
-		f := d.followers[m.Params.SessionID]
-		d.mu.Unlock()
-		if f == nil {
-			return false
-		}
-		var e sdk.SessionEvent
-		if err := json.Unmarshal(m.Params.Event, &e); err != nil {
-			d.log.Debug("an event of a terminal can't be read", "error", err)
-			return true
-		}
-		f.handle(e)
-		return true
-	case m.Method == "":
-		var id string
-		_ = json.Unmarshal(m.ID, &id)
+	case err != nil:
+		return false
+	case m.method == nil:
+		id, _ := protocol.Text(m.id)
 		d.mu.Lock()
 		answered := d.requests[id]
 		delete(d.requests, id)
@@ -226,14 +224,44 @@ func (d *dialablePipe) takes(data []byte) bool {
 		if answered != nil {
 			answered(&m)
 		}
-		return answered != nil || strings.HasPrefix(id, d.idPrefix)
+		return strings.HasPrefix(id, d.idPrefix)
+	case m.id == nil && string(m.method) == `"session.event"`:
+		return d.takesEvent(m.params)
 	}
 	return false
 }
 
+// takesEvent gives an event to the follower of its session. It returns false if there is none.
+func (d *dialablePipe) takesEvent(params protocol.Raw) bool {
+	var session string
+	var event protocol.Raw
+	err := protocol.Object(params, func(name string, value protocol.Raw) error {
+		switch name {
+		case "sessionId":
+			session, _ = protocol.Text(value)
+		case "event":
+			event = value
+		}
+		return nil
+	})
+	if err != nil {
+		return false
+	}
+	d.mu.Lock()
+	f := d.followers[session]
+	d.mu.Unlock()
+	if f == nil {
+		return false
+	}
+	if err := f.handle(event); err != nil {
+		d.log.Debug("an event of a terminal can't be read", "error", err)
+	}
+	return true
+}
+
 // follow has a session's events handled in their order, and keeps them from the SDK. It lasts until unfollow or the end
 // of the pipe. handle must not block.
-func (d *dialablePipe) follow(session string, handle sdk.SessionEventHandler) (unfollow func()) {
+func (d *dialablePipe) follow(session string, handle func(event protocol.Raw) error) (unfollow func()) {
 	f := &follower{handle}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -251,7 +279,7 @@ func (d *dialablePipe) follow(session string, handle sdk.SessionEventHandler) (u
 // blocks ends with the pipe. then gets the result before any event that comes after it is handled; nil: it is of no
 // use.
 func askPipe(
-	ctx context.Context, p *process, timeout time.Duration, method string, params any, then func(json.RawMessage),
+	ctx context.Context, p *process, timeout time.Duration, method string, params any, then func(protocol.Raw),
 ) error {
 	if p.hasEnded() {
 		return p.cause
@@ -265,12 +293,12 @@ func askPipe(
 	})()
 	done := make(chan error, 1)
 	id, err := p.pipe.request(method, params, func(m *pipeMessage) {
-		switch {
-		case m.Error != nil:
-			done <- fmt.Errorf("JSON-RPC Error %d: %s", m.Error.Code, m.Error.Message) // in the words of the SDK
+		if m.err != nil {
+			done <- rpcError(m.err)
 			return
-		case then != nil:
-			then(m.Result)
+		}
+		if then != nil {
+			then(m.result)
 		}
 		done <- nil
 	})
@@ -288,6 +316,18 @@ func askPipe(
 		return p.cause
 	}
 	return err
+}
+
+// rpcError is an answer that is an error, in the words of the SDK.
+func rpcError(data protocol.Raw) error {
+	var e struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(data, &e) != nil {
+		return fmt.Errorf("JSON-RPC Error %.200s", data)
+	}
+	return fmt.Errorf("JSON-RPC Error %d: %s", e.Code, e.Message)
 }
 
 // request sends a request of our own. answered gets the answer, unless forget or the end of the pipe comes first.

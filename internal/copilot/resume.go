@@ -65,7 +65,7 @@ func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
 func (t *tracker) replay(it item) {
 	var lines []adminapi.TimelineLine
 	for _, e := range it.history {
-		t.s.recordRaw(e)
+		t.s.recordRaw(rawEvent(e))
 		if l, ok := t.s.historyLine(e); ok {
 			lines = append(lines, l)
 		}

@@ -310,10 +310,14 @@ func (s *session) cancelCalls() {
 }
 
 // rawJSON encodes what the SDK decoded, without escapes for HTML. The order of keys and the precision of numbers above
-// 2^53 are lost before, in the runtime.
+// 2^53 are lost before, in the runtime. What [readCall] has left as it was is returned as it is.
 func rawJSON(v any) protocol.Raw {
-	if v == nil {
+	raw, isRaw := v.(protocol.Raw)
+	switch {
+	case v == nil || isRaw && raw.Kind() == 'n':
 		return protocol.Raw("{}")
+	case isRaw:
+		return raw
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

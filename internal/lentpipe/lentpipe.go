@@ -18,6 +18,8 @@ package lentpipe
 import (
 	"encoding/json"
 	"errors"
+
+	"tapgw/internal/protocol"
 )
 
 // Param is the parameter of a request that offers a pipe, with [Ends] as JSON. An answer with the header [Header] takes
@@ -70,15 +72,16 @@ func (e Ends) String() string {
 // isForBorrower reports whether the borrower may write a message to the CLI by itself. The owner keeps account of which
 // tools the CLI has been given, and of its requests that wait for an answer, so it has to see these.
 func isForBorrower(message []byte) bool {
-	var m struct {
-		Method string `json:"method"`
-	}
-	if json.Unmarshal(message, &m) != nil {
-		return false
-	}
-	switch m.Method {
+	var method string
+	err := protocol.Object(message, func(name string, value protocol.Raw) error {
+		if name == "method" {
+			method, _ = protocol.Text(value)
+		}
+		return nil
+	})
+	switch method {
 	case "", "session.resume", "session.tools.set":
 		return false
 	}
-	return true
+	return err == nil
 }
