@@ -185,10 +185,15 @@ type linkCalls struct {
 
 var _ gateway.HostCalls = (*linkCalls)(nil)
 
-// CallTool implements [gateway.HostCalls]. The gates are asked unless hooks have done so.
+// CallTool implements [gateway.HostCalls].
 func (c *linkCalls) CallTool(ctx context.Context, call gateway.Call) gateway.Outcome {
+	return c.StartCall(call)(ctx)
+}
+
+// StartCall implements [gateway.HostCalls]. The gates are asked unless hooks have done so.
+func (c *linkCalls) StartCall(call gateway.Call) (wait func(context.Context) gateway.Outcome) {
 	call.AskGates = !c.t.asked.pass(call.Name, call.Args)
-	return c.Session.CallTool(ctx, call)
+	return c.Session.StartCall(call)
 }
 
 // PreToolUse implements [gateway.HostCalls]. The reason of a denial says who denies, as that of a hook does.
