@@ -298,6 +298,32 @@ func TestFrozenTerminal(t *testing.T) {
 	_ = theirs.Close()
 }
 
+// TestTerminalCallsThatAreRefusedByStrictReaders: a message that the SDK reads is not lost because the scanner of the
+// wire protocol refuses it.
+func TestTerminalCallsThatAreRefusedByStrictReaders(t *testing.T) {
+	calls := newHeldCalls()
+	f, l := joinHeld(t, calls)
+	for i, change := range [][2]string{
+		{`"n":1`, `"n":1,"n":2`}, {`"n":1`, `"n":[{"a":1,"a":2}]`}, {`"n":1`, `"n":"` + "\xff" + `"`},
+		{`"toolName"`, `"toolName":"other","toolName"`}, {`"type"`, `"type":"abort","type"`},
+		{`"sessionId"`, `"sessionId":"other","sessionId"`}, {`"method"`, `"method":"other","method"`},
+	} {
+		text := fmt.Sprintf(`{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":%q,"event":{"id":"e",`+
+			`"timestamp":"2026-11-23T09:00:00Z","type":"external_tool.requested","data":{"requestId":"r%d",`+
+			`"toolCallId":"c%d","toolName":"greet","arguments":{"n":1}}}}}`, terminalSession, i, i)
+		text = strings.Replace(text, change[0], change[1], 1)
+		if !l.p.pipe.takes([]byte(text)) {
+			t.Errorf("%s is left to the SDK, which has no handler for it", text)
+			continue
+		}
+		if got, want := next(t, calls.begun, text), fmt.Sprint("greet c", i); got != want {
+			t.Errorf("%s: %s has begun, want %s", text, got, want)
+		}
+		calls.results <- ok("done")
+		f.waitRequest("handlePendingToolCall", fmt.Sprintf(`"r%d"`, i))
+	}
+}
+
 // TestReadCall holds what is read of an event that asks for a call against what the SDK reads.
 func TestReadCall(t *testing.T) {
 	const head = `"id":"11111111-2222-4333-8444-777777777777","timestamp":"2026-11-23T09:00:00.123+01:00","parentId":null`
@@ -408,6 +434,8 @@ func FuzzTakes(f *testing.F) {
 		`{"method":"session.event","params":{"sessionId":"other","event":{}}}`, `{"id":"tapgw-1","result":{}}`,
 		`{"id":"tapgw-1","error":{"code":1,"message":"no"}}`, `{"id":1,"method":"session.event"}`,
 		`{"method":"session.event","params":{"sessionId":"s","event":null}}`, `null`, `[]`, `{"id":"tapgw-`,
+		`{"method":"session.event","params":{"sessionId":"s","event":{"a":1,"a":"` + "\xff" + `"}}}`,
+		`{"id":"tapgw-1","result":{"a":1,"a":2},"error":{},"error":null}`,
 	} {
 		f.Add(text)
 	}
@@ -423,9 +451,9 @@ func FuzzTakes(f *testing.F) {
 			ID     any
 			Params struct{ SessionID string }
 		}
-		err := json.Unmarshal([]byte(text), &m)
+		_ = json.Unmarshal([]byte(text), &m)
 		id, _ := m.ID.(string)
-		if isTaken && (err != nil || m.Params.SessionID != "s" && !strings.HasPrefix(id, "tapgw-")) {
+		if isTaken && (!json.Valid([]byte(text)) || m.Params.SessionID != "s" && !strings.HasPrefix(id, "tapgw-")) {
 			t.Errorf("%s is kept from the SDK", text)
 		}
 		if d.takes([]byte(text)) != isTaken || answers > 1 {

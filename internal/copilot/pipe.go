@@ -66,7 +66,7 @@ type pipeMessage struct{ id, method, params, result, err protocol.Raw }
 // readPipeMessage reads the outside of a message. Each call of a tool passes here, so it does not take the time that
 // the standard library takes.
 func readPipeMessage(data []byte) (m pipeMessage, err error) {
-	err = protocol.Object(data, func(name string, value protocol.Raw) error {
+	err = eachMember(data, func(name string, value protocol.Raw) {
 		switch name {
 		case "id":
 			m.id = value
@@ -77,13 +77,34 @@ func readPipeMessage(data []byte) (m pipeMessage, err error) {
 		case "result":
 			m.result = value
 		case "error":
-			if value.Kind() != 'n' {
-				m.err = value
-			}
+			m.err = value
 		}
+	})
+	if m.err.Kind() == 'n' {
+		m.err = nil
+	}
+	return m, err
+}
+
+// eachMember is [protocol.Object], and reads also what that refuses and the SDK takes, as the SDK does: of a name that
+// occurs twice the last value counts, and bytes that are not UTF-8 are left to whoever reads the value. visit may get
+// members again.
+func eachMember(data []byte, visit func(name string, value protocol.Raw)) error {
+	err := protocol.Object(data, func(name string, value protocol.Raw) error {
+		visit(name, value)
 		return nil
 	})
-	return m, err
+	if err == nil {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return err
+	}
+	for name, value := range members {
+		visit(name, protocol.Raw(value))
+	}
+	return nil
 }
 
 // openPipe gives a pipe an address. onEnd learns why the pipe ended.
@@ -235,14 +256,13 @@ func (d *dialablePipe) takes(data []byte) bool {
 func (d *dialablePipe) takesEvent(params protocol.Raw) bool {
 	var session string
 	var event protocol.Raw
-	err := protocol.Object(params, func(name string, value protocol.Raw) error {
+	err := eachMember(params, func(name string, value protocol.Raw) {
 		switch name {
 		case "sessionId":
 			session, _ = protocol.Text(value)
 		case "event":
 			event = value
 		}
-		return nil
 	})
 	if err != nil {
 		return false
