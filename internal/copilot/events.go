@@ -1,6 +1,7 @@
 package copilot
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -64,7 +65,9 @@ func (s *session) pump() {
 		for _, it := range items {
 			switch {
 			case it.started != nil:
-				s.recordRaw(*it.started)
+				e := *it.started
+				e.Data = bytes.Clone(e.Data) // the log keeps it, and is not to keep all of the message
+				s.recordRaw(e)
 			case it.event.Data != nil:
 				s.recordRaw(rawEvent(it.event))
 			}

@@ -324,6 +324,33 @@ func TestTerminalCallsThatAreRefusedByStrictReaders(t *testing.T) {
 	}
 }
 
+// keptCalls is a gateway that keeps the raw log.
+type keptCalls struct {
+	*joinedCalls
+	kept chan adminapi.RuntimeEvent
+}
+
+func (c *keptCalls) RuntimeEvent(e adminapi.RuntimeEvent) { c.kept <- e }
+
+// TestRawLogKeepsNoMessages: the raw log shares no memory with the message of a call, which may be far larger.
+func TestRawLogKeepsNoMessages(t *testing.T) {
+	calls := &keptCalls{newJoinedCalls(), make(chan adminapi.RuntimeEvent, 10)}
+	f := newFakeTerminal(t, true)
+	l, err := newJoinRuntime(t).Join(t.Context(), f.open(), terminalSession, "/w", nil, calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const data = `{"requestId":"r1","toolCallId":"c1","toolName":"greet"}`
+	event := []byte(`{"type":"external_tool.requested","data":` + data + `}`)
+	_, raw := readCall(event)
+	l.s.items.push(item{started: raw})
+	kept := <-calls.kept
+	clear(event)
+	if string(kept.Data) != data {
+		t.Errorf("the message was overwritten, and the raw log has %q, want %s", kept.Data, data)
+	}
+}
+
 // TestReadCall holds what is read of an event that asks for a call against what the SDK reads.
 func TestReadCall(t *testing.T) {
 	const head = `"id":"11111111-2222-4333-8444-777777777777","timestamp":"2026-11-23T09:00:00.123+01:00","parentId":null`
