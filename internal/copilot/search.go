@@ -113,6 +113,10 @@ func (s *session) noteAsked(tool string, args protocol.Raw) {
 
 // wasAsked reports whether the hooks were asked about this very call, and forgets one such call.
 func (s *session) wasAsked(tool string, args protocol.Raw) bool {
+	var v any
+	if json.Unmarshal(args, &v) == nil {
+		args = rawJSON(v) // as the hooks have them, also where the call has what a terminal wrote
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := tool + " " + string(args)
