@@ -81,7 +81,7 @@ func (c *Client) proven(ctx context.Context, conn net.Conn, host string) (net.Co
 		case ctx.Err() != nil:
 			err = ctx.Err()
 		default:
-			err = c.stranger(fmt.Sprintf("it did not answer within %v", proofTimeout))
+			err = c.silent()
 		}
 	}
 	if err != nil {
@@ -127,6 +127,14 @@ func (c *Client) prove(conn net.Conn, host string) error {
 		return c.stranger("it does not answer as a gateway does")
 	}
 	return nil
+}
+
+// silent is the error when the program at the URL says nothing, as a gateway that hangs does. To start another one
+// is no cure then.
+func (c *Client) silent() error {
+	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
+		Message: fmt.Sprintf("the program at %s (from %s) did not answer within %v: your gateway hangs, "+
+			"or another program has its port; tapgw doctor says what to do", c.URL(), c.source, proofTimeout)}
 }
 
 // stranger is the error when the program at the URL is not the gateway that the token is for.
