@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,11 +63,39 @@ func callKey(tool string, args protocol.Raw) questionKey {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.UseNumber()
 	if d.Decode(&v) == nil && v != nil {
-		if text, err := json.Marshal(v); err == nil {
+		if text, err := json.Marshal(spelled(v)); err == nil {
 			return keyOf(tool, text)
 		}
 	}
 	return keyOf(tool, []byte("{}"))
+}
+
+// spelled returns arguments with their numbers in one spelling: the model may write 1.0, which one way of a terminal
+// tells as it is and another one as 1. A number that a float64 may not tell from its neighbours keeps its text, for a
+// gate that has judged one of them has not judged the other.
+func spelled(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = spelled(member)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = spelled(item)
+		}
+	case json.Number:
+		const maxDigits, minSize = 15, 1e-300
+		mantissa, _, _ := strings.Cut(strings.ToLower(v.String()), "e")
+		digits := strings.Trim(strings.ReplaceAll(mantissa, ".", ""), "-0")
+		f, err := v.Float64()
+		switch {
+		case digits == "":
+			return 0
+		case err == nil && len(digits) <= maxDigits && math.Abs(f) >= minSize:
+			return f
+		}
+	}
+	return v
 }
 
 // begin finds the question that another way asked about the same event, or adds it; then isFirst is true and the caller

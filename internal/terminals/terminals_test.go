@@ -200,6 +200,32 @@ func TestGatesAreAskedOnce(t *testing.T) {
 	}
 }
 
+// The same arguments are the same call however they are spelled, and others are another one.
+func TestCallKey(t *testing.T) {
+	for _, same := range [][]string{
+		{`{"a":1000,"b":[0,-2.5,{}]}`, `{ "b": [-0.0, -25e-1, {}], "a": 1E+3 }`, `{"a":1000.0,"b":[0e9,-2.50,{}]}`},
+		{`{"a":"<\u00fc"}`, `{"\u0061":"\u003cü"}`},
+		{`{"a":1e300}`, `{"a":10e299}`}, {`{"a":123456789012345}`, `{"a":1.23456789012345e14}`},
+		{`{}`, `null`, ``},
+	} {
+		for _, args := range same {
+			if callKey("t", protocol.Raw(args)) != callKey("t", protocol.Raw(same[0])) {
+				t.Errorf("%s is another call than %s, want the same", args, same[0])
+			}
+		}
+	}
+	seen := map[questionKey]string{}
+	for _, args := range []string{`{"n":1}`, `{"n":-1}`, `{"n":"1"}`, `{"n":10}`, `{"n":[1]}`, `{"n":null}`, `{"n":0}`,
+		`{"n":9007199254740992}`, `{"n":9007199254740993}`, `{"n":0.1}`, `{"n":0.10000000000000001}`,
+		`{"n":1e-320}`, `{"n":1.00000001e-320}`, `{"n":1e400}`, `{"n":1e401}`, `{"n":5e-324}`, `{"n":1e-400}`} {
+		key := callKey("t", protocol.Raw(args))
+		if other := seen[key]; other != "" {
+			t.Errorf("%s is the same call as %s, want another one", args, other)
+		}
+		seen[key] = args
+	}
+}
+
 // greeter is a provider that answers each call of its tool at once.
 type greeter struct {
 	conn  *gateway.Conn
