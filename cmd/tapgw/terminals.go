@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -85,11 +86,12 @@ func (w terminalWays) attachAgain(ctx context.Context, p attachedPort) error {
 	return err
 }
 
-// attach joins the session that a terminal shows at its port. The port is forgotten when the terminal is not attached
-// any more.
+// attach joins the session that a terminal shows at its port, if it is not attached yet. The port is forgotten when the
+// terminal is not attached any more.
 func (w terminalWays) attach(ctx context.Context, p attachedPort) (session string, err error) {
-	pid := p.Process.PID
+	pid, shown := p.Process.PID, ""
 	join := func(ctx context.Context, id, cwd string, open copilot.OpenFunc) (leave func(), err error) {
+		shown = id
 		who := terminals.Terminal{Session: id, PID: pid, CWD: cmp.Or(cwd, workingDirOf(pid))}
 		return w.Join(ctx, who, terminals.WayPort,
 			func(ctx context.Context, calls gateway.HostCalls) (terminals.Link, error) {
@@ -100,9 +102,13 @@ func (w terminalWays) attach(ctx context.Context, p attachedPort) (session strin
 				return portLink{l, func(tools []gateway.Tool) { w.ports.gave(p.Port, tools) }}, nil
 			})
 	}
-	return w.runtime.Attach(ctx, copilot.Attachment{
+	session, err = w.runtime.Attach(ctx, copilot.Attachment{
 		Port: p.Port, Had: p.Tools, Join: join, Ended: func() { w.ports.remove(p.Port) },
 	})
+	if errors.Is(err, terminals.ErrAttached) {
+		return shown, nil
+	}
+	return session, err
 }
 
 // portLink is the link of a terminal's port. gave hears of the tools before the terminal gets them.

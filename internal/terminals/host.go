@@ -9,6 +9,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 )
 
 // hostInfo is what the gateway knows of every terminal. A terminal without a link can't do all of it: it says so when
@@ -115,6 +116,12 @@ func (t *terminal) addWay(way Way) {
 	t.ways[way]++
 }
 
+func (t *terminal) hasWay(way Way) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ways[way] > 0
+}
+
 // removeWay removes a way and reports whether none is left.
 func (t *terminal) removeWay(way Way) (none bool) {
 	t.mu.Lock()
@@ -142,8 +149,13 @@ func (t *terminal) currentLink() Link {
 	return t.link
 }
 
-// errLinked refuses a second link: the model would get each tool twice.
-var errLinked = errors.New("the terminal has a link already; end the other extension or tapctl attach first")
+// A second link is refused: the model would get each tool twice.
+var (
+	errLinked = &protocol.Error{Code: protocol.CodeInvalidState,
+		Message: "the terminal has a link already, its extension or an attached port, and needs no other"}
+	// ErrAttached is the error of [Registry.Join] for a port by which the terminal has its link already.
+	ErrAttached = &protocol.Error{Code: protocol.CodeInvalidState, Message: "the terminal is attached already"}
+)
 
 // openLink gives the terminal its link, and the link its tools.
 func (t *terminal) openLink(ctx context.Context, way Way, open OpenLink) error {
@@ -152,6 +164,9 @@ func (t *terminal) openLink(ctx context.Context, way Way, open OpenLink) error {
 	}
 	defer t.unlockTools()
 	if t.currentLink() != nil {
+		if way == WayPort && t.hasWay(way) {
+			return ErrAttached
+		}
 		return errLinked
 	}
 	link, err := open(ctx, &linkCalls{t.session, t, way})

@@ -3,6 +3,7 @@ package terminals
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -484,6 +485,29 @@ type logLink struct {
 func (l logLink) SetTools(context.Context, []gateway.Tool) error { return nil }
 func (l logLink) Log(_ adminapi.LogLevel, message string)        { l.lines <- message }
 func (l logLink) Close()                                         {}
+
+// A terminal has one link. One that is attached is told apart, because to attach it again changes nothing.
+func TestSecondLink(t *testing.T) {
+	open := func(context.Context, gateway.HostCalls) (Link, error) { return logLink{}, nil }
+	for _, tt := range []struct {
+		first, second Way
+		want          error
+	}{{WayPort, WayPort, ErrAttached}, {WayExtension, WayPort, errLinked}, {WayPort, WayExtension, errLinked}} {
+		x := newRig(t)
+		who := Terminal{Session: "s1", PID: x.cli.Process.Pid, CWD: t.TempDir()}
+		leave, err := x.r.Join(t.Context(), who, tt.first, open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.r.Join(t.Context(), who, tt.second, open); !errors.Is(err, tt.want) {
+			t.Errorf("%s, then %s: %v, want %v", tt.first, tt.second, err, tt.want)
+		}
+		if !x.r.HasLink("s1") {
+			t.Errorf("%s, then %s: the first link is gone", tt.first, tt.second)
+		}
+		leave()
+	}
+}
 
 // A session begins before its link does: what comes between is shown, the code of a pairing above all.
 func TestLinesBeforeTheLink(t *testing.T) {

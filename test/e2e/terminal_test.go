@@ -176,7 +176,11 @@ func (x *terminal) attach() {
 	x.home.t.Helper()
 	x.waitScreen("Server listening on port")
 	port := listening.FindStringSubmatch(x.screen())[1]
-	x.home.tapctl("attach", port)
+	for range 2 { // the second time nothing changes
+		if got := x.home.tapctl("attach", port); strings.TrimSpace(got) != x.session() {
+			x.home.t.Fatalf("tapctl attach printed %q, want the session %s", got, x.session())
+		}
+	}
 }
 
 // TestTerminalAttachRestart has a gateway that is killed during a call of an attached terminal, and one that is
