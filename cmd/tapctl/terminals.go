@@ -32,7 +32,11 @@ Examples:
 
 func attach(c *command) error {
 	word := c.Args().First()
-	if word != "auto" {
+	switch word {
+	case "":
+		return cli.Usage("attach: PORT is missing: give the PORT that the terminal prints, or auto")
+	case "auto":
+	default:
 		port, err := strconv.Atoi(word)
 		if err != nil || port < 1 || port > 65535 {
 			return cli.Usage("attach: %q is no port; give the PORT that the terminal prints, or auto", word)
