@@ -325,7 +325,7 @@ func TestHookOnFullDisk(t *testing.T) {
 	if a := h.hook(input); !a.lets() {
 		t.Fatalf("without a gate the CLI gets code %d and %q, which denies", a.code, a.out)
 	}
-	p := g.guard("11111111-2222-3333-4444-555555555555")
+	p := g.guard("11111111-2222-3333-4444-555555555555", forbids)
 	limitFiles(t, g.pid(), 1)
 	defer limitFiles(t, g.pid(), ^uint64(0))
 	h.in = []string{"sh", "-c", `ulimit -f 0; exec "$@"`, "sh"}

@@ -35,7 +35,7 @@ func TestTerminalPerson(t *testing.T) {
 	x.waitScreen("[from provider ci]", "The tests failed.", ready)
 	x.waitHeard(`[from provider ci]\nThe tests failed.`)
 
-	p := g.guard(session)
+	p := g.guard(session, forbids)
 	x.enter(`call:bash {"command": "touch forbidden", "description": "touches"}`)
 	p.deny(evil + "Nobody touches this.")
 	x.waitScreen("guard: Nobody touches this.", ready)

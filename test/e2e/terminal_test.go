@@ -249,7 +249,7 @@ func TestTerminalGates(t *testing.T) {
 			}
 			// Hooks alone tell of a session when there is a prompt.
 			x.say("Good morning", "You said: Good morning")
-			p := g.guard(x.joined())
+			p := g.guard(x.joined(), forbids)
 
 			x.enter(`call:bash {"command": "touch forbidden", "description": "touches"}`)
 			p.deny("Nobody touches this on Fridays.")
@@ -261,6 +261,54 @@ func TestTerminalGates(t *testing.T) {
 			x.made("allowed", true)
 			if n := p.count("gate.check"); n != 1 {
 				t.Errorf("the gate was asked %d times, want once", n)
+			}
+		})
+	}
+}
+
+// TestTerminalToolGates has a gate about calls of a provider's tool. It is asked once about each call, by whichever ways
+// the terminal has joined, and a call that it denies does not reach the tool's provider.
+func TestTerminalToolGates(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		flags []string
+		word  string // environment or flag of the CLI
+	}{
+		"extension alone":     {flags: []string{"--extension"}, word: extensionsOn},
+		"extension and hooks": {flags: []string{"--extension", "--hooks"}, word: extensionsOn},
+		"attach alone":        {word: "--ui-server"},
+		"attach and hooks":    {flags: []string{"--hooks"}, word: "--ui-server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHome(t)
+			g := h.serve()
+			if c.flags != nil {
+				h.install(c.flags...)
+			}
+			x := h.terminals(model(t, greeter), 1).open("work", c.word)
+			if c.word != extensionsOn {
+				x.attach()
+			}
+			h.waitTerminals(x)
+			session := x.session()
+			toolbox := h.bindProvider(session, "toolbox", "greet_all,steps_all")
+			x.greets("greet_all", "Ann") // it has come
+			p := g.guard(session, rules(message{"match": message{"tool": "steps_all"}, "action": "gate",
+				"gateId": "no-steps"}))
+
+			x.enter(`call:steps_all {"far": 1.0}`)
+			p.deny("Nobody walks on Fridays.")
+			x.waitScreen("Nobody walks on Fridays.", ready)
+			x.enter(`call:steps_all {"far": 2.0}`)
+			p.send(message{"type": "gate.result", "callId": p.next("gate.check")["callId"], "decision": "allow"})
+			x.waitScreen("walked", ready)
+			toolbox.expect("called steps_all")
+			if calls, _ := toolbox.matches("called steps_all"); len(calls) != 1 {
+				t.Errorf("the provider got %d calls, want the one that was allowed", len(calls))
+			}
+			if n := p.count("gate.check"); n != 2 {
+				t.Errorf("the gate was asked %d times about two calls", n)
 			}
 		})
 	}
@@ -312,7 +360,7 @@ func TestTerminalGatewayFails(t *testing.T) {
 			if again := x.joined(); again != session {
 				t.Errorf("the session is %s after a restart, want %s", again, session)
 			}
-			p := g.guard(session)
+			p := g.guard(session, forbids)
 			x.enter(`call:bash {"command": "touch forbidden", "description": "touches"}`)
 			p.deny("Nobody touches this.")
 			x.waitScreen("Nobody touches this.", ready)
@@ -321,13 +369,13 @@ func TestTerminalGatewayFails(t *testing.T) {
 	}
 }
 
-// guard binds a provider in this process that has a gate about touching a file.
-func (g *gateway) guard(session string) *peer {
+// guard binds a provider in this process that has these rules.
+func (g *gateway) guard(session string, rules message) *peer {
 	g.t.Helper()
 	p := g.connect()
 	p.send(message{"type": "auth", "token": g.home.read(".provider-token")})
 	p.next("sessions")
-	p.send(with(message{"type": "hello", "name": "guard", "protocolVersion": 2, "session": session}, forbids))
+	p.send(with(message{"type": "hello", "name": "guard", "protocolVersion": 2, "session": session}, rules))
 	p.next("hello.ack")
 	return p
 }
