@@ -266,8 +266,8 @@ func TestTerminalGates(t *testing.T) {
 	}
 }
 
-// TestTerminalToolGates has a gate about calls of a provider's tool. It is asked once about each call, by whichever ways
-// the terminal has joined, and a call that it denies does not reach the tool's provider.
+// TestTerminalToolGates has a gate about calls of a provider's tool. It is asked once about each call, by whichever
+// ways the terminal has joined, and a call that it denies does not reach the tool's provider.
 func TestTerminalToolGates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
