@@ -166,12 +166,10 @@ type joinedCalls struct {
 
 func newJoinedCalls() *joinedCalls { return &joinedCalls{heard: make(chan string, 100)} }
 
-func (c *joinedCalls) CallTool(_ context.Context, call gateway.Call) gateway.Outcome {
-	return gateway.Outcome{Data: rawJSON(fmt.Sprintf("%s%s gates=%v", call.Name, call.Args, call.AskGates))}
-}
-
 func (c *joinedCalls) StartCall(call gateway.Call) func(context.Context) gateway.Outcome {
-	return func(ctx context.Context) gateway.Outcome { return c.CallTool(ctx, call) }
+	return func(context.Context) gateway.Outcome {
+		return gateway.Outcome{Data: rawJSON(fmt.Sprintf("%s%s gates=%v", call.Name, call.Args, call.AskGates))}
+	}
 }
 
 func (c *joinedCalls) PreToolUse(_ context.Context, tool string, _ protocol.Raw) gateway.Decision {

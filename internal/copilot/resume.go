@@ -146,7 +146,7 @@ func (s *session) callAgain(ctx context.Context, call gateway.Call) gateway.Outc
 		s.mu.Unlock()
 		if there {
 			call.AskGates = true
-			return s.calls.CallTool(ctx, call)
+			return s.calls.StartCall(call)(ctx)
 		}
 		select {
 		case <-changed:

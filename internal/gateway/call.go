@@ -88,12 +88,12 @@ func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 	return pending
 }
 
-// CallTool implements [HostCalls]: it runs [Session.BeginCall] and waits for the outcome. A
-// host with [HostInfo].LiveTools gets the outcome of a call after the tools that the call
-// changed, or a second later.
+// CallTool runs [Session.StartCall] and waits for the outcome.
 func (s *Session) CallTool(ctx context.Context, c Call) Outcome { return s.StartCall(c)(ctx) }
 
-// StartCall implements [HostCalls].
+// StartCall implements [HostCalls]: it runs [Session.BeginCall]. A host with
+// [HostInfo].LiveTools gets the outcome of a call after the tools that the call changed, or a
+// second later.
 func (s *Session) StartCall(c Call) (wait func(context.Context) Outcome) {
 	answer := make(chan Outcome, 1)
 	pending := s.BeginCall(c, func(o Outcome) { answer <- o })

@@ -34,11 +34,9 @@ type Host interface {
 // HostCalls is what a host calls back. A *[Session] implements it. Any goroutine may call
 // the methods; those with a context return early when it ends.
 type HostCalls interface {
-	// CallTool calls a provider's tool and returns its one outcome, at the tool's timeout at
-	// the latest. When ctx ends, the call is cancelled with reason "interrupted".
-	CallTool(ctx context.Context, c Call) Outcome
-	// StartCall is the first half of CallTool, which does not wait: the call is on its way to
-	// the provider. wait is the other half, and has to be called.
+	// StartCall calls a provider's tool. It does not wait: the call is on its way to the provider.
+	// wait, which has to be called, returns the call's one outcome, at the tool's timeout at the
+	// latest. When ctx ends, the call is cancelled with reason "interrupted".
 	StartCall(c Call) (wait func(ctx context.Context) Outcome)
 	// PreToolUse asks the rules and gates about a call that the session is about to make, of
 	// its own tools too.
@@ -122,7 +120,7 @@ type StartRequest struct {
 type HostInfo struct {
 	Kind string // copilot, local, or the name that a remote host gave
 	// What the host can do. Without Send, injects become surface. Without Log, only the
-	// gateway has a timeline. Without Hooks, CallTool asks rules and gates.
+	// gateway has a timeline. Without Hooks, StartCall asks rules and gates.
 	Send, Log, Hooks, Transforms, Interrupt bool
 	// LiveTools: SetTools is cheap, so a change of tools is not debounced.
 	LiveTools bool

@@ -218,11 +218,6 @@ type linkCalls struct {
 
 var _ gateway.HostCalls = (*linkCalls)(nil)
 
-// CallTool implements [gateway.HostCalls].
-func (c *linkCalls) CallTool(ctx context.Context, call gateway.Call) gateway.Outcome {
-	return c.StartCall(call)(ctx)
-}
-
 // StartCall implements [gateway.HostCalls]. The gates are asked unless hooks have done so.
 func (c *linkCalls) StartCall(call gateway.Call) (wait func(context.Context) gateway.Outcome) {
 	call.AskGates = !c.t.asked.pass(call.Name, call.Args)

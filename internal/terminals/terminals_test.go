@@ -249,8 +249,8 @@ func (p *greeter) Flush() {
 
 func (*greeter) Close(protocol.CloseCode, string) {}
 
-// The gates are asked once about a call of a provider's tool, whichever way a link gives it to the gateway: by the
-// hooks, or else with the call itself. One that the hooks have denied is not made without them.
+// The gates are asked once about a call of a provider's tool that comes over a link: by the hooks, or else with the
+// call itself. One that the hooks have denied is not made without them.
 func TestCallsOfALinkAskGatesOnce(t *testing.T) {
 	x := newRig(t)
 	asked := x.gate()
@@ -263,27 +263,21 @@ func TestCallsOfALinkAskGatesOnce(t *testing.T) {
 	p.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "tests", ProtocolVersion: &version, Session: "s1",
 		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(`{}`)}}}))
 	var link gateway.HostCalls = &linkCalls{Session: x.r.find("s1").session, t: x.r.find("s1"), way: WayPort}
-	for name, call := range map[string]func(gateway.Call) gateway.Outcome{
-		"CallTool":  func(c gateway.Call) gateway.Outcome { return link.CallTool(t.Context(), c) },
-		"StartCall": func(c gateway.Call) gateway.Outcome { return link.StartCall(c)(t.Context()) },
-	} {
-		for _, askGates := range []bool{false, true} { // as a port's link says, and as an extension's
-			for args, code := range map[string]protocol.Code{`{"n":1,"m":2}`: "", `{"n":"push"}`: protocol.CodeDenied} {
+	for _, askGates := range []bool{false, true} { // as a port's link says, and as an extension's
+		for args, code := range map[string]protocol.Code{`{"n":1,"m":2}`: "", `{"n":"push"}`: protocol.CodeDenied} {
+			for _, hasHooks := range []bool{true, false} {
+				asked.Store(0)
+				want := int32(1)
+				if hasHooks {
+					x.hook(EventPreToolUse, "s1", `"toolName":"greet","toolArgs":`+args)
+					if code != "" { // the CLI does not make such a call
+						want = 2
+					}
+				}
 				c := gateway.Call{Name: "greet", Args: protocol.Raw(args), AskGates: askGates}
-				for _, hasHooks := range []bool{true, false} {
-					asked.Store(0)
-					want := int32(1)
-					if hasHooks {
-						x.hook(EventPreToolUse, "s1", `"toolName":"greet","toolArgs":`+args)
-						if code != "" { // the CLI does not make such a call
-							want = 2
-						}
-					}
-					o := call(c)
-					if o.ErrorCode != code || asked.Load() != want {
-						t.Errorf("%s of %s, hooks %v, AskGates %v: %q %s after %d gates, want %q after %d",
-							name, args, hasHooks, askGates, o.ErrorCode, o.Error, asked.Load(), code, want)
-					}
+				if o := link.StartCall(c)(t.Context()); o.ErrorCode != code || asked.Load() != want {
+					t.Errorf("%s, hooks %v, AskGates %v: %q %s after %d gates, want %q after %d", args, hasHooks,
+						askGates, o.ErrorCode, o.Error, asked.Load(), code, want)
 				}
 			}
 		}
