@@ -162,14 +162,20 @@ func (qs *questions) isFirst(key questionKey, way Way) bool {
 	return isFirst
 }
 
-// pass reports whether a call that is being made was allowed, and has not been made yet.
-func (qs *questions) pass(tool string, args protocol.Raw) bool {
+func (qs *questions) isEmpty() bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if len(qs.list) == 0 {
+	return len(qs.list) == 0
+}
+
+// pass reports whether a call that is being made was allowed, and has not been made yet.
+func (qs *questions) pass(tool string, args protocol.Raw) bool {
+	if qs.isEmpty() {
 		return false // a terminal without hooks, whose calls need not be read once more
 	}
 	key := callKey(tool, args)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
 	for _, q := range qs.list {
 		if q.key == key && !q.passed && time.Since(q.begun) < maxConsent && q.isAllowed() {
 			q.passed = true
