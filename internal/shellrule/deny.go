@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"tapgw/internal/lazyregexp"
 )
@@ -14,24 +15,52 @@ import (
 // directories, and looks behind programs that run others. It does not stop someone who
 // may run any program, because such a program can run a denied one by another name.
 func Denies(patterns []string, line string, commands ...string) bool {
+	return Denial(patterns, line, commands...) != ""
+}
+
+// Denial returns the pattern by which [Denies] denies, or "".
+func Denial(patterns []string, line string, commands ...string) string {
+	if len(patterns) == 0 {
+		return ""
+	}
+	split := make([][]string, len(patterns))
+	for i, p := range patterns {
+		split[i] = strings.Fields(p)
+		if last := len(split[i]) - 1; last > 0 && split[i][last] == "*" {
+			split[i] = split[i][:last] // any further words, and none
+		}
+	}
 	isSeparator := func(r rune) bool { return strings.ContainsRune(";&|()<>{}`\n", r) }
 	for _, text := range append(commands, line) {
-		// The text once as it is, because a prefix may contain a command, and once
-		// without prefixes.
-		text = quotes.Replace(text) + "\n" +
-			quotes.Replace(prefixes.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 "))
+		// The text once as it is, because a prefix may contain a command, and without
+		// prefixes: once with what quotes hold as further commands, once as one word.
+		bare := prefixes.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 ")
+		text = quotes.Replace(text) + "\n" + quotes.Replace(bare) + "\n" + quoted.ReplaceAllStringFunc(bare, oneWord)
 		for piece := range strings.FieldsFuncSeq(text, isSeparator) {
 			words := strings.Fields(piece)
-			if slices.ContainsFunc(patterns, func(p string) bool { return denies(strings.Fields(p), words) }) {
-				return true
+			if i := slices.IndexFunc(split, func(p []string) bool { return denies(p, words) }); i >= 0 {
+				return patterns[i]
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // quotes removes the signs that shells remove.
 var quotes = strings.NewReplacer("\\\n", "", `$'`, "", `$"`, "", `"`, "", `'`, "", `\`, "")
+
+// quoted matches text in which a shell sees neither blanks nor operators.
+var quoted = lazyregexp.New(`(?s)\$?"(?:[^"\\]|\\.)*"|\$?'[^']*'|\\.`)
+
+// oneWord replaces what would divide a quoted text.
+func oneWord(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || strings.ContainsRune(";&|()<>{}`", r) {
+			return '_'
+		}
+		return r
+	}, quotes.Replace(text))
+}
 
 // prefixes match what may come before a command: redirections, and assignments of
 // quoted values.
@@ -49,23 +78,41 @@ var keywords = strings.Fields("! do elif else if in then until while")
 // behind a program that runs other programs.
 func denies(pattern, words []string) bool {
 	runsOthers := false // a word so far runs the words behind it
-	if len(words) > 0 && slices.Contains(families, path.Base(words[0])) {
-		// Options of the program, with or without values, may come before its command.
-		for i := 1; i < len(words) && (strings.HasPrefix(words[i], "-") || strings.HasPrefix(words[i-1], "-")); i++ {
-			if beginsWith(append(words[:1:1], words[i+1:min(len(words), i+len(pattern))]...), pattern) {
-				return true
-			}
-		}
-		runsOthers = slices.ContainsFunc(words[1:min(len(words), 4)], nested.MatchString)
-	}
 	for i, word := range words {
 		if beginsWith(words[i:], pattern) {
 			return true
 		}
 		program := path.Base(word)
+		if slices.Contains(families, program) {
+			window := words[i:min(len(words), i+maxOptions+len(pattern)+2)]
+			if deniesBehindOptions(pattern, withoutNeutral(window)) {
+				return true
+			}
+			runsOthers = runsOthers || slices.ContainsFunc(words[i+1:min(len(words), i+4)], nested.MatchString)
+		}
 		runsOthers = runsOthers || slices.Contains(runners, program) || slices.Contains(interpreters, program)
 		if !runsOthers && !assignment.MatchString(word) && !slices.Contains(keywords, word) {
 			return false
+		}
+	}
+	return false
+}
+
+// maxOptions bounds the time that words before a command take: with more, in doubt, a
+// pattern denies.
+const maxOptions = 100
+
+// deniesBehindOptions reports whether a pattern matches a program and one of its commands.
+// Options of the program, with or without values, may come before the command.
+func deniesBehindOptions(pattern, words []string) bool {
+	isOption := func(i int) bool { return strings.HasPrefix(words[i], "-") }
+	if beginsWith(words, pattern) {
+		return true
+	}
+	for i := 1; i < len(words) && (isOption(i) || isOption(i-1)); i++ {
+		behind := append(words[:1:1], words[i+1:min(len(words), i+len(pattern))]...)
+		if i > maxOptions && beginsWith(words[:1], pattern[:min(1, len(pattern))]) || beginsWith(behind, pattern) {
+			return true
 		}
 	}
 	return false
@@ -82,7 +129,7 @@ func beginsWith(words, pattern []string) bool {
 		if i == 0 {
 			p, word = path.Base(p), path.Base(word)
 		}
-		if !matches(strings.ReplaceAll(p, "*", star), word) {
+		if !matchesWord(strings.ReplaceAll(p, "*", star), word) {
 			return false
 		}
 	}

@@ -18,32 +18,53 @@ type openWords struct {
 	harmlessOnly bool     // the open words must be known to be harmless
 }
 
-// areAllowed reports whether the open words write no file and run no program, as far as
-// the tables of this file know. isPiped means that the program reads a pipe, which
-// interpreters execute.
-func (o openWords) areAllowed(isPiped bool) bool {
+// refused returns the index of the first open word that may write a file or run a program,
+// as far as the tables of this file know, or -1. It is 0 if isPiped means that the program
+// reads from a pipe what it runs.
+func (o openWords) refused(isPiped bool) int {
 	program := path.Base(o.words[0])
 	hasScript := o.fixed > 1 && !strings.HasPrefix(o.words[1], "-") || o.fixed > 2 && o.words[1] == "-m"
-	if pattern, from := o.harmlessPattern(); pattern != nil && len(o.at) > 0 {
-		return !slices.ContainsFunc(o.at, func(i int) bool { return i >= from && !pattern.MatchString(o.words[i]) })
-	}
-	switch {
-	case slices.Contains(interpreters, program):
-		if !hasScript && (isPiped || len(o.at) > 0) {
-			return false
+	first := func(refuses func(i int) bool) int {
+		if n := slices.IndexFunc(o.at, refuses); n >= 0 {
+			return o.at[n]
 		}
-	case slices.Contains(runners, program):
-		return !isPiped && len(o.at) == 0
+		return -1
+	}
+	anyWord := func(int) bool { return true }
+	if pattern, from := o.harmlessPattern(); pattern != nil && len(o.at) > 0 {
+		comparesFiles := program == "git" && o.words[1] == "diff" && operands(o.words[from:]) > 1
+		return first(func(i int) bool {
+			return i >= from && (!pattern.MatchString(o.words[i]) || comparesFiles && outside.MatchString(o.words[i]))
+		})
 	}
 	switch {
-	case len(o.at) == 0:
-		return true
-	case o.harmlessOnly,
-		slices.Contains(families, program) && (o.fixed < 2 || strings.HasPrefix(o.words[1], "-") || o.nameProgram()):
-		return false
+	case slices.Contains(interpreters, program) && !hasScript, slices.Contains(runners, program):
+		if isPiped || len(o.at) > 0 {
+			return max(0, first(anyWord))
+		}
+		return -1
 	}
-	return !slices.ContainsFunc(o.at, func(i int) bool { return isDangerous(program, o.words[i]) })
+	isOpen := slices.Contains(families, program) &&
+		(o.fixed < 2 || strings.HasPrefix(o.words[1], "-") || o.nameProgram())
+	return first(func(i int) bool { return o.harmlessOnly || isOpen || isDangerous(program, o.words[i]) })
 }
+
+// outside matches paths that lead out of the directory. With two of them, or one beside
+// another path, git diff compares files that are in no repository.
+var outside = lazyregexp.New(`^/|(^|/)\.\.(/|$)`)
+
+// operands counts the words that are no options.
+func operands(words []string) (n int) {
+	for _, word := range words {
+		if !strings.HasPrefix(word, "-") {
+			n++
+		}
+	}
+	return n
+}
+
+// revision matches words that git diff reads as commits. Other words may be files.
+var revision = lazyregexp.New(`^@|HEAD|[~^:]|\.\.|^[0-9a-f]{7,64}$`)
 
 // nameProgram reports whether the first open word that is no option is a program that a
 // family's command runs, or is such a command, as in git bisect run.
@@ -66,6 +87,9 @@ func (c command) dependsOnDir() bool {
 		return true
 	case slices.Contains(interpreters, program):
 		return len(c.words) > 1 && !path.IsAbs(c.words[1])
+	case program == "git" && len(c.words) > 1 && c.words[1] == "diff":
+		// Outside of a repository it compares any two files.
+		return operands(c.words[2:]) > 1 && !slices.ContainsFunc(c.words[2:], revision.MatchString)
 	}
 	return slices.Contains(runners, program) && harmless()[program] == nil && slices.ContainsFunc(c.words, isRelative)
 }
@@ -107,6 +131,42 @@ var families = strings.Fields(`
 	apt apt-get aws az brew bundle cargo composer conda docker dotnet gcloud gh git go gradle gradlew helm hg jj
 	kubectl mvn mvnw npm npx nix pip pip3 pipx pnpm podman poetry rake rustup svn systemctl terraform uv uvx yarn`)
 
+// neutral matches, for families, the options before the command that change neither what
+// runs nor where: how the program writes, waits or asks. They are from the programs' own
+// help: git(1), npm's shorthands, docker --help, kubectl options, cargo --help, pip --help
+// and systemctl --help. Options with the value in the next word are not among them. go has
+// no such options.
+var neutral = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
+	compiled := map[string]*lazyregexp.Regexp{}
+	for program, options := range map[string]string{
+		"git": `-P|--no-pager|--no-optional-locks|--no-replace-objects|--no-lazy-fetch|--no-advice` +
+			`|--(literal|glob|noglob|icase)-pathspecs`,
+		"npm":       `-[sqd]|--(silent|quiet|verbose|no-color|no-progress|no-fund|no-update-notifier|loglevel=\w+)`,
+		"docker":    `-D|--debug|--log-level=\w+`,
+		"kubectl":   `--(match-server-version|disable-compression|warnings-as-errors|request-timeout=\w+)`,
+		"cargo":     `-q|-v+|--(quiet|verbose|locked|offline|frozen|color=\w+)`,
+		"pip":       `-q+|-v+|--(quiet|verbose|no-color|no-input|disable-pip-version-check)`,
+		"systemctl": `-[lq]|--(full|quiet|no-pager|no-legend|legend=\w+|no-ask-password)`,
+	} {
+		compiled[program] = lazyregexp.New(`^(?:` + options + `)$`)
+	}
+	compiled["pip3"] = compiled["pip"]
+	return compiled
+})
+
+// withoutNeutral returns the words of a command without the neutral options of its program.
+func withoutNeutral(words []string) []string {
+	options := neutral()[path.Base(words[0])]
+	if options == nil {
+		return words
+	}
+	command := slices.IndexFunc(words[1:], func(word string) bool { return !options.MatchString(word) })
+	if command < 0 { // no command: the options are all there is
+		return words
+	}
+	return append(words[:1:1], words[1+command:]...)
+}
+
 // nested matches the commands of families that run the program that is named next, alone
 // or behind the family's name.
 var nested = lazyregexp.New(`^(run|exec|dlx|foreach)$|^(conda|docker|go|nix|pipx|podman|poetry|rustup|uv) run$` +
@@ -137,6 +197,10 @@ var setting = lazyregexp.New(`^[A-Za-z_]\w*[:+?]?=|^[A-Za-z0-9-]+::`)
 // isDangerous reports whether a word for a program may be an option that writes a file
 // or runs a program.
 func isDangerous(program, word string) bool {
+	isFormat := program == "git" && formatOption.MatchString(word)
+	if program == "git" && gitRuns.MatchString(word) || isFormat && !gitFormat.MatchString(word) {
+		return true
+	}
 	if !strings.HasPrefix(word, "-") {
 		return setting.MatchString(word) || (program == "make" || program == "gmake") && strings.Contains(word, "=")
 	}
@@ -153,14 +217,35 @@ func isDangerous(program, word string) bool {
 		len(name) > 2 && slices.ContainsFunc(writesOrRuns, isSimilar)
 }
 
+// gitRuns matches words for git that make it run gpg, or read files outside the repository.
+var gitRuns = lazyregexp.New(`^--(no-in|cont(e.*)?$|show-sig|gpg|verify-s)|%\(\*?signature` +
+	`|^(--\w+=)?-?\*?signature(:.*)?$`)
+
+var formatOption = lazyregexp.New(`^--(format|pretty)=`)
+
+// gitFormat matches formats of git that run nothing: its own names, and texts without the
+// placeholders %G, which run gpg, with space, + or - behind the % too. Any other name could
+// be a format of the repository's configuration.
+var gitFormat = lazyregexp.New(`(?s)^--(?:` + gitFormats + `)$`)
+
+const gitFormats = `(format|pretty)=(oneline|short|medium|full|fuller|reference|email|mboxrd|raw` +
+	`|(t?format:` + gitText + `*)?|[^%]*` + gitPlaceholder + gitText + `*)`
+
+// Parts of a format of git.
+const (
+	gitPlaceholder = `(%[^G+ -]|%[-+ ][^G%])`
+	gitText        = `([^%]|` + gitPlaceholder + `)`
+)
+
 // Patterns for harmless words of several commands.
 const (
 	operandWord = `[^-].*|--?`
-	gitWords    = operandWord +
-		`|-[^-O][^O]*|--(format|pretty)=([^%]|%[^G+ -]|%[-+ ][^G%])*|--(oneline|graph|all|branches|tags|remotes` +
+	gitShort    = `|-[^-O][^O]*`
+	gitWords    = operandWord + gitShort +
+		`|--pretty|--` + gitFormats + `|--(oneline|graph|all|branches|tags|remotes` +
 		`|(no-)?decorate` +
 		`|stat|shortstat|numstat|dirstat|summary|compact-summary|name-only|name-status|patch|no-patch|raw` +
-		`|patch-with-stat|pretty|(no-)?abbrev|(no-)?abbrev-commit` +
+		`|patch-with-stat|(no-)?abbrev|(no-)?abbrev-commit` +
 		`|date|since|after|until|before|author|committer|grep|max-count|skip|(no-)?merges|first-parent|reverse` +
 		`|(no-)?follow` +
 		`|cached|staged|(no-)?color|word-diff|color-words|ignore-space-change|ignore-all-space` +
@@ -218,6 +303,9 @@ var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 	for sub := range strings.FieldsSeq(`
 		log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree merge-base name-rev grep`) {
 		m["git "+sub] = gitWords
+	}
+	for sub, reads := range map[string]string{"grep": "f", "blame": "S", "ls-files": "X"} { // options that read a file
+		m["git "+sub] = strings.Replace(gitWords, gitShort, `|-[^-O`+reads+`][^O`+reads+`]*`, 1)
 	}
 	for program := range strings.FieldsSeq(`
 		: basename cat cksum cmp column comm cut df dirname du echo egrep expand expr false fgrep fold grep groups

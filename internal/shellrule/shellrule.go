@@ -5,6 +5,7 @@
 package shellrule
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -63,50 +64,80 @@ func (r Rule) IsVoid() bool { return r.text == "" && len(r.commands) == 0 }
 // or all of them by one rule. A line that sets variables, expands or substitutes
 // something, writes files, or has loops, functions or comments is allowed only by a
 // rule with exactly the same text.
-func Allows(rules []Rule, line string) bool {
+func Allows(rules []Rule, line string) bool { return NotAllowed(rules, line) == "" }
+
+// NotAllowed returns the first part of a command line that no rule allows, in words that
+// go on after "no rule allows": `the option "--output" of "git log"`. It is "" if the
+// rules allow the whole line. It repeats names, options and files that a redirection
+// names, but no argument, which may be a secret.
+func NotAllowed(rules []Rule, line string) string {
 	line = strings.Trim(line, " \n")
 	if line == "" {
-		return false
+		return "an empty line"
 	}
 	if slices.ContainsFunc(rules, func(r Rule) bool { return r.text == line }) {
-		return true
+		return ""
 	}
-	commands, ok := parse(line, false)
-	if !ok {
-		return false
+	commands, unreadable := parse(line, false)
+	if unreadable != "" {
+		return unreadable
 	}
 	if slices.ContainsFunc(rules, func(r Rule) bool { return r.allowsLine(commands) }) {
-		return true
+		return ""
 	}
 	hasMoved := false // to a directory where a relative name is another program
-	for _, c := range commands {
-		if hasMoved && c.dependsOnDir() {
-			return false
+	for i, c := range commands {
+		part := notAllowed(rules, c)
+		if part == "" && hasMoved && c.dependsOnDir() {
+			part = fmt.Sprintf("%q behind cd, where its words may mean other files", c.title())
+		}
+		switch {
+		case part != "" && len(commands) > 1:
+			return fmt.Sprintf("%s (command %d of %d)", part, i+1, len(commands))
+		case part != "":
+			return part
 		}
 		hasMoved = hasMoved || slices.Contains([]string{"cd", "chdir", "pushd", "popd"}, c.words[0])
-		allowsIt := func(r Rule) bool { return len(r.commands) == 1 && r.allows(r.commands[0], c) }
-		if !slices.ContainsFunc(rules, allowsIt) {
-			return false
+	}
+	return ""
+}
+
+// notAllowed returns the part of a command that no rule allows, "" if one allows all.
+func notAllowed(rules []Rule, c command) string {
+	most := -1 // the refused word that is reached last, so by the rule that fits best
+	for _, r := range rules {
+		if len(r.commands) != 1 {
+			continue
+		}
+		refused, matches := r.judge(r.commands[0], c)
+		if matches && refused < 0 {
+			return ""
+		}
+		if matches {
+			most = max(most, refused)
 		}
 	}
-	return true
+	return c.part(most)
 }
 
 // allowsLine reports whether the rule has several commands and allows exactly these.
 func (r Rule) allowsLine(commands []command) bool {
 	return len(r.commands) > 1 && slices.EqualFunc(r.commands, commands, func(want, c command) bool {
-		return want.after == c.after && r.allows(want, c)
+		refused, matches := r.judge(want, c)
+		return want.after == c.after && matches && refused < 0
 	})
 }
 
-// allows reports whether a command of the rule allows a command.
-func (r Rule) allows(want, c command) bool {
+// judge compares a command with one of the rule's. If all words of the rule match, refused
+// is the index of the first further word that the rule must not cover, 0 for the program
+// itself, or -1: the rule allows the command.
+func (r Rule) judge(want, c command) (refused int, matches bool) {
 	words, hasMore := want.words, false // hasMore: any words may follow
 	if last := len(words) - 1; words[last] == star {
 		words, hasMore = words[:last], true
 	}
-	if len(c.words) < len(words) || len(c.words) > len(words) && !hasMore && !r.isPrefix {
-		return false
+	if len(c.words) < len(words) {
+		return 0, false
 	}
 	o := openWords{words: c.words, harmlessOnly: len(c.words) > len(words) && !hasMore}
 	for i, word := range c.words {
@@ -116,19 +147,22 @@ func (r Rule) allows(want, c command) bool {
 		}
 		before, _, hasStar := strings.Cut(words[i], star)
 		switch {
-		case !matches(words[i], word), hasStar && before == "" && strings.HasPrefix(word, "-"):
-			return false
+		case !matchesWord(words[i], word), hasStar && before == "" && strings.HasPrefix(word, "-"):
+			return 0, false
 		case hasStar && !strings.HasPrefix(before, "-"): // with - the rule determines the option
 			o.at = append(o.at, i)
 		case !hasStar && o.fixed == i:
 			o.fixed++
 		}
 	}
-	return o.areAllowed(c.after == "|")
+	if o.harmlessOnly && !r.isPrefix {
+		return len(words), true
+	}
+	return o.refused(c.after == "|"), true
 }
 
-// matches reports whether a word matches a rule's word, in which a star is any text.
-func matches(pattern, word string) bool {
+// matchesWord reports whether a word matches a rule's word, in which a star is any text.
+func matchesWord(pattern, word string) bool {
 	parts := strings.Split(pattern, star)
 	word, ok := strings.CutPrefix(word, parts[0])
 	last := len(parts) - 1
@@ -152,37 +186,42 @@ type command struct {
 	words []string
 }
 
-// parse splits a line into its commands. It returns false if some shell could read the
-// line differently, or do more than run these programs with these words. With
-// withStars, an unquoted * becomes [star].
-func parse(text string, withStars bool) ([]command, bool) {
-	if len(text) > maxLength || !isPlain(text) {
-		return nil, false
+// parse splits a line into its commands. If some shell could read the line differently, or
+// do more than run these programs with these words, unreadable is the part that no rule
+// can allow, in words. With withStars, an unquoted * becomes [star].
+func parse(text string, withStars bool) (commands []command, unreadable string) {
+	switch {
+	case len(text) > maxLength:
+		return nil, fmt.Sprintf("a line of more than %d bytes", maxLength)
+	case !isPlain(text):
+		return nil, `a "!", a control character, an unusual space or a backslash at the end of a line`
 	}
-	var first []command
 	for i, shell := range []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX, syntax.LangZsh} {
 		parser := syntax.NewParser(syntax.Variant(shell), syntax.KeepComments(true))
 		file, err := parser.Parse(strings.NewReader(text), "")
 		if err != nil {
-			return nil, false
+			return nil, "a line that not every shell can read"
 		}
 		r := reader{withStars: withStars}
 		syntax.Walk(file, func(n syntax.Node) bool {
-			_, isComment := n.(*syntax.Comment) // for bash; an interactive zsh runs it as a command
-			r.failed = r.failed || isComment
+			if _, isComment := n.(*syntax.Comment); isComment { // for bash; an interactive zsh runs it as a command
+				r.fail("a comment")
+			}
 			return true
 		})
 		r.statements(file.Stmts, "")
 		switch {
-		case r.failed || len(r.commands) == 0:
-			return nil, false
+		case r.failure != "":
+			return nil, r.failure
+		case len(r.commands) == 0:
+			return nil, "a line without a command"
 		case i == 0:
-			first = r.commands
-		case !reflect.DeepEqual(first, r.commands):
-			return nil, false
+			commands = r.commands
+		case !reflect.DeepEqual(commands, r.commands):
+			return nil, "a line that shells read differently"
 		}
 	}
-	return first, true
+	return commands, ""
 }
 
 // isPlain reports whether a text has none of the characters that shells treat
@@ -200,12 +239,18 @@ func isPlain(text string) bool {
 	})
 }
 
-// reader collects the commands of a syntax tree. failed is set if it has anything else
-// than plain commands.
+// reader collects the commands of a syntax tree. failure is the first part that is more
+// than a plain command, in words.
 type reader struct {
 	withStars bool
 	commands  []command
-	failed    bool
+	failure   string
+}
+
+func (r *reader) fail(format string, args ...any) {
+	if r.failure == "" {
+		r.failure = fmt.Sprintf(format, args...)
+	}
 }
 
 func (r *reader) statements(list []*syntax.Stmt, after string) {
@@ -216,9 +261,10 @@ func (r *reader) statements(list []*syntax.Stmt, after string) {
 }
 
 func (r *reader) statement(s *syntax.Stmt, after string) {
-	if s.Negated || s.Background || s.Coprocess || s.Disown || slices.ContainsFunc(s.Redirs, hasEffect) {
-		r.failed = true
-		return
+	for _, redirection := range s.Redirs {
+		if hasEffect(redirection) {
+			r.fail("the redirection %q", redirectionText(redirection))
+		}
 	}
 	switch c := s.Cmd.(type) {
 	case *syntax.CallExpr:
@@ -226,20 +272,28 @@ func (r *reader) statement(s *syntax.Stmt, after string) {
 		for i, w := range c.Args {
 			words[i] = r.word(w)
 		}
-		if len(c.Assigns) > 0 || len(words) == 0 || !programName.MatchString(words[0]) {
-			r.failed = true
-			return
+		switch {
+		case len(c.Assigns) > 0:
+			r.fail("the assignment of %s", c.Assigns[0].Name.Value)
+		case len(words) == 0 || !programName.MatchString(words[0]):
+			r.fail("a command whose first word is no program's name")
+		default:
+			r.commands = append(r.commands, command{after, withoutNeutral(words)})
 		}
-		r.commands = append(r.commands, command{after, words})
 	case *syntax.BinaryCmd:
 		if c.Op != syntax.AndStmt && c.Op != syntax.OrStmt && c.Op != syntax.Pipe {
-			r.failed = true
-			return
+			r.fail("the operator %q", c.Op.String())
 		}
 		r.statement(c.X, after)
 		r.statement(c.Y, c.Op.String())
 	default:
-		r.failed = true
+		r.fail("a loop, group, function or other command of the shell")
+	}
+	switch {
+	case s.Negated:
+		r.fail(`the "!" before a command`)
+	case s.Background, s.Coprocess, s.Disown:
+		r.fail("a command in the background")
 	}
 }
 
@@ -266,10 +320,9 @@ func hasEffect(r *syntax.Redirect) bool {
 // must follow a letter or digit, as in HEAD~1.
 var unquoted = lazyregexp.New(`^([A-Za-z0-9_./,:@%+=` + star + `-]|[A-Za-z0-9][~^]+)*$`)
 
-// word returns the text of a word. It sets failed unless all shells read the same text.
+// word returns the text of a word. It fails unless all shells read the same text.
 func (r *reader) word(w *syntax.Word) string {
 	var text strings.Builder
-	fail := func() { r.failed = true }
 	for _, part := range w.Parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
@@ -278,28 +331,31 @@ func (r *reader) word(w *syntax.Word) string {
 				s = strings.ReplaceAll(s, "*", star)
 			}
 			if !unquoted.MatchString(s) || text.Len() == 0 && strings.HasPrefix(s, "=") {
-				fail()
+				r.fail("the unquoted %q in an argument", firstSpecial(s))
 			}
 			text.WriteString(s)
 		case *syntax.SglQuoted:
 			if p.Dollar {
-				fail()
+				r.fail("the quotes $'…'")
 			}
 			text.WriteString(p.Value)
 		case *syntax.DblQuoted:
 			if p.Dollar {
-				fail()
+				r.fail(`the quotes $"…"`)
 			}
 			for _, inner := range p.Parts {
 				lit, ok := inner.(*syntax.Lit)
-				if !ok || strings.ContainsAny(lit.Value, "$`\\") {
-					fail()
+				if !ok {
+					r.fail("%s", expansion(inner))
 					return ""
+				}
+				if strings.ContainsAny(lit.Value, "$`\\") {
+					r.fail("the $, ` or backslash between double quotes")
 				}
 				text.WriteString(lit.Value)
 			}
-		default: // expansions, substitutions, extended globs
-			fail()
+		default:
+			r.fail("%s", expansion(p))
 		}
 	}
 	return text.String()

@@ -58,7 +58,51 @@ func TestAllows(t *testing.T) {
 		"ls a=b",
 		"git log '--format=%+s % an'",
 		"cd x && find ./y -name z",
+		"git --no-pager log --oneline -10",
+		"git -P --no-optional-locks --literal-pathspecs --no-replace-objects status",
+		"cd /src && git --no-pager log --pretty=oneline",
+		"git log --pretty",
+		"git log --pretty= -1",
+		"git log '--pretty=%h %s' --format=tformat:x '--pretty=format:%C(auto)%h%n%%G %x25'",
+		"npm --silent run lint",
+		"npm -s --no-color --loglevel=warn run lint",
 	)
+}
+
+// Options that change nothing may be in a rule, too.
+func TestNeutralOptionsOfRules(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, line string
+		want          bool
+	}{
+		{"git --no-pager diff", "git --no-pager diff HEAD", true},
+		{"git --no-pager diff", "git diff HEAD", true},
+		{"git --no-pager *", "git --no-pager push", false},
+		{"git -c core.pager=cat log", "git -c core.pager=cat log", true},
+		{"git -c core.pager=cat log", "git log", false},
+		{"docker ps", "docker --debug ps", true},
+		{"docker ps", "docker -H tcp://x ps", false},
+		{"docker ps", "docker --context x ps", false},
+		{"kubectl get pods", "kubectl --request-timeout=5s get pods", true},
+		{"kubectl get pods", "kubectl --kubeconfig=x get pods", false},
+		{"kubectl get pods", "kubectl -n x get pods", false},
+		{"cargo test", "cargo -q --offline --color=never test", true},
+		{"cargo test", "cargo --config x test", false},
+		{"cargo test", "cargo -C x test", false},
+		{"pip list", "pip -q --no-color list", true},
+		{"pip list", "pip --python x list", false},
+		{"pip list", "pip --log x list", false},
+		{"systemctl status x", "systemctl --no-pager -l status x", true},
+		{"systemctl status x", "systemctl --root=/x status x", false},
+		{"npm test", "npm --prefix x test", false},
+		{"npm test", "npm --loglevel silly test", false}, // the value is a word of its own
+		{"go test", "go -C x test", false},
+		{"mytool x", "mytool --no-pager x", false},
+	} {
+		if got := Allows(begin(tt.pattern), tt.line); got != tt.want {
+			t.Errorf("%q allows %q: %v, want %v", tt.pattern, tt.line, got, tt.want)
+		}
+	}
 }
 
 // Other words than those of a rule are refused.
@@ -123,6 +167,25 @@ func TestRefusesWordsThatWriteOrRun(t *testing.T) {
 		"git log '--format=%-G?'",
 		"git log '--format=% G?'",
 		"git log '--format=%+%G?'",
+		"git log --pretty=%G?",
+		"git log '--pretty=format:%h %GG'",
+		"git log '--pretty=tformat:%<(20)%G?'",
+		"git log --pretty=evil", // a name of the repository's configuration
+		"git log --format=one",  // the beginning of such a name
+		"git log --pretty=evil%",
+		"git log --show-signature",
+		"git -p log",
+		"git --paginate log",
+		"git -C x log",
+		"git --git-dir=x log",
+		"git --git-dir x log",
+		"git --work-tree=x log",
+		"git --namespace=x log",
+		"git --config-env=core.pager=X log",
+		"git --bare log",
+		"git --no-pager -c core.fsmonitor=evil status",
+		"git -c x=y --no-pager status",
+		"git --no-pager",
 		"cd x && python3 ci/check.py", // another one
 		"cd x && python3 /ci/check.py",
 	)
@@ -311,6 +374,33 @@ func TestExactly(t *testing.T) {
 		{"pytest *", "pytest --junitxml=x", false},
 		{"git branch *", "git branch '--format=%(signature)'", false}, // runs gpg
 		{"git branch *", "git branch --sort=signature", false},
+		{"git for-each-ref *", "git for-each-ref '--format=%(*signature:grade)'", false},
+		{"git for-each-ref *", "git for-each-ref --format '%(signature)'", false},
+		{"git for-each-ref *", "git for-each-ref --sort -signature:key", false},
+		{"git for-each-ref *", "git for-each-ref '--format=%(refname) %(subject)'", true},
+		{"git reflog *", "git reflog --pretty=%G?", false},
+		{"git reflog *", "git reflog --pretty=evil", false},
+		{"git reflog *", "git reflog --format=%h", true},
+		{"git stash *", "git stash list --show-signature", false},
+		{"git merge *", "git merge --verify-signatures x", false},
+		{"git rebase *", "git rebase --continue", true},
+		{"git tag *", "git tag -v x", false},
+		{"git diff-files *", "git diff-files --no-index /etc/passwd x", false},
+		{"git annotate *", "git annotate --contents=/etc/passwd x", false},
+		{"git blame *", "git blame --contents /etc/passwd x", false},
+		{"git blame *", "git blame -S/etc/passwd x", false},
+		{"git blame *", "git blame -L 1,5 -w x", true},
+		{"git grep *", "git grep -nf /etc/passwd", false},
+		{"git grep *", "git grep -Oevil x", false},
+		{"git grep *", "git grep --open-files-in-pager=evil x", false},
+		{"git grep *", "git grep -n x", true},
+		{"git ls-files *", "git ls-files -X /etc/passwd", false},
+		{"git diff *", "git diff --no-index a b", false},
+		{"git diff *", "git diff a /etc/passwd", false},
+		{"git diff *", "git diff -- ../x y", false},
+		{"git diff *", "git diff ../x", true}, // two files are compared, or none
+		{"git diff *", "git diff main..x HEAD:../a", true},
+		{"git diff *", "git diff --textconv", false},
 		{"git branch *", "git branch --sort=-committerdate '--format=%(refname:short)'", true},
 		{"git bisect *", "git bisect run evil", false},
 		{"git bisect *", "git bisect good", true},
@@ -347,14 +437,14 @@ func TestMatches(t *testing.T) {
 		{"a*a", "a", false}, {"*", "", true}, {"**", "x/y", true}, {"", "", true}, {"", "x", false},
 		{strings.Repeat("*a", 50) + "b", strings.Repeat("a", 1<<20), false},
 	} {
-		if got := matches(strings.ReplaceAll(tt.pattern, "*", star), tt.word); got != tt.want {
+		if got := matchesWord(strings.ReplaceAll(tt.pattern, "*", star), tt.word); got != tt.want {
 			t.Errorf("%q, %.20q: %v, want %v", tt.pattern, tt.word, got, tt.want)
 		}
 	}
 }
 
 func TestDenies(t *testing.T) {
-	patterns := []string{"rm", "git push", "/sbin/mkfs*", "npm * --force"}
+	patterns := []string{"rm", "git push", "/sbin/mkfs*", "npm * --force", "curl *"}
 	for line, want := range map[string]bool{
 		"git status && rm -rf x":         true,
 		"/bin/rm x":                      true,
@@ -401,16 +491,39 @@ func TestDenies(t *testing.T) {
 		"npm exec rm x":                  true,
 		"uv run rm x":                    true,
 		"chrt 1 rm x":                    true,
+		"git --no-pager push":            true,
+		"git -P -c x=y push":             true,
+		"git -c user.name='A B' push":    true,
+		"git -C \"a b\" push":            true,
+		"git -C a\\ b push":              true,
+		"git -C 'a; b' push":             true,
+		"A='b c' git -C 'a b' push x":    true,
+		"sudo git -C . push":             true,
+		"env A=1 git --no-pager push":    true,
+		"timeout 5 git -c a=b push":      true,
+		"if git -C . push; then ls; fi":  true,
+		"sh -c 'git -C . push'":          true,
+		"sudo npm exec rm x":             true,
+		"curl x":                         true,
+		"curl":                           true,
+		"git " + strings.Repeat("-c a=b ", 200) + "push":                   true,
+		"git " + strings.Repeat("-P ", 200) + "push":                       true,
+		"env " + strings.Repeat("git -P -c a=b ", 1<<14) + "git -C . push": true,
 
-		"":              false,
-		"rmdir x":       false,
-		"echo rm":       false,
-		"git rm x":      false,
-		"git status":    false,
-		"npm --force":   false,
-		"ls rm":         false,
-		"git log push":  false,
-		"echo a > b rm": false,
+		"":             false,
+		"rmdir x":      false,
+		"echo rm":      false,
+		"git rm x":     false,
+		"git status":   false,
+		"npm --force":  false,
+		"ls rm":        false,
+		"git log push": false,
+
+		"git --no-pager log push":    false,
+		"git --no-pager show rm":     false,
+		"git commit -m 'a; b push'":  false,
+		"git log --author='rm push'": false,
+		"echo a > b rm":              false,
 	} {
 		if got := Denies(patterns, line); got != want {
 			t.Errorf("%q: denied %v, want %v", line, got, want)

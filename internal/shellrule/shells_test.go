@@ -39,13 +39,17 @@ func newSandbox(t testing.TB) sandbox {
 	}
 	// File 3 is the report. What is dangerous in an argument, these programs do.
 	program := func(name string) string {
-		options := map[string]string{"git": "--outp*|--exec*|--upload*|--ext*|-O*",
-			"mytool": "--outp*|-o*|-exec*|--exec*|-c*"}[name]
+		options := map[string]string{
+			// Before its command git takes harmless options only, behind it none of these.
+			"git": `,-P|,--no-pager|,--no-optional-locks|,--no-replace-objects|,--no-lazy-fetch|,--no-advice` +
+				`|,--*-pathspecs) ;; ,-*|?,--outp*|?,--exec*|?,--upload*|?,--ext*|?,-O*|?,--no-in*|?,--conten*` +
+				`|?,--show-s*|?,--format=*%G*|?,--pretty=*%G*|?,--format=evil|?,--pretty=evil`,
+			"mytool": "*,--outp*|*,-o*|*,-exec*|*,--exec*|*,-c*"}[name]
 		if options == "" {
 			return "#!/bin/sh\necho " + name + " >&3\n"
 		}
-		return "#!/bin/sh\necho " + name + " >&3\nfor a; do case $a in " + options +
-			") echo option $a >&3;; esac; done\n"
+		return "#!/bin/sh\necho " + name + " >&3\nfor a; do case $command,$a in " + options +
+			") echo option $a >&3;; ,*) command=x;; esac; done\n"
 	}
 	for _, name := range append(slices.Clone(allowedPrograms), otherPrograms...) {
 		write(filepath.Join(s.bin, name), program(name))
@@ -120,7 +124,8 @@ func realShells(t testing.TB) (shells []string) {
 }
 
 // sandboxRules are rules of all forms for the programs of a sandbox.
-var sandboxRules = append(begin("git status", "git log", "ls", "wc", "cd", "echo"), exactly("mytool *", "wc | wc *")...)
+var sandboxRules = append(begin("git status", "git log", "git diff", "ls", "wc", "cd", "echo"),
+	exactly("mytool *", "wc | wc *")...)
 
 // TestShellsAgree proves that the sandbox detects programs and files.
 func TestShellsAgree(t *testing.T) {
@@ -132,6 +137,11 @@ func TestShellsAgree(t *testing.T) {
 			`git status ${a="$"}$(touch x)`:      "touch git",
 			"git log --output=x; evil":           "git option --output=x evil",
 			"mytool 'a b' \"c\" HEAD~1 a^ x@y %": "mytool",
+			"git --no-pager -P log -c -p":        "git",
+			"git --no-pager -c a=b log":          "git option -c",
+			"git -p --no-pager log":              "git option -p",
+			"git diff --no-index a b":            "git option --no-index",
+			"git log --pretty=%G?":               "git option --pretty=%G?",
 		} {
 			ran := strings.Join(s.run(t, shell, line), " ")
 			if a, b := strings.Fields(ran), strings.Fields(want); !slices.Equal(slices.Sorted(slices.Values(a)),
@@ -166,6 +176,12 @@ func FuzzAllows(f *testing.F) {
 		"wc | wc -l", "cd x && ./git status", "ls 'é' é", "ls a^b~c", "ls;;evil", "ls |& evil", "f() { evil; }; f",
 		"a=evil; $a", "mytool [a-z]", "mytool -c evil", "mytool ext::x", "echo -e '\\x'", "ls %1 +x @x ,x :x",
 		"git log --format=%G?", "ls \"\\\nevil\"", "ls '' \"\"",
+		"git --no-pager diff", "git --no-pager log --oneline -10", "git -P --no-optional-locks status", "git -p log",
+		"git -c core.pager=evil log", "git -C x log", "git --git-dir=x log", "git --work-tree x status",
+		"git --namespace=x log", "git --config-env=a=b log", "git --exec-path=x log", "git --paginate log",
+		"git --no-pager -c core.pager=evil log", "git --literal-pathspecs --output=x log", "git --no-pager",
+		"git log --pretty=%G?", "git log --pretty=evil", "git log --format=oneline --pretty=format:%h",
+		"git log --show-signature", "git diff --no-index a b", "git diff a /x", "git log '--pretty=%+G?'",
 	} {
 		f.Add(line)
 	}
