@@ -35,7 +35,7 @@ func (p *gatewayProcess) joinCluster(c configs.Cluster, home string) error {
 	persist := server.Persist{Dir: filepath.Join(home, "providers")}
 	joined, err := cluster.Join(cluster.Options{
 		Gateway: p.gateway, Log: p.log, Version: p.info.Version, Name: c.Name, Share: c.Share, Admit: admit,
-		PersistDir: persist.Make, ReadFile: persist.Read, Control: c.Control, API: p.server.API(),
+		PersistDir: persist.Make, ReadFile: persist.Read, Control: c.Control, API: p.server.GatewaysAPI(),
 		Record: p.records.Record, Keeper: p.keeper, StateFile: p.state.KeptEvents(), Flush: p.records.Flush,
 		Changed: p.supervisor.ElsewhereChanged,
 	}, natsServer(c))

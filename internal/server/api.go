@@ -36,7 +36,7 @@ type api struct {
 }
 
 // newAPI makes the handler of /api/v1/.
-func newAPI(s *Server, o Options) http.Handler {
+func newAPI(s *Server, o Options) *api {
 	a := &api{
 		gateway: o.Gateway, supervisor: o.Supervisor, process: o.Status, log: s.log,
 		mux: http.NewServeMux(), server: s, signinDir: o.SigninDir, recorded: o.Records, kept: o.Goals,
@@ -61,8 +61,11 @@ func newAPI(s *Server, o Options) http.Handler {
 	}
 	a.mux.HandleFunc(apiPrefix+"/gateways/{gateway}/", a.remote)
 	a.mux.HandleFunc("/", a.notFound)
-	return a.mux
+	return a
 }
+
+// ServeHTTP implements [http.Handler].
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
 // routes are the API's, below its prefix. openapi.json describes each.
 func (a *api) routes() map[string]apiHandler {

@@ -109,6 +109,11 @@ func (a *api) touch() {
 // stateEvents answers GET /events: the states of the gateway, each at once and again when it
 // has changed.
 func (a *api) stateEvents(w http.ResponseWriter, r *http.Request) error {
+	return a.sendStates(w, r, "")
+}
+
+// sendStates sends states until the reader goes: those that the request names, else all, and never the hidden one.
+func (a *api) sendStates(w http.ResponseWriter, r *http.Request, hidden string) error {
 	q, err := readParams(r, "name")
 	if err != nil {
 		return err
@@ -120,8 +125,9 @@ func (a *api) stateEvents(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(names) == 0 {
-		names = a.states.names
+		names = slices.Clone(a.states.names)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == hidden })
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(a.server.serving, cancel)()

@@ -121,8 +121,9 @@ func (a *api) broadcast(w http.ResponseWriter, r *http.Request) error {
 	return answerReceipt(w, receipt, err)
 }
 
-// API is the admin API for callers whose rights somebody else has checked.
-func (s *Server) API() http.Handler { return s.api }
+// GatewaysAPI is the admin API for other gateways whose rights the cluster has checked. It has no route that gives out
+// a token, and answers 403 for what it does not have.
+func (s *Server) GatewaysAPI() http.Handler { return newGatewaysAPI(s.api) }
 
 // remote lets another gateway of the cluster answer.
 func (a *api) remote(w http.ResponseWriter, r *http.Request) {

@@ -82,7 +82,7 @@ type Server struct {
 	terminals Terminals // nil: there are none
 	cluster   Cluster   // nil: there is none
 	rest      *restAPI
-	api       http.Handler
+	api       *api
 	ownerOf   func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
 
 	settings     atomic.Pointer[settings]

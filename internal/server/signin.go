@@ -422,7 +422,7 @@ func isFromOwnPage(r *http.Request) bool {
 	if r.Header.Get("Sec-Fetch-Site") == "same-origin" || r.Header.Get("Origin") != "" {
 		return true
 	}
-	isREST := strings.HasPrefix(r.URL.Path, restPrefix) && !strings.HasPrefix(r.URL.Path, apiPrefix+"/")
+	_, isREST := restRoute(r.URL.EscapedPath())
 	return !isREST && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 

@@ -76,6 +76,10 @@ func TestTwoMachines(t *testing.T) {
 	if code != 5 || !strings.Contains(out, "control of [cluster]") {
 		t.Errorf("b acts on a: exit %d, %s, want 5 and why", code, out)
 	}
+	out, code = a.tapctl("--gateway", "b", "mcp", "token", "--session", "far")
+	if code != 5 || !strings.Contains(out, "not for other gateways") {
+		t.Errorf("a token of b: exit %d, %s, want 5 and why", code, out)
+	}
 	for _, m := range []*machine{a, b} {
 		until(t, "the records of "+m.name+" have the remote action", func() bool {
 			out, _ := m.tapctl("records", "--json")

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// forGateways are the routes of the admin API that gateways in control of [cluster] may use. A route that is not here
+// does not exist for them: those that sign a browser or the gateway in, that give out a token or a pairing code, that
+// are for the terminals of this machine, or that lead to a third gateway.
+var forGateways = []string{
+	"GET /status", "GET /events", "GET /diagnostics", "GET /openapi.json", "POST /reload", "GET /models",
+	"GET /sessions", "POST /sessions", "GET /sessions/{id}", "DELETE /sessions/{id}",
+	"POST /sessions/{id}/query", "POST /sessions/{id}/answer", "POST /sessions/{id}/interrupt",
+	"POST /sessions/{id}/foreground", "POST /sessions/{id}/rename", "POST /sessions/{id}/push",
+	"POST /sessions/{id}/model", "POST /sessions/{id}/tools/{name}/call",
+	"GET /sessions/{id}/log", "GET /sessions/{id}/live", "GET /sessions/{id}/recording", "GET /sessions/{id}/usage",
+	"GET /sessions/{id}/history", "GET /sessions/{id}/filters", "GET /sessions/{id}/events",
+	"GET /sessions/{id}/earlier", "GET /sessions/{id}/files", "GET /sessions/{id}/commands",
+	"POST /sessions/{id}/commands/{name}",
+	"GET /queue", "PATCH /sessions/{id}/queue/{prompt}", "DELETE /sessions/{id}/queue/{prompt}",
+	"POST /sessions/{id}/queue/{prompt}/send",
+	"POST /push", "GET /questions", "GET /tools", "GET /rules", "GET /records", "GET /terminals",
+	"GET /persisted", "POST /persisted/{id}/resume", "DELETE /persisted/{id}",
+	"GET /providers", "GET /providers/configured", "GET /providers/{name}/log",
+	"POST /providers/{name}/stop", "POST /providers/{name}/start", "POST /providers/{name}/restart",
+	"GET /sources", "POST /sources/{name}/run",
+	"GET /goals", "POST /goals", "GET /goals/{goal}", "POST /goals/{goal}/stop",
+	"GET /cluster", "GET /cluster/history", "POST /cluster/push",
+}
+
+// gatewaysAPI answers other gateways.
+type gatewaysAPI struct{ mux *http.ServeMux }
+
+// newGatewaysAPI makes the handler with the routes of [forGateways] and no others.
+func newGatewaysAPI(a *api) *gatewaysAPI {
+	g := &gatewaysAPI{http.NewServeMux()}
+	routes := a.routes()
+	routes["GET /events"] = func(w http.ResponseWriter, r *http.Request) error {
+		return a.sendStates(w, r, adminapi.StatePairings)
+	}
+	for _, pattern := range forGateways {
+		method, below, _ := strings.Cut(pattern, " ")
+		g.mux.Handle(method+" "+apiPrefix+below, a.answering(routes[pattern]))
+	}
+	return g
+}
+
+// ServeHTTP implements [http.Handler]. A path that the mux would first clean is refused, too: no client of ours sends
+// one.
+func (g *gatewaysAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, pattern := g.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
+		fail(w, http.StatusForbidden, string(protocol.CodeUnauthorized), fmt.Sprintf(
+			"%s %s is not for other gateways; ask on that machine", r.Method, r.URL.Path))
+		return
+	}
+	g.mux.ServeHTTP(w, r)
+}
