@@ -37,7 +37,12 @@ func getChangedFiles(ctx context.Context, env *Env, in getChangedFilesIn) (Resul
 	if _, err := at.FS(); err != nil {
 		return Result{}, err
 	}
-	state, err := gitstate.Of(ctx, env.Root, at.Real())
+	dir, err := gitstate.Open(ctx, env.Root, at.Real(), env.Secrets...)
+	if err != nil {
+		return Result{}, fmt.Errorf("asking git about %s: %w", at.Name, err)
+	}
+	defer dir.Close()
+	state, err := dir.State(ctx)
 	if err != nil {
 		return Result{}, fmt.Errorf("asking git about %s: %w", at.Name, err)
 	}
@@ -56,7 +61,7 @@ func getChangedFiles(ctx context.Context, env *Env, in getChangedFilesIn) (Resul
 		}
 		part := "## " + s.title + "\n" + fileList(at.Name, s.files)
 		if in.Diffs && s.title != "Untracked files" && s.title != "Conflicts" {
-			diff, err := gitstate.Diff(ctx, env.Root, at.Real(), at.Name, s.state == "staged")
+			diff, err := dir.Diff(ctx, at.Name, s.state == "staged")
 			if err != nil {
 				return Result{}, fmt.Errorf("asking git about %s: %w", at.Name, err)
 			}

@@ -66,7 +66,12 @@ func getErrors(ctx context.Context, env *Env, in getErrorsIn) (Result, error) {
 // source files if git reports none or the workspace is no repository.
 func changedSources(ctx context.Context, w code.Workspace) (names []string) {
 	all := slices.DeleteFunc(slices.Clone(w.Files), func(name string) bool { return !w.Checkable(name) })
-	state, err := gitstate.Of(ctx, w.Tree.Dir, w.Tree.Dir)
+	dir, err := gitstate.Open(ctx, w.Tree.Dir, w.Tree.Dir)
+	if err != nil {
+		return all
+	}
+	defer dir.Close()
+	state, err := dir.State(ctx)
 	if err != nil {
 		return all
 	}

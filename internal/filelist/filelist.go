@@ -5,7 +5,6 @@ package filelist
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,8 +20,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tapgw/internal/git"
-	"tapgw/internal/proc"
+	"tapgw/internal/gitread"
 	"tapgw/internal/protect"
 )
 
@@ -52,11 +50,8 @@ func Find(ctx context.Context, dir, query string, most int) (Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var files []string
-	isWhole, isTree := false, false
-	if _, isTree = git.Of(dir); isTree {
-		files, isWhole, isTree = tracked(ctx, dir)
-	}
-	if !isTree {
+	var isWhole, isTree bool
+	if files, isWhole, isTree = tracked(ctx, dir); !isTree {
 		files, isWhole = walk(ctx, root)
 	}
 	found := Found{Files: []string{}, More: !isWhole}
@@ -87,23 +82,19 @@ func tracked(ctx context.Context, dir string) (files []string, isWhole, isTree b
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "-C", dir, "--no-pager", "--no-optional-locks",
-		"-c", "core.fsmonitor=false", "-c", "core.hooksPath="+os.DevNull, "-c", "safe.bareRepository=explicit",
-		"ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	cmd.Dir = string(filepath.Separator)
-	cmd.Env = proc.Environ(map[string]string{
-		"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
-		// Missing objects are not fetched: a fetch runs programs that a URL names.
-		"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none",
-	})
-	cmd.WaitDelay = time.Second
+	r, err := gitread.Git{Program: program}.Open(ctx, dir)
+	if err != nil {
+		return nil, false, false
+	}
+	defer r.Close()
+	cmd := r.Command(ctx, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	out, err := cmd.StdoutPipe()
 	if err != nil || cmd.Start() != nil {
 		return nil, false, false
 	}
 	names := bufio.NewScanner(out)
 	names.Buffer(nil, maxPath+1)
-	names.Split(splitNUL)
+	names.Split(gitread.SplitNUL)
 	for len(files) < maxFiles && names.Scan() {
 		files = addNamed(files, names.Text())
 	}
@@ -119,17 +110,6 @@ func tracked(ctx context.Context, dir string) (files []string, isWhole, isTree b
 		return files, false, true
 	}
 	return nil, false, false
-}
-
-// splitNUL splits at NUL bytes.
-func splitNUL(data []byte, atEOF bool) (advance int, token []byte, err error) {
-	if i := bytes.IndexByte(data, 0); i >= 0 {
-		return i + 1, data[:i], nil
-	}
-	if atEOF {
-		return len(data), nil, nil
-	}
-	return 0, nil, nil
 }
 
 // addNamed adds a path that can be written into a prompt, where a person sees all of it.

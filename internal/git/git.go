@@ -4,10 +4,14 @@ package git
 
 import (
 	"bufio"
+	"errors"
+	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Context describes the working tree that a directory belongs to, as git's files say at the moment of [Of]. Fields for
@@ -20,7 +24,8 @@ type Context struct {
 }
 
 // Of finds the working tree that contains a directory, the innermost one; linked worktrees count. It returns false if
-// no directory above has readable git files. It runs no program and reads only files up to 1 MB.
+// no directory above has readable git files, or the innermost has a .git that leads to another tree's files. It runs no
+// program and reads only files up to 1 MiB.
 func Of(dir string) (Context, bool) {
 	for ; ; dir = filepath.Dir(dir) {
 		if c, ok := readTree(dir); ok {
@@ -46,20 +51,14 @@ func Label(dir string) string {
 }
 
 func readTree(root string) (Context, bool) {
-	dir := filepath.Join(root, ".git")
-	shared := dir
-	if text, err := readSmall(dir); err == nil { // a worktree: the file says where the rest is
-		at, is := strings.CutPrefix(strings.TrimSpace(text), "gitdir:")
-		if !is {
-			return Context{}, false
-		}
-		dir = resolvePath(root, strings.TrimSpace(at))
-		shared = dir
-		if common, err := readSmall(filepath.Join(dir, "commondir")); err == nil {
-			shared = resolvePath(dir, strings.TrimSpace(common))
-		}
+	if _, err := os.Lstat(filepath.Join(root, ".git")); err != nil {
+		return Context{}, false
 	}
-	head, err := readSmall(filepath.Join(dir, "HEAD"))
+	r, err := at(root)
+	if err != nil || r.Dir == "" {
+		return Context{}, false
+	}
+	head, err := ReadSmall(filepath.Join(r.Dir, "HEAD"))
 	if err != nil {
 		return Context{}, false
 	}
@@ -67,7 +66,7 @@ func readTree(root string) (Context, bool) {
 	if branch, is := strings.CutPrefix(strings.TrimSpace(head), "ref: refs/heads/"); is && isPrintable(branch) {
 		c.Branch = branch
 	}
-	if config, err := readSmall(filepath.Join(shared, "config")); err == nil {
+	if config, err := ReadSmall(filepath.Join(r.Common, "config")); err == nil {
 		c.Host, c.Repository = parseRemote(originURL(config))
 	}
 	return c, true
@@ -125,14 +124,24 @@ func isPrintable(s string) bool {
 // maxFileSize bounds the files of git that are read, in bytes.
 const maxFileSize = 1 << 20
 
-func readSmall(path string) (string, error) {
-	info, err := os.Stat(path)
+// ReadSmall reads a file of git. The error wraps os.ErrInvalid for a symbolic link, for anything else that is no
+// regular file, and for more than 1 MiB: git writes none of these there, but who packs a repository may.
+func ReadSmall(path string) (string, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return "", fmt.Errorf("reading %s, a symbolic link: %w", path, os.ErrInvalid)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
 	if err != nil {
 		return "", err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFileSize {
-		return "", os.ErrInvalid
+		return "", fmt.Errorf("reading %s, which is no regular file of at most 1 MiB: %w", path, os.ErrInvalid)
 	}
-	data, err := os.ReadFile(path)
+	data, err := io.ReadAll(io.LimitReader(file, maxFileSize))
 	return string(data), err
 }

@@ -30,7 +30,10 @@ func TestOf(t *testing.T) {
 	write("main/.git/config", "[remote \"origin\"]\nurl = git@octo.ghe.com:kitchen/tea\n")
 	write("main/.git/worktrees/tree/HEAD", "ref: refs/heads/other\n")
 	write("main/.git/worktrees/tree/commondir", "../..\n")
+	write("main/.git/worktrees/tree/gitdir", filepath.Join(root, "tree/.git")+"\n")
 	write("tree/.git", "gitdir: ../main/.git/worktrees/tree\n")
+	write("other/.git", "gitdir: ../main/.git/worktrees/tree\n")
+	write("stolen/.git", "gitdir: ../main/.git\n")
 	write("broken/.git/config", "")
 	write("strange/.git", "something else")
 	write("rude/.git/HEAD", "ref: refs/heads/a\x1bb\n")
@@ -43,6 +46,8 @@ func TestOf(t *testing.T) {
 		"repo/pkg/deep": {Context{"repo", "feature/one", "kitchen/tea", "github.com"}, "repo@feature/one"},
 		"detached":      {Context{"detached", "", "", ""}, "detached"},
 		"tree":          {Context{"tree", "other", "kitchen/tea", "octo.ghe.com"}, "tree@other"},
+		"other":         {Context{}, "other"},  // the worktree names another directory
+		"stolen":        {Context{}, "stolen"}, // it is another tree's repository
 		"broken":        {Context{}, "broken"},
 		"strange":       {Context{}, "strange"},
 		"rude":          {Context{"rude", "", "", ""}, "rude"},

@@ -44,6 +44,28 @@ func repository(t *testing.T, steps ...string) string {
 	return dir
 }
 
+// stateOf opens a directory and reads its state.
+func stateOf(t *testing.T, workspace, dir string) (State, error) {
+	t.Helper()
+	d, err := Open(t.Context(), workspace, dir)
+	if err != nil {
+		return State{}, err
+	}
+	defer d.Close()
+	return d.State(t.Context())
+}
+
+// diffOf opens a directory and reads its changes.
+func diffOf(t *testing.T, workspace, dir, name string, staged bool) (string, error) {
+	t.Helper()
+	d, err := Open(t.Context(), workspace, dir)
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	return d.Diff(t.Context(), name, staged)
+}
+
 var changed = []string{
 	"@a=1\n", "@b=1\n", "@c=a long enough text\nto be found again\n", "@sub/d=1\n", "@gone=1\n", "add .",
 	"commit -q -m x",
@@ -61,7 +83,7 @@ func TestOf(t *testing.T) {
 		},
 		"sub": {Unstaged: []string{"d"}, Untracked: []string{"deep/f", "e ü"}},
 	} {
-		got, err := Of(t.Context(), dir, filepath.Join(dir, sub))
+		got, err := stateOf(t, dir, filepath.Join(dir, sub))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +96,7 @@ func TestOf(t *testing.T) {
 func TestConflicts(t *testing.T) {
 	dir := repository(t, "@a=1\n", "add .", "commit -q -m x", "checkout -q -b other", "@a=2\n", "commit -qam y",
 		"checkout -q main", "@a=3\n", "commit -qam z", "merge other")
-	got, err := Of(t.Context(), dir, dir)
+	got, err := stateOf(t, dir, dir)
 	if diff := cmp.Diff(State{Conflicts: []string{"a"}}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -98,6 +120,7 @@ func TestNothingIsRun(t *testing.T) {
 		"of the worktree": {"config extensions.worktreeConfig true", "config --worktree filter.x.clean " + touch,
 			filters},
 		"a strange name":  {"config filter.X.y.Z.clean " + touch, "@.gitattributes=* filter=X.y.Z\n"},
+		"a name with =":   {"config filter.a=b.clean " + touch, "@.gitattributes=* filter=a=b\n"},
 		"by attributes":   {"config filter.x.clean " + touch, "@.git/info/attributes=* filter=x\n"},
 		"configured hook": {"config hook.x.event post-index-change", "config hook.x.command " + touch},
 		"missing objects": {
@@ -123,11 +146,11 @@ func TestNothingIsRun(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "b"), []byte("3\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Of(t.Context(), dir, dir); err != nil {
+			if _, err := stateOf(t, dir, dir); err != nil {
 				t.Fatal(err)
 			}
 			for _, staged := range []bool{true, false} {
-				diff, err := Diff(t.Context(), dir, dir, ".", staged)
+				diff, err := diffOf(t, dir, dir, ".", staged)
 				if !strings.HasPrefix(name, "missing") && (err != nil || !strings.Contains(diff, "+")) {
 					t.Errorf("staged %v: got %q, %v, want the changes", staged, diff, err)
 				}
@@ -167,15 +190,6 @@ func script(t *testing.T, path, text string) string {
 	return path
 }
 
-// If no option can switch a filter off, git is not asked at all.
-func TestNoOptionSwitchesItOff(t *testing.T) {
-	dir := repository(t, append(slices.Clone(changed), "config filter.a=b.clean true")...)
-	if _, err := Of(t.Context(), dir, dir); err == nil ||
-		!strings.Contains(err.Error(), `"filter.a=b.clean", which can't be switched off`) {
-		t.Errorf("got %v, want %q in it", err, `"filter.a=b.clean", which can't be switched off`)
-	}
-}
-
 // No command that the configuration of a submodule or a bare repository names is run.
 func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
@@ -187,11 +201,11 @@ func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 			"init -q --bare bare.git", "-C sm config filter.x.clean "+touch, "-C bare.git config core.fsmonitor "+touch,
 			"-C bare.git config core.bare false", "-C bare.git config core.worktree ..", "@sm/f=2\n")...)
 	for _, at := range []string{".", "bare.git"} {
-		_, err := Of(t.Context(), dir, filepath.Join(dir, at))
+		_, err := stateOf(t, dir, filepath.Join(dir, at))
 		if at == "." && err != nil {
 			t.Error(err)
 		}
-		_, _ = Diff(t.Context(), dir, filepath.Join(dir, at), ".", false)
+		_, _ = diffOf(t, dir, filepath.Join(dir, at), ".", false)
 		if _, err := os.Stat(ran); err == nil {
 			t.Errorf("%s: a command of the repository was run, want none", at)
 			_ = os.Remove(ran)
@@ -201,7 +215,7 @@ func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 
 func TestDiff(t *testing.T) {
 	dir := repository(t, changed...)
-	diff, err := Diff(t.Context(), dir, filepath.Join(dir, "sub"), "x/sub", false)
+	diff, err := diffOf(t, dir, filepath.Join(dir, "sub"), "x/sub", false)
 	if err != nil || !strings.Contains(diff, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n") ||
 		strings.Contains(diff, "/b\n") {
 		t.Errorf("got %q, %v, want %q in it", diff, err, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n")
@@ -210,12 +224,12 @@ func TestDiff(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Of(t.Context(), dir, dir); err == nil || !strings.Contains(err.Error(), "not a git repository") ||
+	if _, err := stateOf(t, dir, dir); err == nil || !strings.Contains(err.Error(), "not a git repository") ||
 		strings.Contains(err.Error(), "\n") {
 		t.Errorf("got error %v outside of a repository, want %q in it", err, "not a git repository")
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Of(t.Context(), dir, dir); err == nil || err.Error() != "git is not installed" {
+	if _, err := stateOf(t, dir, dir); err == nil || err.Error() != "git is not installed" {
 		t.Errorf("got error %v without git, want %q", err, "git is not installed")
 	}
 }

@@ -98,8 +98,8 @@ func Go(ctx context.Context, workspace string) (path string, env []string, err e
 func withRepositories(workspaces ...string) []string {
 	roots := slices.Clone(workspaces)
 	for _, workspace := range workspaces {
-		if c, ok := git.Of(workspace); ok && !slices.Contains(roots, c.Root) {
-			roots = append(roots, c.Root)
+		if top := git.Top(workspace); top != "" && !slices.Contains(roots, top) {
+			roots = append(roots, top)
 		}
 	}
 	for _, r := range roots {
