@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 )
 
 // LaunchArg is the hidden first argument that makes this program become the runtime; see [ExecRuntime].
@@ -15,8 +14,9 @@ const LaunchArg = "__runtime"
 // started, 2 for wrong arguments.
 //
 // The SDK starts the runtime itself and can set only the arguments of the process. So the SDK starts this program,
-// which moves to a process group of its own, writes its pid to a file and replaces itself by the runtime. Without the
-// group, Ctrl-C at the gateway's terminal would kill the runtime before its sessions can end.
+// which moves to a process group of its own, exchanges its output with the gateway (see [outlet]) and replaces itself
+// by the runtime. Without the group, Ctrl-C at the gateway's terminal would kill the runtime before its sessions can
+// end.
 func ExecRuntime(args []string) (code int, ran bool) {
 	if len(args) < 2 || args[1] != LaunchArg {
 		return 0, false
@@ -54,14 +54,5 @@ func (o Options) launcher() ([]string, error) {
 	return []string{self, LaunchArg}, nil
 }
 
-// pidFile is where the launcher writes its pid. It writes by rename, so the file is whole once it exists.
-func pidFile(dir string) string { return filepath.Join(dir, "pid") }
-
-func writePID(path string) error {
-	part := path + ".part"
-	pid := []byte(strconv.Itoa(os.Getpid()))
-	if err := os.WriteFile(part, pid, 0o600); err != nil { //nolint:gosec // the path is the gateway's
-		return err
-	}
-	return os.Rename(part, path) //nolint:gosec // as above
-}
+// outletSocket is where the launcher finds the [outlet] of a runtime whose private directory is dir.
+func outletSocket(dir string) string { return filepath.Join(dir, "output") }

@@ -18,12 +18,12 @@ const canLaunch = true
 //
 // There is no death signal for the case that the gateway dies: the runtime ends by itself when its stdin ends, and
 // saves its sessions first.
-func launch(pidFile, path string, args []string) error {
+func launch(socket, path string, args []string) error {
 	if err := syscall.Setpgid(0, 0); err != nil && !errors.Is(err, syscall.EPERM) { // EPERM: leads a session already
 		return fmt.Errorf("making a process group: %w", err)
 	}
-	if err := writePID(pidFile); err != nil {
-		return fmt.Errorf("writing the pid: %w", err)
+	if err := exchangeOutput(socket); err != nil {
+		return fmt.Errorf("giving the output to the gateway: %w", err)
 	}
 	argv := append([]string{path}, args...)
 	if proc.IsScript(path) {

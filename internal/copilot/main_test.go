@@ -12,5 +12,9 @@ func TestMain(m *testing.M) {
 	if code, ran := ExecRuntime(os.Args); ran {
 		os.Exit(code)
 	}
+	if fault := os.Getenv(envFakeRuntime); fault != "" {
+		fakeRuntime(fault)
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }

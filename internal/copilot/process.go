@@ -1,6 +1,7 @@
 package copilot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,6 @@ import (
 	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
-
-	"tapgw/internal/proc"
 )
 
 // Deadlines of requests to the runtime.
@@ -33,6 +32,7 @@ type process struct {
 	client *sdk.Client
 	log    *slog.Logger
 	pid    int           // 0 without a launcher
+	output *outlet       // nil without a launcher
 	pipe   *dialablePipe // to a runtime that a person started; nil: to one of ours
 
 	canEnableHooksLater bool // see lateHooksVersion
@@ -66,14 +66,17 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		return nil, err
 	}
 	conn := sdk.StdioConnection{Path: found.Path, Env: o.environ()}
-	if launcher != nil {
-		_ = os.Remove(pidFile(dir))
-		conn.Path = launcher[0]
-		conn.Args = append(append([]string(nil), launcher[1:]...), pidFile(dir), found.Path)
-	}
 	token, err := tokenFromEnv(o.Profile.GitHubTokenEnv)
 	if err != nil {
 		return nil, err
+	}
+	var output *outlet
+	if launcher != nil {
+		if output, err = openOutlet(dir); err != nil {
+			return nil, err
+		}
+		conn.Path = launcher[0]
+		conn.Args = append(append([]string(nil), launcher[1:]...), outletSocket(dir), found.Path)
 	}
 	client := sdk.NewClient(&sdk.ClientOptions{
 		Connection:      conn,
@@ -88,6 +91,10 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
+		if output != nil {
+			output.close()
+			err = cmp.Or(output.fault(), err)
+		}
 		return nil, fmt.Errorf("starting the Copilot runtime %s: %w", found.Path, joinLines(err))
 	}
 	enableLater := false
@@ -98,9 +105,8 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		client: client, log: log, canEnableHooksLater: enableLater, ping: pingTimeout, gone: make(chan struct{}),
 		handled: make(chan struct{}),
 	}
-	if launcher != nil {
-		p.pid = proc.ReadPID(pidFile(dir))
-		_ = os.Remove(pidFile(dir))
+	if output != nil {
+		p.pid, p.output = output.process(), output
 	}
 	log.Info("Copilot runtime started", "path", found.Path, "pid", p.pid)
 	return p, nil
@@ -117,11 +123,11 @@ func (p *process) watch() {
 		return
 	}
 	state, err := child.Wait()
-	if err != nil {
-		p.markEnded(errors.New("the process ended"))
-		return
+	cause := errors.New("the process ended")
+	if err == nil {
+		cause = errors.New(state.String())
 	}
-	p.markEnded(errors.New(state.String()))
+	p.markEnded(cmp.Or(p.output.fault(), cause))
 }
 
 func (p *process) markEnded(cause error) {
@@ -321,6 +327,9 @@ func (p *process) stop(ctx context.Context) {
 	p.client.ForceStop()
 	if p.pid != 0 {
 		<-p.gone
+	}
+	if p.output != nil {
+		p.output.close()
 	}
 	p.mu.Lock()
 	sessions := p.sessions

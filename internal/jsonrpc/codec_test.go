@@ -31,7 +31,7 @@ func TestReadFrame(t *testing.T) {
 		"at the limit": {"Content-Length: 100\r\n\r\n" + strings.Repeat("1", 100), []string{strings.Repeat("1", 100)},
 			""},
 		"over the limit": {"Content-Length: 101\r\n\r\n" + strings.Repeat("1", 101), nil,
-			"101 bytes is over the limit of 100"},
+			"it sent a message of 101 bytes, more than 100 bytes"},
 		"over every limit": {"Content-Length: 99999999999999999999999\r\n\r\n", nil, "is not a number"},
 		"two lengths":      {"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two Content-Length, 2 and 3"},
 		"negative":         {"Content-Length: -1\r\n\r\n{}", nil, `"-1" is not a number`},
@@ -89,6 +89,30 @@ func TestFailingReader(t *testing.T) {
 	}
 }
 
+// TestCopyFrames: a reader behind it sees the messages of [ReadFrame] with a plain header, and none that is too long.
+func TestCopyFrames(t *testing.T) {
+	for name, tt := range map[string]struct{ in, want, err string }{
+		"two messages": {"content-LENGTH:2\n\n{}Content-Type: x\r\nContent-Length: 4\r\n\r\nnull",
+			"Content-Length: 2\r\n\r\n{}Content-Length: 4\r\n\r\nnull", ""},
+		"as much memory as there is not": {"Content-Length: 2\r\n\r\n{}Content-Length: 99999999999999\r\n\r\n{}",
+			"Content-Length: 2\r\n\r\n{}", "it sent a message of 99999999999999 bytes, more than 64 MiB"},
+		"a line without end": {strings.Repeat("x", 100_000), "", "a line of more than 1024 bytes"},
+		"ends in the body":   {"Content-Length: 20\r\n\r\n{}", "", "2 of 20 bytes: unexpected EOF"},
+	} {
+		var out strings.Builder
+		err := CopyFrames(&out, strings.NewReader(tt.in), MaxMessage)
+		isRight := err == nil && tt.err == "" || err != nil && tt.err != "" && strings.Contains(err.Error(), tt.err)
+		if out.String() != tt.want || !isRight {
+			t.Errorf("%s: %q, %v, want %q and the error %q", name, out.String(), err, tt.want, tt.err)
+		}
+	}
+	gone := errors.New("gone")
+	r := io.MultiReader(strings.NewReader("Content-Length: 2\r\n\r\n{}"), iotest.ErrReader(gone))
+	if err := CopyFrames(io.Discard, r, MaxMessage); !errors.Is(err, gone) {
+		t.Errorf("a reader that fails: %v, want %v", err, gone)
+	}
+}
+
 // A length is the sender's claim: it is not believed before the bytes come.
 func TestLengthIsNotAllocated(t *testing.T) {
 	var before, after runtime.MemStats
@@ -111,6 +135,8 @@ func FuzzCodec(f *testing.F) {
 	f.Add([]byte("\r\n\r\n"), uint8(1))
 	f.Fuzz(func(t *testing.T, in []byte, chunk uint8) {
 		const limit = 1 << 16
+		var copied bytes.Buffer
+		_ = CopyFrames(&copied, bytes.NewReader(in), limit)
 		whole, wholeErr := readFrames(bytes.NewReader(in), limit)
 		split, splitErr := readFrames(&chunks{in, int(chunk)%13 + 1}, limit)
 		if !slices.Equal(whole, split) || wholeErr.Error() != splitErr.Error() {
@@ -127,6 +153,9 @@ func FuzzCodec(f *testing.F) {
 		if back, err := readFrames(bytes.NewReader(again), limit); !slices.Equal(back, whole) ||
 			!errors.Is(err, io.EOF) {
 			t.Fatalf("written again: %q, %v, want %q", back, err, whole)
+		}
+		if !bytes.HasPrefix(copied.Bytes(), again) {
+			t.Fatalf("copied: %q, want %q first", copied.Bytes(), again)
 		}
 	})
 }

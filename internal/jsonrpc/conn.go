@@ -62,7 +62,7 @@ type Options struct {
 	// writing ended, or [ErrClosed]. It may block to find the cause. nil: err itself.
 	Cause func(err error) error
 
-	MaxMessage  int // bytes of a message in either direction; 0: 64 MiB
+	MaxMessage  int // bytes of a message in either direction; 0: [MaxMessage]
 	MaxRequests int // requests of the other side at a time; 0: 256
 }
 
@@ -93,7 +93,7 @@ type Conn struct {
 // the connection ends. [Conn.Close] must be called in any case, also after the other side's end.
 func New(transport io.ReadWriteCloser, o Options) *Conn {
 	if o.MaxMessage == 0 {
-		o.MaxMessage = 64 << 20
+		o.MaxMessage = MaxMessage
 	}
 	if o.MaxRequests == 0 {
 		o.MaxRequests = 256

@@ -1,0 +1,170 @@
+//go:build unix
+
+package copilot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"tapgw/internal/jsonrpc"
+)
+
+// outlet is the way of a runtime's output to the SDK, which takes as much memory as a message announces. The launcher
+// sends the pipe to the SDK over a socket, and gets another one for the runtime; the gateway reads that, and passes on
+// what is within bounds. A runtime that says anything else is killed.
+type outlet struct {
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu        sync.Mutex // guards the fields that follow
+	pid       int        // 0 until the launcher has said it
+	err       error      // what was wrong with the output
+	isClosed  bool
+	toSDK, in *os.File // nil until the launcher is there
+}
+
+// openOutlet waits for the launcher of one runtime at a socket in a private directory.
+func openOutlet(dir string) (*outlet, error) {
+	path := outletSocket(dir)
+	_ = os.Remove(path)
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the Copilot runtime: %w", err)
+	}
+	o := &outlet{listener: listener}
+	o.running.Go(o.serve)
+	return o, nil
+}
+
+// serve takes the launcher's pipe and passes the runtime's messages on to it.
+func (o *outlet) serve() {
+	conn, err := o.listener.Accept()
+	if err != nil {
+		return
+	}
+	err = o.exchange(conn.(*net.UnixConn)) //nolint:forcetypeassert // of a listener for "unix"
+	_ = conn.Close()
+	if err != nil {
+		return // the launcher says so, and ends
+	}
+	err = jsonrpc.CopyFrames(o.toSDK, o.in, jsonrpc.MaxMessage)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err == nil || o.isClosed || errors.Is(err, unix.EPIPE) {
+		_ = o.toSDK.Close() // the SDK reads to the end
+		return
+	}
+	// The SDK is told nothing more: it learns from the end of the process.
+	o.err = err
+	kill(o.pid)
+}
+
+// exchange reads the launcher's pid and the pipe to the SDK, and sends a pipe for the runtime.
+func (o *outlet) exchange(conn *net.UnixConn) error {
+	text, toSDK, err := receiveFile(conn)
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(text)
+	if err != nil || pid <= 0 {
+		_ = toSDK.Close()
+		return errors.New("the launcher has no pid")
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		_ = toSDK.Close()
+		return err
+	}
+	defer func() { _ = out.Close() }()
+	o.mu.Lock()
+	o.pid, o.toSDK, o.in = pid, toSDK, in
+	o.mu.Unlock()
+	return sendFile(conn, "output", out)
+}
+
+// process is the pid of the runtime, 0 while it is not known.
+func (o *outlet) process() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.pid
+}
+
+// fault is what was wrong with the output; nil for nothing.
+func (o *outlet) fault() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// close ends the outlet, whether or not somebody has the runtime's output open, and waits for its goroutine.
+func (o *outlet) close() {
+	_ = o.listener.Close()
+	o.mu.Lock()
+	o.isClosed = true
+	files := []*os.File{o.in, o.toSDK}
+	o.mu.Unlock()
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	o.running.Wait()
+}
+
+// exchangeOutput gives the gateway this process's standard output, and makes the pipe that comes back the new one.
+func exchangeOutput(socket string) error {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	pipe := conn.(*net.UnixConn) //nolint:forcetypeassert // as dialled
+	if err := sendFile(pipe, strconv.Itoa(os.Getpid()), os.Stdout); err != nil {
+		return err
+	}
+	_, file, err := receiveFile(pipe)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	fd := int(file.Fd())
+	if err := unix.SetNonblock(fd, false); err != nil { // programs expect that of their output
+		return err
+	}
+	return unix.Dup2(fd, 1)
+}
+
+func sendFile(conn *net.UnixConn, text string, f *os.File) error {
+	_, _, err := conn.WriteMsgUnix([]byte(text), unix.UnixRights(int(f.Fd())), nil)
+	return err
+}
+
+// receiveFile reads a message of at most 32 bytes with one file.
+func receiveFile(conn *net.UnixConn) (text string, f *os.File, err error) {
+	data, rights := make([]byte, 32), make([]byte, unix.CmsgSpace(4))
+	n, size, _, _, err := conn.ReadMsgUnix(data, rights)
+	if err != nil {
+		return "", nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:size])
+	if err != nil || len(messages) != 1 {
+		return "", nil, errors.Join(io.ErrUnexpectedEOF, err)
+	}
+	files, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(files) != 1 {
+		return "", nil, errors.Join(io.ErrUnexpectedEOF, err)
+	}
+	unix.CloseOnExec(files[0])
+	if err := unix.SetNonblock(files[0], true); err != nil { // so that a close ends what waits for it
+		_ = unix.Close(files[0])
+		return "", nil, err
+	}
+	return string(data[:n]), os.NewFile(uintptr(files[0]), "pipe"), nil //nolint:gosec // a descriptor
+}
