@@ -56,6 +56,9 @@ type Provider struct {
 	Grants   []string // transforms, gates, context, questions; never of a project's file
 	Rules    ToolRules
 	Enabled  bool
+	// Required says that calls wait for the provider while it is away, and are then denied. A file of the user's with
+	// faults has it too.
+	Required bool
 
 	// Project is the directory of the trusted project that has the file; its paths are
 	// relative to it; "" for the user's own file. Digest is a hash of the content that the
@@ -133,7 +136,7 @@ func IsProviderName(s string) bool { return providerName.MatchString(s) }
 const nameRule = "1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit"
 
 // ParseProvider reads the text of a provider file of the user's own. The file's name without .toml is the provider's
-// name. With faults, the Provider has only its name, kind and file.
+// name. With faults, the Provider has only its name, kind and file, and what makes it required.
 func ParseProvider(file string, data []byte) (Provider, Faults) {
 	return parseProvider(file, data, false)
 }
@@ -187,9 +190,29 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 		p.Grants = []string{"questions"}
 	}
 	if len(doc.faults) > 0 {
-		return Provider{Name: p.Name, Kind: p.Kind, File: p.File}, doc.sorted()
+		faulty := Provider{Name: p.Name, Kind: p.Kind, File: p.File}
+		if !project && p.closes(t) {
+			faulty.Required, faulty.Sessions = true, p.Sessions
+		}
+		return faulty, doc.sorted()
 	}
 	return p, nil
+}
+
+// closes reports whether a file with faults asks for a provider without which no call is to run. What a key of it says
+// that has a fault does not open the gate.
+func (p *Provider) closes(t *table) bool {
+	if !p.Enabled {
+		return false
+	}
+	if !t.isGood("sessions") {
+		p.Sessions = Sessions{Mode: SessionsAll}
+	}
+	if _, isSet := t.values["required"]; isSet {
+		return p.Required || !t.isGood("required")
+	}
+	words, _ := t.values["grants"].([]any)
+	return slices.Contains(words, any("gates"))
 }
 
 func (p *Provider) read(t *table) {
@@ -249,6 +272,8 @@ func (p *Provider) read(t *table) {
 	}
 	t.sessions(&p.Sessions)
 	t.strs("grants", &p.Grants, oneOf(grants...))
+	p.Required = slices.Contains(p.Grants, "gates")
+	t.boolean("required", &p.Required)
 	t.strs("allow", &p.Rules.Allow, isToolGlob)
 	t.strs("deny", &p.Rules.Deny, isToolGlob)
 	t.str("prefix", &p.Rules.Prefix, func(s string) error {
@@ -295,6 +320,7 @@ var keyKinds = map[string][]string{
 	"text": ofSource, "filter": ofSource,
 
 	"allow": withTools, "deny": withTools, "prefix": withTools, "concurrency": withTools, "grants": withTools,
+	"required": withTools,
 }
 
 // checkTogether adds faults for keys that exclude or need each other.

@@ -62,7 +62,8 @@ func TestProviderSamples(t *testing.T) {
 		},
 		"guard": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
-			Command: []string{"go", "run", "./providers/templates/guard", "-file", "/home/me/.ci-status"},
+			Command:  []string{"go", "run", "./providers/templates/guard", "-file", "/home/me/.ci-status"},
+			Required: true,
 		},
 		"jira-github": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,

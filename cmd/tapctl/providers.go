@@ -31,14 +31,13 @@ func providersCommand() *ucli.Command {
 				Name: "stop", Usage: "stop a provider's processes, or close its connections", ArgsUsage: "NAME",
 				Description: `A provider that a file names stays stopped until you start it, or the gateway starts
 again. For any other provider this closes its connections, and it may connect again.
+While a provider is stopped that its file requires, calls of its sessions are denied.
 NAME is the file's name, or the name that its program uses if no other file's does.
 
 Examples:
   tapctl providers stop hello`,
 				BashComplete: providerNames(),
-				Action: shortAction(1, providerAction("stopped", func(c *command, name string) (int, error) {
-					return c.gw.StopProvider(c.ctx, name)
-				})),
+				Action:       shortAction(1, providerAction("stopped", stopProvider)),
 			},
 			{
 				Name: "start", Usage: "start a provider that a file names", ArgsUsage: "NAME",
@@ -50,13 +49,17 @@ Examples:
 				})),
 			},
 			{
-				Name: "restart", Usage: "stop a provider that a file names, and start it again", ArgsUsage: "NAME",
-				Description: "Returns when the new process was started. Sessions have its tools a moment later:\n" +
-					"`tapctl providers` shows it bound then.\n\nExamples:\n  tapctl providers restart hello",
+				Name: "restart", Usage: "start a provider that a file names anew", ArgsUsage: "NAME",
+				Description: `The new process starts beside the old one, which ends when the new one has joined the
+sessions, so that they have its tools and gates all the time. If the new one fails, the
+exit code is 1 and the old one goes on. One that has not joined after ten seconds is
+waited for no longer: the old one goes on until it has. What can't run twice, because of
+a fixed port for example, is stopped and started: tapctl providers stop, then start.
+
+Examples:
+  tapctl providers restart hello`,
 				BashComplete: providerNames(),
-				Action: shortAction(1, providerAction("restarted", func(c *command, name string) (int, error) {
-					return c.gw.RestartProvider(c.ctx, name)
-				})),
+				Action:       shortAction(1, restartProvider),
 			},
 			providerLogCommand(),
 			providerLoginCommand(),
@@ -205,6 +208,41 @@ func providerName(c *command) (string, error) {
 		return "", cli.Usage("providers %s: needs the name of a provider; tapctl providers lists them", c.Command.Name)
 	}
 	return name, nil
+}
+
+// stopProvider stops a provider, and says what that means if its file requires it.
+func stopProvider(c *command, name string) (int, error) {
+	n, err := c.gw.StopProvider(c.ctx, name)
+	if err != nil {
+		return n, err
+	}
+	configured, err := c.gw.Configured(c.ctx)
+	for _, p := range configured {
+		if p.Name == name && p.Required && p.State == adminapi.ConfiguredStopped {
+			c.out.Notef("%s is required: calls of its sessions are denied until tapctl providers start %s; "+
+				"enabled = false or required = false in %s lets them go on", name, name, p.File)
+		}
+	}
+	return n, err
+}
+
+func restartProvider(c *command) error {
+	name, err := providerName(c)
+	if err != nil {
+		return err
+	}
+	done, err := c.gw.RestartProvider(c.ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case c.out.JSON:
+		return c.out.Document(done)
+	case done.Waiting > 0: // what ran before goes on until then
+		c.out.Notef("restarted %s: %d; not joined yet: %d", name, done.Restarted, done.Waiting)
+	default:
+		c.out.Notef("restarted %s: %d", name, done.Restarted)
+	}
+	return nil
 }
 
 // providerAction makes the action of a command that stops or starts a provider. done is the

@@ -123,6 +123,7 @@ func (d *sessionDetails) text(o *cli.Output) string {
 	line("host", cli.OneLine(d.Host))
 	line("model", cli.OneLine(d.Model))
 	line("state", o.Paint(stateInk(0)(0, state), state))
+	line("waits for", cli.OneLine(strings.Join(d.WaitsFor, ", ")))
 	line("cwd", cli.OneLine(d.CWD))
 	line("repository", cli.OneLine(d.Repository))
 	line("created", ago(d.CreatedAt))

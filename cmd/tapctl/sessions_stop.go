@@ -56,7 +56,7 @@ func (c *command) stop(id string) error {
 		case <-time.After(waitsForInterval):
 		}
 		s, err := c.gw.Session(c.ctx, id)
-		if now := strings.Join(s.WaitsFor, ", "); err == nil && now != "" && now != printed {
+		if now := strings.Join(s.WaitsFor, ", "); err == nil && s.State == "ending" && now != "" && now != printed {
 			printed = now
 			c.out.Notef("session %s waits for %s, at most 10 seconds", id, cli.Clean(now))
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -27,6 +28,13 @@ func statusCommand() *ucli.Command {
 			if err := c.out.Printf(format,
 				s.URL, s.PID, cli.Clean(s.Version), ago(s.StartedAt), s.Sessions, s.Providers); err != nil {
 				return err
+			}
+			if len(s.WaitsFor) > 0 {
+				waits := cli.OneLine(strings.Join(s.WaitsFor, ", ")) +
+					": required and not connected; calls wait, and are then denied"
+				if err := c.out.Printf("waits for  %s\n", c.out.Paint(cli.Red, waits)); err != nil {
+					return err
+				}
 			}
 			if s.WebhooksURL != "" {
 				if err := c.out.Printf("webhooks   %s/hooks/NAME\n", cli.Clean(s.WebhooksURL)); err != nil {

@@ -27,8 +27,9 @@ import (
 
 const (
 	// hookDeadline is what a hook may take in all. The CLI lets a call through when its own timeout for the hook is
-	// over, which is 30 seconds. Gates have 5 seconds, and a gateway that has just started waits 5 for its providers.
-	hookDeadline = 15 * time.Second
+	// over, which is 30 seconds. Gates have 5 seconds, required providers 10, and a gateway that has just started waits
+	// 5 for others.
+	hookDeadline = 25 * time.Second
 	// maxHookInput is the longest text of a hook, with room for the request around it.
 	maxHookInput = protocol.MaxMessage - 1<<10
 	// maxDrained is how much of a longer text is read and thrown away, so that the CLI can write it.
@@ -47,7 +48,7 @@ stdin, asks the gateway, and prints what the CLI is to do. EVENT is the CLI's na
 the event: ` + strings.Join(terminals.Events, ", ") + `.
 
 It denies a tool call whenever it can't tell whether the gates allow it: when the
-gateway does not answer within 15 seconds, or answers wrong. While no gateway runs,
+gateway does not answer within 25 seconds, or answers wrong. While no gateway runs,
 terminals.without_gateway of tapgw.toml decides. Exit code 2 means that it could not
 print its answer; the CLI takes that for a denial too.
 

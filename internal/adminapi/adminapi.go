@@ -45,6 +45,8 @@ type Status struct {
 	Sessions  int       `json:"sessions"`  // how many there are
 	Providers int       `json:"providers"` // how many are connected
 	Faults    []Fault   `json:"faults"`    // of the config files; empty if there are none
+	// WaitsFor names the required providers that sessions wait for, see [Session].WaitsFor.
+	WaitsFor []string `json:"waitsFor,omitempty"`
 	// RESTOpen says that the session API needs no token, so that every program of
 	// the machine can use it.
 	RESTOpen bool `json:"restOpen,omitempty"`

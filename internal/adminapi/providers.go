@@ -39,6 +39,8 @@ type ConfiguredProvider struct {
 	StartsAt  time.Time `json:"startsAt,omitzero"`
 	Connected []string  `json:"connected"` // the ids of its connections, as of [Provider]
 	Actions   []string  `json:"actions"`   // [ActionStart] and so on: those that would change something now
+	// Required: calls of its sessions wait while it is not bound, and are then denied.
+	Required bool `json:"required,omitempty"`
 }
 
 // What POST /providers/{name}/ can do with a [ConfiguredProvider].
@@ -70,10 +72,13 @@ type StartedProvider struct {
 	Started int `json:"started"`
 }
 
-// Restarted answers POST /providers/{name}/restart: for how many sessions the provider runs
-// again, counted as in [StartedProvider].
+// Restarted answers POST /providers/{name}/restart, once the new processes have taken the place of what ran, or have
+// not joined within ten seconds: for how many sessions the provider runs again, counted as in [StartedProvider]. A new
+// process that fails before is the error INVALID_STATE, which says what became of the one before.
 type Restarted struct {
 	Restarted int `json:"restarted"`
+	// Waiting is how many of the new processes have not joined yet. What ran before goes on until they have.
+	Waiting int `json:"waiting,omitempty"`
 }
 
 // Pairing is a pairing code that waits for a person to type it into its provider, as GET

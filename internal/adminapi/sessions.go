@@ -23,8 +23,8 @@ type Session struct {
 	Repository string `json:"repository,omitempty"`
 	// Attachments: its prompts may bring files, see [Attachment].
 	Attachments bool `json:"attachments,omitempty"`
-	// WaitsFor names, while the session is ending, the providers that have not yet
-	// acknowledged its end.
+	// WaitsFor names the required providers that are not bound: calls wait for them, and are then denied. While the
+	// session is ending, it names the providers that have not yet acknowledged its end.
 	WaitsFor []string `json:"waitsFor,omitempty"`
 	// Gateway is the gateway that runs the session, in [Cluster] only. Doubtful says that this gateway is out of reach
 	// for the moment.

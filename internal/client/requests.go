@@ -339,11 +339,10 @@ func (c *Client) StartProvider(ctx context.Context, name string) (int, error) {
 	return answer.Started, err
 }
 
-// RestartProvider stops the processes of a provider that a file names and starts it again. It returns how many
-// processes it started (docs/admin-api.md, POST /api/v1/providers/{name}/restart).
-func (c *Client) RestartProvider(ctx context.Context, name string) (int, error) {
-	answer, err := post[adminapi.Restarted](ctx, c, providerPath(name, "restart"), adminapi.Nothing{})
-	return answer.Restarted, err
+// RestartProvider has new processes of a provider that a file names take the place of those that run, and waits for
+// that (docs/admin-api.md, POST /api/v1/providers/{name}/restart).
+func (c *Client) RestartProvider(ctx context.Context, name string) (adminapi.Restarted, error) {
+	return post[adminapi.Restarted](ctx, c, providerPath(name, "restart"), adminapi.Nothing{})
 }
 
 // LoginProvider logs in at the MCP server of a provider that a file names. It yields the link that a person opens, and

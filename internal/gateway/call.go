@@ -21,7 +21,8 @@ import (
 //	          arguments), decide (match the rules), dispatch (send or queue). When
 //	          the session's routes change between two steps it starts again.
 //	gates     When a gate matches, a goroutine asks it (passGates) and runs advance
-//	          again. Calls that match no gate need no goroutine.
+//	          again. Calls that match no gate need no goroutine. The same goroutine
+//	          waits for required providers that are away.
 //	pending   The provider has the call, or it waits for a slot. Whoever removes it
 //	          from the provider's pending calls finishes it, so it ends exactly once.
 //	finish    The outcome is reported, or the call runs again at another instance.
@@ -46,9 +47,10 @@ type call struct {
 	args       protocol.Raw // for the provider: callerArgs without target
 	target     string       // the instance that the caller chose, "" for any
 	tool       *tool
-	failedTool *tool   // of the first attempt, when this is the second
-	decidedBy  *routes // the routes whose rules matched last
-	passed     []*rule // the matching rules whose gates allowed the call
+	failedTool *tool     // of the first attempt, when this is the second
+	decidedBy  *routes   // the routes whose rules matched last
+	passed     []*rule   // the matching rules whose gates allowed the call
+	waitsUntil time.Time // for required providers; zero before the first wait
 
 	// The tool's timeout runs from when the call was first queued or sent. A second
 	// attempt has the rest of it.
@@ -124,9 +126,8 @@ func (s *Session) Execute(ctx context.Context, c Call) Outcome {
 // run takes the call to its provider. It does not wait: gates are asked in a
 // goroutine.
 func (c *call) run() {
-	latest := time.Now().Add(protocol.GateTimeout)
-	rules := c.advance()
-	if rules == nil {
+	first := c.advance()
+	if first == nil {
 		return
 	}
 	ctx, cancel := c.gateContext()
@@ -134,32 +135,44 @@ func (c *call) run() {
 	c.session.setAskingGates(c.pending, true)
 	go func() {
 		defer cancel()
-		c.passGates(ctx, rules, latest)
+		c.passGates(ctx, first)
 	}()
+}
+
+// obstacle is what a call does before it can go on: wait for required providers, or ask the
+// gates among rules.
+type obstacle struct {
+	isAway bool
+	rules  []*rule
 }
 
 // advance looks the tool up, decides about the call and dispatches it. It starts
 // again when the session's routes changed meanwhile, for as long as gates have, so the
 // provider gets the call by the routes by which it was checked and allowed. It returns
-// the matching rules when their gates must be asked first; nil means that the call was
-// sent, queued or ended.
-func (c *call) advance() (askFirst []*rule) {
+// what comes first; nil means that the call was sent, queued or ended.
+func (c *call) advance() *obstacle {
 	latest := time.Now().Add(protocol.GateTimeout)
 	for {
 		r := c.session.routes.Load()
 		if err := c.prepare(r); err != nil {
+			if c.checksRules && r.find(c.name) == nil && c.session.holder(r, nil, c.name, c.callerArgs) != nil {
+				return &obstacle{isAway: true} // who is away may have the tool
+			}
 			c.fail(err)
 			return nil
 		}
 		if c.checksRules && !r.hasRulesOf(c.decidedBy) {
 			matched := c.session.matchingRules(r, c.name, c.args)
+			if c.session.holder(r, matched, c.name, c.args) != nil {
+				return &obstacle{isAway: true}
+			}
 			if d, denied := c.session.staticDenial(matched, c.name, c.args, spans.Below(c.span.Traceparent)); denied {
 				c.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
 				return nil
 			}
 			c.decidedBy = r
 			if needsGate(matched) && !slices.Equal(matched, c.passed) {
-				return matched
+				return &obstacle{rules: matched}
 			}
 		}
 		dispatched, err := c.dispatch(r)
@@ -309,19 +322,28 @@ func (c *call) message() *protocol.ToolCall {
 	}
 }
 
-// passGates asks the gates among rules and lets the call go on when they allow it.
-// When other rules match by then it asks those too, until latest.
-func (c *call) passGates(ctx context.Context, rules []*rule, latest time.Time) {
+// passGates does what comes before the call, and lets the call go on when its gates allow
+// it. When other rules match by then it asks those too, for as long as gates have. Waits for
+// required providers don't count as that time.
+func (c *call) passGates(ctx context.Context, next *obstacle) {
 	s := c.session
 	defer s.setAskingGates(c.pending, false)
+	latest := time.Now().Add(protocol.GateTimeout)
 	for {
-		d := s.decide(ctx, rules, c.name, c.args, c.span.Traceparent)
-		if err := c.gateError(ctx, d); err != nil {
+		var err *protocol.Error
+		if next.isAway {
+			begun := time.Now()
+			err = c.awaitRequired(ctx)
+			latest = latest.Add(time.Since(begun))
+		} else {
+			err = c.gateError(ctx, s.decide(ctx, next.rules, c.name, c.args, c.span.Traceparent))
+			c.passed = next.rules
+		}
+		if err != nil {
 			c.fail(err)
 			return
 		}
-		c.passed = rules
-		if rules = c.advance(); rules == nil {
+		if next = c.advance(); next == nil {
 			return
 		}
 		if time.Now().After(latest) {
@@ -329,6 +351,30 @@ func (c *call) passGates(ctx context.Context, rules []*rule, latest time.Time) {
 			return
 		}
 	}
+}
+
+// awaitRequired waits for the required providers that are away, no longer than the call may
+// take. The error is why the call ends.
+func (c *call) awaitRequired(ctx context.Context) *protocol.Error {
+	if c.waitsUntil.IsZero() {
+		limit := protocol.RequiredTimeout
+		if c.route != nil {
+			limit = min(limit, c.route.timeout)
+		}
+		if c.callerTimeout > 0 {
+			limit = min(limit, c.callerTimeout)
+		}
+		c.waitsUntil = c.begun.Add(limit)
+	}
+	args := c.args
+	if len(args) == 0 { // no tool of the name was found
+		args = c.callerArgs
+	}
+	d := c.session.awaitRequired(ctx, c.waitsUntil, c.name, args, c.span.Traceparent)
+	if d.Deny && !errors.Is(ctx.Err(), context.Canceled) { // it waited as long as the call may take
+		return errorf(protocol.CodeDenied, "%s", d.Reason)
+	}
+	return c.gateError(ctx, d)
 }
 
 // gateError is why the call ends after its gates were asked; nil when it goes on.

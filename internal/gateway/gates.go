@@ -16,28 +16,56 @@ import (
 // PreToolUse implements [HostCalls]. Static denials come first. Then all gates are
 // asked at once. A denial wins; contexts are joined in the order of registration. When
 // other rules match by then, they are asked too, so that no call passes a gate that was
-// not asked. See docs/protocol.md, "Rules and gates".
+// not asked. A call waits for required providers that are away, 10 seconds in all. See
+// docs/protocol.md, "Rules and gates".
 func (s *Session) PreToolUse(ctx context.Context, tool string, args protocol.Raw) Decision {
+	var until time.Time // of the waits for required providers
+	for {
+		r := s.routes.Load()
+		matched := s.matchingRules(r, tool, args)
+		if s.holder(r, matched, tool, args) == nil {
+			if d, isFinal := s.askGates(ctx, r, matched, tool, args); isFinal {
+				return d
+			}
+			continue
+		}
+		if until.IsZero() {
+			until = time.Now().Add(protocol.RequiredTimeout)
+		}
+		waiting, done := s.interruptible(ctx)
+		d := s.awaitRequired(waiting, until, tool, args, s.currentTurn())
+		done()
+		if d.Deny {
+			return d
+		}
+	}
+}
+
+// askGates decides about a call by the rules of r that match it. The decision is not final
+// when a required provider that has a say about the call left meanwhile.
+func (s *Session) askGates(
+	ctx context.Context, r *routes, matched []*rule, tool string, args protocol.Raw,
+) (d Decision, isFinal bool) {
 	// One deadline for all rounds: a provider that changes its rules at each gate.check
 	// would keep the session asking.
 	ctx, cancel := context.WithTimeout(ctx, protocol.GateTimeout)
 	defer cancel()
-	r := s.routes.Load()
-	matched := s.matchingRules(r, tool, args)
 	for {
 		d := s.decide(ctx, matched, tool, args, "")
 		now := s.routes.Load()
 		if d.Deny || !needsGate(matched) || now.hasRulesOf(r) {
-			return d
+			return d, true
 		}
 		asked := matched
 		r, matched = now, s.matchingRules(now, tool, args)
 		switch {
+		case s.holder(r, matched, tool, args) != nil:
+			return Decision{}, false
 		case slices.Equal(matched, asked):
-			return d
+			return d, true
 		case ctx.Err() != nil:
 			s.noteDenial("the gateway", tool, rulesTooFast)
-			return Decision{Deny: true, Reason: rulesTooFast, By: "the gateway"}
+			return Decision{Deny: true, Reason: rulesTooFast, By: "the gateway"}, true
 		}
 	}
 }
@@ -171,6 +199,7 @@ func (g *gateCheck) stop() {
 	g.provider.mu.Lock()
 	defer g.provider.mu.Unlock()
 	delete(g.provider.gateChecks, g.id)
+	g.provider.notifyIfIdle()
 }
 
 func (g *gateCheck) fail(reason string) { g.answers <- gateAnswer{index: g.index, failure: reason} }
@@ -227,6 +256,7 @@ func (p *Provider) disconnectReason() string {
 func (p *Provider) failGates() {
 	for id, check := range p.gateChecks {
 		delete(p.gateChecks, id)
+		p.notifyIfIdle()
 		check.fail(p.disconnectReason())
 	}
 }
@@ -241,6 +271,7 @@ func (p *Provider) removeGateCheck(callID string) *gateCheck {
 	defer p.mu.Unlock()
 	check := p.gateChecks[id]
 	delete(p.gateChecks, id)
+	p.notifyIfIdle()
 	return check
 }
 

@@ -84,6 +84,8 @@ type Gateway struct {
 	tokens        map[tokenKey]*identity
 	mcpTokens     map[tokenKey]*Session
 	reservedNames []ReservedName
+	expected      []*expectedProvider
+	lastOffers    map[offerKey]*offer // of expected providers; nil before their first hello
 	memories      map[tokenKey]*memory
 	limits        limits
 	waitingEvents waitingEvents

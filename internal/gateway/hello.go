@@ -226,6 +226,7 @@ func (c *Conn) applyBind(plan *bindPlan, persistDir string) {
 		c.memory.session = plan.sessions[0].id
 	}
 	p.base = plan.offer
+	g.rememberOffer(p)
 	c.state.Store(int32(bound))
 	c.needsSessionList = false
 	if c.identity.namedByHello {

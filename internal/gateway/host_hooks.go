@@ -110,6 +110,29 @@ func (g *Gateway) lockWithHooks(targets func() []*Session) []*hooksError {
 	}
 }
 
+// lockWithHooksOrEnd is lockWithHooks for what must have effect everywhere: a session whose host can't enable its hooks
+// ends. targets returns a slice of its own.
+func (g *Gateway) lockWithHooksOrEnd(targets func() []*Session) {
+	var ended []*Session
+	for {
+		failed := g.lockWithHooks(func() []*Session {
+			return slices.DeleteFunc(targets(), func(s *Session) bool { return slices.Contains(ended, s) })
+		})
+		if len(failed) == 0 {
+			return
+		}
+		var ending sync.WaitGroup
+		for _, err := range failed {
+			ended = append(ended, err.session)
+			ending.Go(func() {
+				err.session.interruptWithoutHooks()
+				err.session.Ended("its hooks can't be asked: " + err.cause.Error())
+			})
+		}
+		ending.Wait()
+	}
+}
+
 // enableHooks enables hooks in several sessions at once.
 func enableHooks(sessions []*Session) []*hooksError {
 	errs := make([]*hooksError, len(sessions))

@@ -221,15 +221,15 @@ func (p *Provider) expire() {
 	}
 }
 
-// idleChannel returns a channel that is closed when no call is pending any more; nil
-// when none is now. It accepts a nil provider.
+// idleChannel returns a channel that is closed when no call is pending and no gate asked any
+// more; nil when that is so now. It accepts a nil provider.
 func (p *Provider) idleChannel() chan struct{} {
 	if p == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.pending) == 0 {
+	if len(p.pending)+len(p.gateChecks) == 0 {
 		return nil
 	}
 	if p.idle == nil {
@@ -238,10 +238,10 @@ func (p *Provider) idleChannel() chan struct{} {
 	return p.idle
 }
 
-// notifyIfIdle closes the channel of idleChannel when no call is pending. Call with
+// notifyIfIdle closes the channel of idleChannel when that is so. Call with
 // p.mu held.
 func (p *Provider) notifyIfIdle() {
-	if p.idle != nil && len(p.pending) == 0 {
+	if p.idle != nil && len(p.pending)+len(p.gateChecks) == 0 {
 		close(p.idle)
 		p.idle = nil
 	}

@@ -31,12 +31,14 @@ var protectedSections = []string{"safety", "identity"}
 func Protected(section string) bool { return slices.Contains(protectedSections, section) }
 
 // UserPrompt implements [HostCalls]. It joins the startup contexts that no prompt had yet, the
-// contexts of all providers in the order of their bindings, and the context of user hooks.
+// contexts of all providers in the order of their bindings, and the context of user hooks. It
+// waits for providers whose tools were there a moment ago.
 // See docs/protocol.md, "Context".
 func (s *Session) UserPrompt(ctx context.Context, prompt, source string) string {
 	if source == "" || source == SourceUser {
 		s.resumeInjects()
 	}
+	s.awaitTools(ctx)
 	return joinTexts([]string{s.contexts(), s.promptHooks(ctx, prompt, source)})
 }
 

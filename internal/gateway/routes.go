@@ -35,6 +35,7 @@ type routes struct {
 	list       []*route
 	rules      []*rule
 	transforms map[string][]*transform // by section
+	required   []absence               // required providers that are not bound
 
 	// byName is made when somebody looks for a tool. While hundreds of providers join hundreds of sessions, nearly all
 	// routes are replaced before that, and sessions without calls never need it.
@@ -53,9 +54,10 @@ func (r *routes) find(name string) *route {
 	return r.byName[name]
 }
 
-// hasRulesOf reports whether other has the same rules; false for nil.
+// hasRulesOf reports whether other has the same rules and lacks the same required providers; false for nil.
 func (r *routes) hasRulesOf(other *routes) bool {
-	return r == other || other != nil && slices.Equal(r.rules, other.rules)
+	return r == other ||
+		other != nil && slices.Equal(r.rules, other.rules) && slices.Equal(r.required, other.required)
 }
 
 // newRoutes makes the routes of a session's bindings. The rules of user hooks come first.

@@ -65,6 +65,7 @@ type Session struct {
 	// Guarded by Gateway.mu.
 	bindings   []*binding
 	nameOwners map[string]*nameOwner
+	expects    []*expectation
 	mcpToken   string        // "" until somebody asks for it
 	unanswered int           // bindings whose provider has not answered the session's end
 	allReady   chan struct{} // closed when unanswered comes to 0; nil before the end
@@ -96,16 +97,18 @@ type Session struct {
 	uploadCount   int    // of all that they ever brought
 	modelStreak   streak // of all pushers that the model decides about
 	streams       map[streamKey]*stream
-	dropped       []adminapi.DroppedEvent  // by filters; oldest first
-	keepers       map[string]*keeper       // by the provider's name
-	keptBytes     int                      // the sum of the keepers' bytes
-	runningTools  map[string]toolExecution // by id
-	askingGates   map[*Pending]int         // how many attempts of the call ask
-	permitted     map[string]bool          // command lines, by a person for the session; nil before the first
-	oldestChange  time.Time                // of the tools, since the last refresh; zero: none
-	newestChange  time.Time                // of the tools
-	isRefreshing  bool                     // the worker gives the host a list
-	refreshed     chan struct{}            // closed when the host has all changes; nil while nobody waits
+	dropped       []adminapi.DroppedEvent            // by filters; oldest first
+	keepers       map[string]*keeper                 // by the provider's name
+	keptBytes     int                                // the sum of the keepers' bytes
+	runningTools  map[string]toolExecution           // by id
+	askingGates   map[*Pending]int                   // how many attempts of the call ask
+	waits         map[uint64]context.CancelCauseFunc // of calls for required providers; nil before the first
+	waitCount     uint64                             // of all waits
+	permitted     map[string]bool                    // command lines, by a person for the session; nil before the first
+	oldestChange  time.Time                          // of the tools, since the last refresh; zero: none
+	newestChange  time.Time                          // of the tools
+	isRefreshing  bool                               // the worker gives the host a list
+	refreshed     chan struct{}                      // closed when the host has all changes; nil while nobody waits
 
 	// Written by the worker only: the number of lists that the host was given, the last
 	// one that it took, and the transforms of that time.
@@ -212,6 +215,9 @@ func (s *Session) view() adminapi.Session {
 		}
 	} else {
 		v.Foreground = s.isForeground()
+		for _, a := range s.routes.Load().required {
+			v.WaitsFor = append(v.WaitsFor, a.Name)
+		}
 	}
 	return v
 }
@@ -278,6 +284,7 @@ func (s *Session) Update(label, model string) {
 	s.mu.Unlock()
 	s.g.touch()
 	if label != "" {
+		s.expectAgain()
 		s.g.mu.Lock()
 		conns := s.g.announce()
 		s.g.mu.Unlock()
@@ -313,6 +320,7 @@ func (s *Session) removeBinding(b *binding) {
 	drop := func(list []*binding) []*binding {
 		return slices.DeleteFunc(list, func(x *binding) bool { return x == b })
 	}
+	s.noteLeft(b)
 	s.bindings, b.provider.bindings = drop(s.bindings), drop(b.provider.bindings)
 	s.markAnswered(b)
 	s.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf("provider %s left", b.provider.name))
@@ -334,6 +342,7 @@ func (s *Session) markAnswered(b *binding) {
 // worker refresh the host's tools. Call with Gateway.mu held.
 func (s *Session) rebuildRoutes() {
 	r := newRoutes(s.bindings, s.g.hookRules())
+	r.required = s.awayRequired()
 	s.routesMu.Lock()
 	s.routes.Store(r)
 	s.routesMu.Unlock()

@@ -120,10 +120,11 @@ func firstWords(text string) string {
 
 // CancelCalls ends the session's pending calls with CANCELLED and tells their providers
 // that they were interrupted. It also withdraws the session's questions and cancels the
-// calls whose gates are asked. The turn goes on.
+// calls whose gates are asked or that wait for a required provider. The turn goes on.
 func (s *Session) CancelCalls() {
 	g := s.g
 	g.questions.withdraw(s, protocol.QuestionWithdrawn)
+	s.interruptWaits()
 	isOwn := func(c *call) bool { return c.session == s }
 	g.mu.Lock()
 	var cancelled []*call

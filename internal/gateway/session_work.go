@@ -30,9 +30,24 @@ func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err erro
 func (s *Session) work() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	isHolding := false
 	for {
 		wait := s.refresh()
-		s.sendQueuedPrompts()
+		held, rest := s.holdPrompts()
+		switch {
+		case held == "" && isHolding:
+			s.makeRefreshDue()
+			wait = s.refresh()
+			fallthrough
+		case held == "":
+			s.sendQueuedPrompts()
+		default:
+			if !isHolding {
+				s.noteHeld(held)
+			}
+			wait = min(wait, rest)
+		}
+		isHolding = held != ""
 		s.deliver()
 		timer.Reset(wait)
 		select {
@@ -41,6 +56,27 @@ func (s *Session) work() {
 		case <-s.quit:
 			return
 		}
+	}
+}
+
+// holdPrompts returns for which provider the prompts of an idle session wait, and how long yet: its tools were there a
+// moment ago, and the model would be told that there are none. It is "" while nothing waits.
+func (s *Session) holdPrompts() (name string, rest time.Duration) {
+	s.mu.Lock()
+	begins := len(s.promptQueue) > 0 && (!s.isBusy || s.isBetween)
+	s.mu.Unlock()
+	if !begins {
+		return "", 0
+	}
+	return s.toolsOnTheirWay()
+}
+
+// makeRefreshDue makes a change of the tools reach the host at the next refresh.
+func (s *Session) makeRefreshDue() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.oldestChange.IsZero() {
+		s.oldestChange = time.Now().Add(-protocol.RefreshMax)
 	}
 }
 

@@ -45,12 +45,13 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 		return nil, errorf(protocol.CodeInvalidSession, "session %q exists already", spec.ID)
 	}
 	g.sessions[spec.ID] = s
-	s.routes.Store(&routes{rules: g.hookRules()})
+	s.expect()
+	s.routes.Store(&routes{rules: g.hookRules(), required: s.awayRequired()})
 	g.order = append(g.order, s)
 	if spec.Foreground {
 		g.foreground = spec.ID
 	}
-	if h := g.hooks.Load(); h != nil && h.needHost() {
+	if h := g.hooks.Load(); h != nil && h.needHost() || s.requiresAny(g.expected) {
 		s.needsHooks.Store(true) // even if the hooks are removed before the first prompt
 	}
 	s.worker.Go(s.work)

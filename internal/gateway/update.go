@@ -55,6 +55,7 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, change of
 			return err
 		}
 		p.base = base
+		c.g.rememberOffer(p)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -102,27 +102,12 @@ func (g *Gateway) SetHooks(list []Hook) {
 			h.rules = append(h.rules, hook.rule())
 		}
 	}
-	var ended []*Session
-	for {
-		failed := g.lockWithHooks(func() []*Session {
-			if !h.needHost() {
-				return nil
-			}
-			return slices.DeleteFunc(slices.Clone(g.order), func(s *Session) bool { return slices.Contains(ended, s) })
-		})
-		if len(failed) == 0 {
-			break
+	g.lockWithHooksOrEnd(func() []*Session {
+		if !h.needHost() {
+			return nil
 		}
-		var ending sync.WaitGroup
-		for _, err := range failed {
-			ended = append(ended, err.session)
-			ending.Go(func() {
-				err.session.interruptWithoutHooks()
-				err.session.Ended("its hooks can't be asked: " + err.cause.Error())
-			})
-		}
-		ending.Wait()
-	}
+		return slices.Clone(g.order)
+	})
 	defer g.mu.Unlock()
 	g.hooks.Store(h)
 	for _, s := range g.order {

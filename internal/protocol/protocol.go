@@ -53,6 +53,7 @@ const (
 	MinToolTimeout     = time.Millisecond
 	MaxToolTimeout     = time.Hour
 	GateTimeout        = 5 * time.Second
+	RequiredTimeout    = 10 * time.Second
 	TransformTimeout   = 2 * time.Second
 	ReconnectWindow    = 30 * time.Second
 	ShutdownDeadline   = 10 * time.Second

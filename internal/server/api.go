@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
 	"tapgw/internal/adminapi"
@@ -190,7 +191,15 @@ func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 func (a *api) currentStatus() adminapi.Status {
 	s := a.process()
 	s.StartedAt, s.Faults = s.StartedAt.UTC(), orEmpty(s.Faults)
-	s.Sessions, s.Providers = len(a.gateway.Sessions()), len(a.connected())
+	sessions := a.gateway.Sessions()
+	s.Sessions, s.Providers = len(sessions), len(a.connected())
+	for _, v := range sessions {
+		if v.State != "ending" {
+			s.WaitsFor = append(s.WaitsFor, v.WaitsFor...)
+		}
+	}
+	slices.Sort(s.WaitsFor)
+	s.WaitsFor = slices.Compact(s.WaitsFor)
 	s.RESTOpen = a.server.settings.Load().openREST
 	s.WebhooksURL = a.server.webhooksURL()
 	return s

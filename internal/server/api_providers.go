@@ -17,7 +17,8 @@ type Supervisor interface {
 	// Stop also closes the connections of a provider that no file names.
 	Stop(name string) (int, error)
 	Start(name string) (int, error)
-	Restart(name string) (int, error)
+	// Restart has new processes take the place of what runs, and waits for that.
+	Restart(ctx context.Context, name string) (adminapi.Restarted, error)
 	// Configured lists the providers that files name.
 	Configured() []adminapi.ConfiguredProvider
 	// Lines returns the buffered lines of a provider's log after a number, and the number to
@@ -77,11 +78,11 @@ func (a *api) restartProvider(w http.ResponseWriter, r *http.Request) error {
 	if a.supervisor == nil {
 		return noSupervisor(name)
 	}
-	n, err := a.supervisor.Restart(name)
+	restarted, err := a.supervisor.Restart(r.Context(), name)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, adminapi.Restarted{Restarted: n})
+	return writeJSON(w, http.StatusOK, restarted)
 }
 
 // loginProvider answers with the link as soon as there is one, and with the login's end. The login ends with the

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"tapgw/internal/adminapi"
@@ -33,7 +32,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 	}
 	// A tool that does not exist is an error of the request. A NOT_FOUND that a provider
 	// answers is the outcome of a call.
-	if !slices.ContainsFunc(s.Tools(), func(t adminapi.Tool) bool { return t.Name == c.Name }) {
+	if !s.MayHaveTool(c.Name) {
 		return &protocol.Error{
 			Code:    protocol.CodeNotFound,
 			Message: fmt.Sprintf("tool %q does not exist in this session", c.Name),

@@ -23,11 +23,14 @@ func (openAPISupervisor) of(name string) (int, error) {
 	}
 	return 1, nil
 }
-func (s openAPISupervisor) Stop(name string) (int, error)    { return s.of(name) }
-func (s openAPISupervisor) Start(name string) (int, error)   { return s.of(name) }
-func (s openAPISupervisor) Restart(name string) (int, error) { return s.of(name) }
-func (s openAPISupervisor) Reload()                          {}
-func (s openAPISupervisor) Settle(context.Context, string)   {}
+func (s openAPISupervisor) Stop(name string) (int, error)  { return s.of(name) }
+func (s openAPISupervisor) Start(name string) (int, error) { return s.of(name) }
+func (s openAPISupervisor) Restart(_ context.Context, name string) (adminapi.Restarted, error) {
+	n, err := s.of(name)
+	return adminapi.Restarted{Restarted: n}, err
+}
+func (s openAPISupervisor) Reload()                        {}
+func (s openAPISupervisor) Settle(context.Context, string) {}
 func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
 	return []adminapi.ConfiguredProvider{{
 		Name: "filed", Kind: "command", File: "/p/filed.toml",

@@ -22,7 +22,8 @@ func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 			if !good {
 				p = f.Provider
 			}
-			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: p.Kind, File: f.File, Connected: []string{}}
+			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: p.Kind, File: f.File, Connected: []string{},
+				Required: p.Required}
 			v.State, v.Reason = s.stateOf(f, p, good)
 			s.describeUnits(&v, p)
 			v.Actions = s.actions(p, v.State, good && !f.LeftOut)

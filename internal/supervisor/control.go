@@ -27,18 +27,22 @@ func unknownProvider(name string) *protocol.Error {
 // Stop ends the units of a provider until Start or Restart, and returns how many there were. name is a file's name, or
 // the name that the program connects with. A connection without a file is closed. Errors are NOT_FOUND for an unknown
 // name or one that several files have, and INVALID_STATE while the gateway shuts down.
-func (s *Supervisor) Stop(name string) (n int, err error) { return s.control("stop", name) }
+func (s *Supervisor) Stop(name string) (n int, err error) { return s.control(verbStop, name) }
 
 // Start runs a provider that was stopped or that gave up, and returns for how many sessions it runs. The errors are
 // those of [Supervisor.Stop].
-func (s *Supervisor) Start(name string) (n int, err error) { return s.control("start", name) }
+func (s *Supervisor) Start(name string) (n int, err error) { return s.control(verbStart, name) }
 
-// Restart ends the units of a provider and starts it again; otherwise it is [Supervisor.Start].
-func (s *Supervisor) Restart(name string) (n int, err error) { return s.control("restart", name) }
+// What [Supervisor.control] does with a provider.
+const (
+	verbStart   = "start"
+	verbStop    = "stop"
+	verbRestart = "restart"
+)
 
-// control stops a provider, starts it, or does both.
+// control stops a provider, starts it, or has new units take the place of its bound ones.
 func (s *Supervisor) control(verb, name string) (n int, err error) {
-	stop, start := verb != "start", verb != "stop"
+	stop, start := verb != verbStart, verb != verbStop
 	err = &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
 	s.do(func() {
 		file := ""
@@ -65,6 +69,10 @@ func (s *Supervisor) control(verb, name string) (n int, err error) {
 			}
 			n++
 			pl.next.stop()
+			if verb == verbRestart && pl.canSwap(key) {
+				pl.next, pl.restarts = s.start(pl.now.spec, key, append(s.outgoing(key), pl.now)), true
+				continue
+			}
 			pl.now.stop()
 			delete(s.placements, key)
 		}

@@ -12,8 +12,8 @@ func TestControl(t *testing.T) {
 	r.put("a", r.file("plain"))
 	r.has(h, "t")
 	p := r.child()
-	if n, err := r.s.Restart("a"); n != 1 || err != nil {
-		t.Errorf("restart: %d, %v, want 1 and no error", n, err)
+	if n, err := r.s.Restart(t.Context(), "a"); n.Restarted != 1 || err != nil {
+		t.Errorf("restart: %+v, %v, want 1 and no error", n, err)
 	}
 	r.ended(p)
 	p = r.child()
@@ -35,7 +35,11 @@ func TestControl(t *testing.T) {
 		t.Errorf(`log: %q, %v, want no error and "tapgw: started " in it`, lines, err)
 	}
 	for name, f := range map[string]func(string) (int, error){
-		"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart,
+		"stop": r.s.Stop, "start": r.s.Start,
+		"restart": func(name string) (int, error) {
+			done, err := r.s.Restart(t.Context(), name)
+			return done.Restarted, err
+		},
 	} {
 		if _, err := f("nobody"); err == nil || !strings.Contains(err.Error(), "NOT_FOUND") {
 			t.Errorf(`%s: %v, want an error and "NOT_FOUND" in it`, name, err)
@@ -81,7 +85,11 @@ func TestControlByTheNameOfTheProgram(t *testing.T) {
 	r.put("b", r.file("plain", "TOOL=second"))
 	r.has(h, "first", "second")
 	for verb, f := range map[string]func(string) (int, error){
-		"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart,
+		"stop": r.s.Stop, "start": r.s.Start,
+		"restart": func(name string) (int, error) {
+			done, err := r.s.Restart(t.Context(), name)
+			return done.Restarted, err
+		},
 	} {
 		if n, err := f("child"); n != 0 || err == nil || !strings.Contains(err.Error(), "NOT_FOUND") ||
 			!strings.Contains(err.Error(), "child is run by files a, b: tapctl providers "+verb+" a") {

@@ -33,6 +33,10 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 		faults = append(faults, f.Faults...)
 		p, ok := s.usable[fileKeyOf(f)]
 		if !ok {
+			if f.Provider.Required && !f.LeftOut {
+				faults = append(faults, configs.Fault{File: f.File, Line: 1, Column: 1,
+					Message: "the provider is required: until the file has no fault, calls of its sessions are denied"})
+			}
 			continue
 		}
 		at := func(format string, args ...any) {

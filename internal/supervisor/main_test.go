@@ -71,6 +71,13 @@ func child(mode string) {
 		signal.Ignore(syscall.SIGTERM)
 		_, _ = told.ReadString('\n')
 		return
+	case "alone": // can't run twice
+		l, err := net.Listen("unix", os.Getenv("SOCKET"))
+		if err != nil {
+			fmt.Println("its port is taken")
+			os.Exit(7)
+		}
+		defer func() { _ = l.Close() }()
 	case "late":
 		_, _ = told.ReadString('\n')
 	case "stubborn":
@@ -88,6 +95,12 @@ func child(mode string) {
 		o.Session = providers.AllSessions
 	}
 	p = providers.New("child", o)
+	if mode == "guard" {
+		_, _ = p.Gate(ctx, providers.Match{Tool: "shell"},
+			func(context.Context, providers.GateCall) (providers.Decision, error) {
+				return providers.Deny("guarded"), nil
+			})
+	}
 	about := "a tool" + os.Getenv("VERSION")
 	if about == "a toolpid" {
 		about = fmt.Sprint("instance ", os.Getpid())

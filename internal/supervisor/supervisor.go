@@ -114,6 +114,7 @@ type Supervisor struct {
 	placements     map[placementKey]*placement
 	stoppedByUser  map[string]bool // by name
 	outputs        map[string]*output
+	expected       []*configs.Provider // what the gateway was told last
 	reportedFaults []configs.Fault
 	// isFullElsewhere says that more sessions of other gateways want a provider than may have one.
 	isFullElsewhere bool
@@ -140,6 +141,7 @@ func fileKeyOf(f configs.ProviderFile) fileKey { return fileKey{f.File, f.Name} 
 // placement holds the unit that runs for a key, and the one that replaces it as soon as it is bound.
 type placement struct {
 	now, next  *unit // next is nil unless a new version is starting
+	restarts   bool  // next is of the same version as now
 	isOutgoing bool  // the key is not wanted any more, and units of other keys will replace this one
 }
 
@@ -391,6 +393,7 @@ func (s *Supervisor) reconcile() {
 		return
 	}
 	s.reserveNames()
+	s.expectProviders()
 	sessions := s.o.Gateway.Sessions()
 	want := s.desired(sessions)
 	s.addElsewhere(want)
@@ -398,7 +401,7 @@ func (s *Supervisor) reconcile() {
 	for _, pl := range s.placements {
 		if pl.next.isBound() {
 			pl.now.retire()
-			pl.now, pl.next = pl.next, nil
+			pl.now, pl.next, pl.restarts = pl.next, nil, false
 		}
 	}
 	// First end what is not wanted, because another provider may have its tools.
@@ -467,6 +470,7 @@ func (s *Supervisor) outgoing(key placementKey) (units []*unit) {
 // updatePlacement makes a placement run a version of its provider.
 func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p *configs.Provider) {
 	switch isReplaced := pl.now.pass.IsReplaced(); {
+	case pl.restarts && pl.next != nil && sameConfig(pl.next.spec, p):
 	case !isReplaced && sameConfig(pl.now.spec, p) && (pl.next == nil || pl.now.failure() == nil):
 		pl.next.stop()
 		pl.next = nil

@@ -46,6 +46,7 @@ type unit struct {
 	attempt  int
 
 	retired      atomic.Bool
+	firstFailure atomic.Pointer[error]     // the first reason for which it ended or was refused; nil before
 	restReason   atomic.Pointer[error]     // why it waits to be started again; nil while it runs
 	startsAt     atomic.Pointer[time.Time] // until when it waits; nil while it runs
 	gaveUpReason atomic.Pointer[error]
@@ -160,6 +161,7 @@ func (u *unit) rest(err error) bool {
 		err = why
 	}
 	u.failures = append(u.failures, now)
+	u.noteFailure(err)
 	if len(u.failures) >= maxFailures {
 		u.giveUp(fmt.Errorf("not started again after %d failures in a minute, the last: %w", maxFailures, err))
 		return false
@@ -189,12 +191,16 @@ func (u *unit) rest(err error) bool {
 
 // giveUp records why the provider is not started again. The unit ends when it is stopped.
 func (u *unit) giveUp(err error) {
+	u.noteFailure(err)
 	u.gaveUpReason.Store(&err)
 	u.out.warn(err.Error())
 	u.touch()
 	u.pass.Revoke()
 	context.AfterFunc(u.ctx, u.end)
 }
+
+// noteFailure keeps the first reason for which the unit ended or was refused.
+func (u *unit) noteFailure(err error) { u.firstFailure.CompareAndSwap(nil, &err) }
 
 // backoff doubles from 0.2 s to 30 s. A random part of up to a quarter is subtracted.
 func backoff(attempt int) time.Duration {
@@ -243,6 +249,7 @@ func (u *unit) trouble() error {
 
 func (u *unit) setTrouble(err error) {
 	u.bindError.Store(&err)
+	u.noteFailure(err)
 	u.touch()
 }
 

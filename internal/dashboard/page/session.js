@@ -275,7 +275,7 @@ export class SessionView {
     const s = this.app.state.sessions.find((it) => it.id === this.id);
     const was = this.session;
     this.session = s ?? { ...(was?.id === this.id ? was : { id: this.id, label: this.id }), state: "ended" };
-    const { label, state, model, host, cwd, foreground } = this.session;
+    const { label, state, model, host, cwd, foreground, waitsFor } = this.session;
     setText(this.title, label || this.id);
     setText(this.chip, state);
     this.chip.className = `chip ${state}`;
@@ -283,6 +283,8 @@ export class SessionView {
       ...[model || "no model", host, cwd].filter(Boolean).map((t, i) =>
         h("span", { class: i === 2 ? "path" : "" }, plain(t))),
       ...(foreground ? [h("span.tag", "foreground")] : []),
+      ...(waitsFor?.length ? [h("span.tag", { title: "Calls wait for it, and are then denied." },
+        plain(`waits for ${waitsFor.join(", ")}`))] : []),
       this.usage,
     );
     const over = !s || state === "ending";

@@ -182,7 +182,8 @@ export class SessionsView {
         setText(label, s.label || s.id);
         li.lastChild.setAttribute("aria-label", `Rename ${s.label || s.id}`);
         const asks = questions.some((q) => q.session === s.id);
-        setText(tags, asks ? "asks you" : s.foreground ? "foreground" : "");
+        const waits = s.waitsFor?.length && plain(`waits for ${s.waitsFor.join(", ")}`);
+        setText(tags, asks ? "asks you" : waits || (s.foreground ? "foreground" : ""));
         tags.classList.toggle("asks", asks);
         setText(sub, [s.model || "no model", s.host, ago(s.createdAt), s.doubtful && "doubtful"]
           .filter(Boolean).join(" · "));
