@@ -100,7 +100,7 @@ func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*s
 	}
 	switch {
 	case d.Deny:
-		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: d.Reason}, nil
+		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: d.Denial()}, nil
 	case d.Context != "":
 		return &sdk.PreToolUseHookOutput{AdditionalContext: d.Context}, nil
 	}

@@ -49,7 +49,8 @@ func patternVerdict(p *configs.Permissions, req sdk.PermissionRequest, cwd strin
 	forbids := func(key string) string { return key + " in [copilot.permissions] of tapgw.toml forbids it" }
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
-		return commandVerdict(req, p.AllowCommands, p.DenyCommands), forbids("deny_commands")
+		v, pattern := commandVerdict(req, p.AllowCommands, p.DenyCommands)
+		return v, fmt.Sprintf("%s: %q matches", forbids("deny_commands"), pattern)
 	case *rpc.PermissionRequestRead:
 		return pathVerdict(req.Path, cwd, p.AllowReadPaths, p.DenyPaths), forbids("deny_paths")
 	case *rpc.PermissionRequestWrite:
@@ -151,8 +152,6 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	p := &s.o.Permissions
 	kind := req.Kind()
 	setting, known := settingOf(p, kind)
-	how := fmt.Sprintf(`set %s = "allow" in [copilot.permissions] of tapgw.toml to allow it`, kind)
-	notAllowed := "the gateway's policy does not allow it; " + how
 	if !known {
 		return fmt.Sprintf("the gateway never allows requests of kind %q", kind), false
 	}
@@ -162,7 +161,7 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 		return why, false
 	case req.RequiresManagedApproval(): // an administrator's rule; it overrides patterns that allow
 		if setting == configs.Deny {
-			return notAllowed, false
+			return "the gateway's policy does not allow it: " + howToAllow(p, req), false
 		}
 		return "", true
 	case s.protectedReason(req) != "" && (patterns == granted || setting != configs.Deny):
@@ -170,7 +169,7 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	case patterns == granted, setting == configs.Allow, s.isAttached(req):
 		return "", false
 	case setting == configs.Deny:
-		return notAllowed, false
+		return "the gateway's policy does not allow it: " + howToAllow(p, req), false
 	}
 	read, ok := req.(*rpc.PermissionRequestRead)
 	if ok && inside(absolute(read.Path, s.cwd), s.outputDir) {
@@ -182,11 +181,11 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {
 		if s.containsTokens(absolute(read.Path, s.cwd)) {
 			return fmt.Sprintf("%s is, or holds, files with the gateway's tokens, which its policy allows nobody "+
-				"to read: name a file or directory that holds none; %s", read.Path, how), false
+				"to read: name a file or directory that holds none; %s", read.Path, howToAllow(p, req)), false
 		}
 		return "", false
 	}
-	return fmt.Sprintf("the gateway's policy allows reading inside %s only; %s everywhere", s.cwd, how), false
+	return fmt.Sprintf("the gateway's policy allows reading inside %s only: %s", s.cwd, howToAllow(p, req)), false
 }
 
 // containsTokens reports whether a path is or contains a file with a token of the gateway or of another session's

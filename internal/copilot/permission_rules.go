@@ -1,14 +1,18 @@
 package copilot
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/configs"
 	"tapgw/internal/shellrule"
 	"tapgw/internal/weburl"
 )
@@ -22,25 +26,54 @@ const (
 	refused                  // a pattern denies it
 )
 
-// commandVerdict judges a shell command line. It is refused if a pattern denies any command of it. It is granted if
-// patterns allow each command, and the line does nothing else as this program parses it (see [shellrule.Allows]). The
-// commands that the runtime found in the line only count against it.
-func commandVerdict(req *rpc.PermissionRequestShell, allow, deny []string) verdict {
+// commandVerdict judges a shell command line. It is refused if a pattern denies any command of it; denial is that
+// pattern. It is granted if patterns allow each command, and the line does nothing else as this program parses it (see
+// [shellrule.Allows]). The commands that the runtime found in the line only count against it.
+func commandVerdict(req *rpc.PermissionRequestShell, allow, deny []string) (v verdict, denial string) {
 	var parts []string
 	for _, segment := range req.CommandSegments {
 		parts = append(parts, segment.FullCommandText)
 	}
-	if shellrule.Denies(deny, req.FullCommandText, parts...) {
-		return refused
+	if pattern := shellrule.Denial(deny, req.FullCommandText, parts...); pattern != "" {
+		return refused, pattern
 	}
+	if notAllowedPart(req, allow) == "" {
+		return granted, ""
+	}
+	return noVerdict, ""
+}
+
+// notAllowedPart returns the part of a command line that no pattern allows, in words, or "".
+func notAllowedPart(req *rpc.PermissionRequestShell, allow []string) string {
 	rules := make([]shellrule.Rule, len(allow))
 	for i, pattern := range allow {
 		rules[i] = shellrule.Begins(pattern)
 	}
-	if !req.HasWriteFileRedirection && shellrule.Allows(rules, req.FullCommandText) {
-		return granted
+	part := shellrule.NotAllowed(rules, req.FullCommandText)
+	if part == "" && req.HasWriteFileRedirection {
+		return "a redirection to a file"
 	}
-	return noVerdict
+	return part
+}
+
+// howToAllow says what of a request no pattern of p allows, in which key a pattern would, and only then the setting
+// that allows every such request. A model reads it, and a person in the timeline.
+func howToAllow(p *configs.Permissions, req sdk.PermissionRequest) string {
+	key, part, all := "", "", ""
+	switch req := req.(type) {
+	case *rpc.PermissionRequestShell:
+		key, part, all = "allow_commands", notAllowedPart(req, p.AllowCommands), "command"
+	case *rpc.PermissionRequestRead:
+		key, part, all = "allow_read_paths", "this file", "file"
+	case *rpc.PermissionRequestWrite:
+		key, part, all = "allow_write_paths", "this file", "file"
+	case *rpc.PermissionRequestURL:
+		key, part, all = "allow_urls", "this address", "address"
+	default:
+		return fmt.Sprintf(`set %s = "allow" in [copilot.permissions] of tapgw.toml to allow it`, req.Kind())
+	}
+	return fmt.Sprintf(`%s in [copilot.permissions] of tapgw.toml has no pattern for %s; `+
+		`set %s = "allow" there to allow every %s`, key, cmp.Or(part, "it"), req.Kind(), all)
 }
 
 // pathVerdict judges a path. A denial counts for any way to read the path, an allowance must hold for all of them; see

@@ -5,7 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/configs"
 )
 
 // shell is a request as the runtime makes one: it leaves redirections, assignments
@@ -52,13 +55,13 @@ func TestCommandVerdict(t *testing.T) {
 		{shell("rmdir x", "rmdir x"), noVerdict},
 	}
 	for _, tt := range tests {
-		if got := commandVerdict(tt.req, allow, deny); got != tt.want {
+		if got, _ := commandVerdict(tt.req, allow, deny); got != tt.want {
 			t.Errorf("%q: %d, want %d", tt.req.FullCommandText, got, tt.want)
 		}
 	}
 	redirected := shell("wc -l", "wc -l")
 	redirected.HasWriteFileRedirection = true
-	if got := commandVerdict(redirected, allow, deny); got != noVerdict {
+	if got, _ := commandVerdict(redirected, allow, deny); got != noVerdict {
 		t.Errorf("with a redirection: %d, want %d", got, noVerdict)
 	}
 }
@@ -167,6 +170,39 @@ func TestURLVerdict(t *testing.T) {
 	} {
 		if got := urlVerdict(s, allow, deny); got != want {
 			t.Errorf("%s: %d, want %d", s, got, want)
+		}
+	}
+}
+
+// A denial names what no pattern allows, the key for a pattern, and then the setting that allows everything.
+func TestHowToAllow(t *testing.T) {
+	const file = " in [copilot.permissions] of tapgw.toml "
+	p := &configs.Permissions{AllowCommands: []string{"echo", "git log"}}
+	for _, tt := range []struct {
+		req  sdk.PermissionRequest
+		want string
+	}{
+		{shell("echo x > redirected.txt"), "allow_commands" + file +
+			`has no pattern for the redirection "> redirected.txt"; set shell = "allow" there to allow every command`},
+		{shell("echo x | rm -rf SECRET"), "allow_commands" + file +
+			`has no pattern for the command "rm" (command 2 of 2); set shell = "allow" there to allow every command`},
+		{shell("git -c a=SECRET log"), "allow_commands" + file +
+			`has no pattern for the option "-c" before the command of "git"; ` +
+			`set shell = "allow" there to allow every command`},
+		{&rpc.PermissionRequestShell{FullCommandText: "echo x", HasWriteFileRedirection: true},
+			"allow_commands" + file + `has no pattern for a redirection to a file; ` +
+				`set shell = "allow" there to allow every command`},
+		{&rpc.PermissionRequestRead{Path: "/x"}, "allow_read_paths" + file +
+			`has no pattern for this file; set read = "allow" there to allow every file`},
+		{&rpc.PermissionRequestWrite{FileName: "/x"}, "allow_write_paths" + file +
+			`has no pattern for this file; set write = "allow" there to allow every file`},
+		{&rpc.PermissionRequestURL{URL: "https://x/?SECRET"}, "allow_urls" + file +
+			`has no pattern for this address; set url = "allow" there to allow every address`},
+		{&rpc.PermissionRequestMCP{}, `set mcp = "allow"` + file + "to allow it"},
+		{&rpc.PermissionRequestMemory{}, `set memory = "allow"` + file + "to allow it"},
+	} {
+		if got := howToAllow(p, tt.req); got != tt.want {
+			t.Errorf("%T: %s\nwant %s", tt.req, got, tt.want)
 		}
 	}
 }

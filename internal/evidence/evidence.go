@@ -258,7 +258,7 @@ func (k *Checker) file(ctx context.Context, c *adminapi.FileCheck) error {
 			return err
 		}
 		if d := k.Session.PreToolUse(ctx, k.Session.OwnTool("read"), args); d.Deny {
-			return fmt.Errorf("reading it is denied: %s", d.Reason)
+			return fmt.Errorf("reading it is denied: %s", d.Denial())
 		}
 	}
 	root, err := os.OpenRoot(dir)

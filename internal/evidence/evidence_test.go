@@ -187,8 +187,8 @@ func TestFiles(t *testing.T) {
 	for check, failure := range map[string]string{
 		`{"file": {"path": "report", "pattern": "\\d+ pass"}}`:    "",
 		`{"file": {"path": "near", "contains": "12"}}`:            "",
-		`{"file": {"path": "private", "contains": "k"}}`:          "denied: it is private",
-		`{"file": {"path": "alias", "contains": "k"}}`:            "denied: it is private",
+		`{"file": {"path": "private", "contains": "k"}}`:          "denied: hook rule: it is private",
+		`{"file": {"path": "alias", "contains": "k"}}`:            "denied: hook rule: it is private",
 		`{"file": {"path": "out", "contains": "k"}}`:              "escapes",
 		`{"file": {"path": "loop"}}`:                              "loop",
 		`{"file": {"path": "../x"}}`:                              "not below",

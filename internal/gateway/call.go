@@ -167,7 +167,7 @@ func (c *call) advance() *obstacle {
 				return &obstacle{isAway: true}
 			}
 			if d, denied := c.session.staticDenial(matched, c.name, c.args, spans.Below(c.span.Traceparent)); denied {
-				c.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
+				c.fail(errorf(protocol.CodeDenied, "%s", d.Denial()))
 				return nil
 			}
 			c.decidedBy = r
@@ -388,7 +388,7 @@ func (c *call) gateError(ctx context.Context, d Decision) *protocol.Error {
 	case ctx.Err() != nil:
 		return errorf(protocol.CodeCancelled, "%s", cancelledText("the session has ended"))
 	case d.Deny:
-		return errorf(protocol.CodeDenied, "%s", d.Reason)
+		return errorf(protocol.CodeDenied, "%s", d.Denial())
 	}
 	return nil
 }

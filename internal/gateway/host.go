@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -267,6 +268,18 @@ type Decision struct {
 	Reason  string // of a denial, for the model
 	By      string // who denies, for people: "provider ci", "hook no-push" or "the gateway"
 	Context string // for the model when the call is allowed, "" for none
+}
+
+// Denial is the reason of a denial with who denies before it, for the model and for people: "provider ci: the build is
+// red". Reasons of the gateway's own name the provider or hook already.
+func (d Decision) Denial() string {
+	reason := cmp.Or(d.Reason, "denied")
+	kind, name, _ := strings.Cut(d.By, " ")
+	if kind == "provider" && !strings.Contains(reason, "provider '"+name+"'") ||
+		kind == "hook" && !strings.Contains(reason, "ook "+name) {
+		return d.By + ": " + reason
+	}
+	return reason
 }
 
 // Callbacks of a session. docs/session-api.md, "Responses", says what each means and which

@@ -181,7 +181,7 @@ func (s *Session) matchingRules(r *routes, tool string, args protocol.Raw) []*ru
 func (s *Session) staticDenial(rules []*rule, tool string, args protocol.Raw, span spans.Span) (Decision, bool) {
 	for _, r := range rules {
 		if r.Action == protocol.ActionDeny {
-			reason := cmp.Or(r.Reason, fmt.Sprintf("Denied by a rule of provider '%s'.", r.provider.name))
+			reason := stripEscapes(cmp.Or(r.Reason, fmt.Sprintf("Denied by a rule of provider '%s'.", r.provider.name)))
 			s.noteGate(r, gateCall{tool, args, time.Now(), span}, protocol.DecisionDeny, reason)
 			return Decision{Deny: true, Reason: reason, By: r.owner()}, true
 		}

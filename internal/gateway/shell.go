@@ -45,7 +45,7 @@ func (s *Session) PermitShell(ctx context.Context, c ShellCommand) error {
 		return err
 	}
 	if d := s.PreToolUse(ctx, s.OwnTool("shell"), args); d.Deny {
-		return errorf(protocol.CodeDenied, "the command is denied: %s", d.Reason)
+		return errorf(protocol.CodeDenied, "the command is denied: %s", d.Denial())
 	}
 	if h, ok := s.host.(ShellHost); ok {
 		if denial := h.PermitShell(ctx, c); denial != "" {

@@ -76,7 +76,7 @@ func TestRulesSeeTheDirectoryOfACommand(t *testing.T) {
 		if len(guard.errs) > 0 {
 			t.Fatal(guard.errs[0])
 		}
-		const denial = "DENIED: the command is denied: it is secret"
+		const denial = "DENIED: the command is denied: provider guard: it is secret"
 		for dir, want := range map[string]string{"": "", "/p": "", "/p/secret": denial} {
 			_, err := permitted(t, s, ShellCommand{Text: "ls", Dir: dir}, adminapi.DecideSession)
 			if got := errorText(err); got != want {

@@ -357,6 +357,6 @@ func TestAPIToolCallsAskGates(t *testing.T) {
 		}
 		f.provide(s.ID())
 		f.expect("POST", "/sessions/"+s.ID()+"/tools/risky/call", "", 200,
-			`{"error":"too risky","errorCode":"DENIED",…`)
+			`{"error":"provider sample: too risky","errorCode":"DENIED",…`)
 	}
 }

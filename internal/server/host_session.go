@@ -174,11 +174,10 @@ func (c *hostConn) preToolUse(f rpcFrame) (any, *rpcError) {
 		return nil, invalidParams("hook/preToolUse.tool: is required")
 	}
 	d := s.PreToolUse(c.ctx, p.Tool, p.Args)
-	answer := protocol.HostDecision{Decision: protocol.DecisionAllow, Reason: d.Reason, Context: d.Context}
 	if d.Deny {
-		answer.Decision = protocol.DecisionDeny
+		return protocol.HostDecision{Decision: protocol.DecisionDeny, Reason: d.Denial()}, nil
 	}
-	return answer, nil
+	return protocol.HostDecision{Decision: protocol.DecisionAllow, Context: d.Context}, nil
 }
 
 // userPrompt answers `hook/userPrompt` with the text that providers add to a prompt.

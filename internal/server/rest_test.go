@@ -114,7 +114,8 @@ func TestRESTQuery(t *testing.T) {
 			`{"echoed":{"text":"hi"}}`},
 		{`call:fail`, "fail", `{}`, `"error":{"message":"no such thing","code":"NOT_FOUND"}`,
 			`NOT_FOUND: no such thing`},
-		{`call:risky`, "risky", `{}`, `"error":{"message":"too risky","code":"DENIED"}`, `DENIED: too risky`},
+		{`call:risky`, "risky", `{}`, `"error":{"message":"provider sample: too risky","code":"DENIED"}`,
+			`DENIED: provider sample: too risky`},
 		{`call:echo {"text`, "echo", `"{\"text"`, `"error":{"message":"arguments of echo: `,
 			"INVALID_ARGUMENTS: arguments of echo: "},
 	} {

@@ -340,7 +340,8 @@ func TestChecks(t *testing.T) {
 		{object{"type": "file", "path": "../x"}, "not below the session's directory"},
 		{object{"type": "file", "path": outside, "contains": "key"}, "not below the session's directory"},
 		{object{"type": "file", "path": "link", "contains": "key"}, "escapes"},
-		{object{"type": "file", "path": "private", "contains": "key"}, "reading it is denied: it is private"},
+		{object{"type": "file", "path": "private", "contains": "key"},
+			"reading it is denied: provider guard: it is private"},
 		{object{"type": "stream", "channel": "build", "minEntries": 2}, "has 1 entries, and needs 2"},
 		{object{"type": "stream", "channel": "none"}, "has 0 entries, and needs 1"},
 		{object{"type": "stream", "channel": "words"}, "has 0 entries, and needs 1"}, // the model's own

@@ -230,15 +230,11 @@ func (c *linkCalls) StartCall(call gateway.Call) (wait func(context.Context) gat
 	return c.Session.StartCall(call)
 }
 
-// PreToolUse implements [gateway.HostCalls]. The reason of a denial says who denies, as that of a hook does.
+// PreToolUse implements [gateway.HostCalls].
 func (c *linkCalls) PreToolUse(ctx context.Context, tool string, args protocol.Raw) gateway.Decision {
-	d := c.t.asked.decide(ctx, c.way, tool, args, func() gateway.Decision {
+	return c.t.asked.decide(ctx, c.way, tool, args, func() gateway.Decision {
 		return c.Session.PreToolUse(ctx, tool, args)
 	})
-	if d.Deny {
-		d.Reason = denial(d)
-	}
-	return d
 }
 
 // UserPrompt implements [gateway.HostCalls].

@@ -172,16 +172,7 @@ func decided(d gateway.Decision) answer {
 	if !d.Deny {
 		return answer{context: quote(d.Context)}
 	}
-	return answer{deny: true, reason: denial(d)}
-}
-
-// denial is why the gates deny a call, and who of them does. A person reads it in the terminal.
-func denial(d gateway.Decision) string {
-	reason := cmp.Or(d.Reason, "denied")
-	if d.By != "" && !strings.Contains(reason, d.By) {
-		reason = d.By + ": " + reason
-	}
-	return reason
+	return answer{deny: true, reason: d.Denial()}
 }
 
 // reminderTag finds the tags in which the CLI gives the model what hooks add.

@@ -385,7 +385,7 @@ func TestShellIsDenied(t *testing.T) {
 	s := (&agents{h, h.serve()}).start(t)
 	s.ask(s.session, s.push("pushed"))
 	s.checkMade("pushed", false)
-	const how = `set shell = "allow" in [copilot.permissions]`
+	const how = `allow_commands in [copilot.permissions] of tapgw.toml has no pattern for the `
 	if told := s.lastResult(); !strings.Contains(told, how) {
 		t.Errorf("the model was told %q, want %q in it", told, how)
 	}

@@ -53,8 +53,9 @@ func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 	}
 	switch {
 	case t.Kind == tools.Terminal && t.Source == "":
-		if command := Command(args); !a.allowsCommand(command) {
-			return refuse("the command %q is not allowed: %s lists those that are", command, a.where("terminal"))
+		command := Command(args)
+		if part := a.notAllowed(command); part != "" {
+			return refuse("the command %q is not allowed: %s has no rule for %s", command, a.where("terminal"), part)
 		}
 	case t.Kind == tools.Unknown && a.NoKind:
 	case t.Consent || t.Source != "" && t.Kind != tools.Read:
@@ -111,11 +112,11 @@ func Command(args json.RawMessage) string {
 	return in.Command
 }
 
-// allowsCommand reports whether a command may run.
-func (a *Allow) allowsCommand(command string) bool {
+// notAllowed returns the part of a command line that no rule allows, in words, or "".
+func (a *Allow) notAllowed(command string) string {
 	rules := make([]shellrule.Rule, len(a.Terminal))
 	for i, pattern := range a.Terminal {
 		rules[i] = shellrule.Exactly(pattern)
 	}
-	return shellrule.Allows(rules, command)
+	return shellrule.NotAllowed(rules, command)
 }

@@ -48,6 +48,23 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// The refusal of a command names what of it no rule allows, and the list.
+func TestRefusalNamesThePart(t *testing.T) {
+	allow := Allow{Terminal: []string{"echo *"}}
+	terminal := &tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}
+	for command, part := range map[string]string{
+		"echo x > redirected.txt": `the redirection "> redirected.txt"`,
+		"echo x | rm y":           `the command "rm" (command 2 of 2)`,
+		"echo $HOME":              `the variable "$HOME"`,
+	} {
+		args, _ := json.Marshal(map[string]string{"command": command})
+		want := fmt.Sprintf("the command %q is not allowed: allow.terminal in lsclient.toml has no rule for %s", command, part)
+		if err := allow.Check(terminal, args); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %q", command, err, want)
+		}
+	}
+}
+
 func TestOutside(t *testing.T) {
 	allow := Allow{Outside: []string{"/tmp/build/**", "/etc/hosts"}}
 	for path, want := range map[string]bool{
