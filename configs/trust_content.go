@@ -43,10 +43,12 @@ type content map[string]trustedContent
 
 // singleFiles are files of a project that start something, or say what may, besides
 // those of its config directories.
-var singleFiles = append([]string{".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}, tapconfig.Files...)
+var singleFiles = append(
+	[]string{".github/lsp.json", ".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}, tapconfig.Files...,
+)
 
 // wholeDirs are directories of which every file is one.
-var wholeDirs = []string{".github/hooks", ".github/agents", ".github/copilot"}
+var wholeDirs = []string{".github/hooks", ".github/agents", ".github/copilot", ".claude/agents"}
 
 func (c content) paths() []string { return slices.Sorted(maps.Keys(c)) }
 

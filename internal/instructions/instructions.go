@@ -1,8 +1,8 @@
-// Package instructions reads the files in which a project, or the user, tells agents how to work: AGENTS.md, CLAUDE.md
-// and .github/copilot-instructions.md.
+// Package instructions reads the files in which a project, or the user, tells agents how to work: AGENTS.md, CLAUDE.md,
+// .github/copilot-instructions.md and their like.
 //
-// No symbolic link leads out of the project, each file and all together have a limit, and a text that two files share
-// counts once. The caller decides whether the project is trusted.
+// No symbolic link leads out of the project, no other name of a secret file counts, each file and all together have a
+// limit, and a text that two files share counts once. The caller decides whether the project is trusted.
 package instructions
 
 import (
@@ -26,10 +26,13 @@ const (
 )
 
 // Names are the files of a directory that have instructions, in the order in which the model gets them.
-var Names = []string{"AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md"}
+var Names = []string{"AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", "GEMINI.md", ".claude/CLAUDE.md"}
 
 // RulesDir is the directory with instructions for files of certain names. The language server reads it.
 const RulesDir = ".github/instructions"
+
+// RulesDirs are the directories with such instructions that Copilot sessions get.
+var RulesDirs = []string{RulesDir, ".claude/rules"}
 
 // File is a file of instructions. Path is relative to the project and has slashes, or absolute for the user's own.
 type File struct {
@@ -44,14 +47,20 @@ type LeftOut struct {
 }
 
 // Project reads the files of a project that count in all of dir: those of the project's directory and of the
-// directories down to dir, the outer ones first. Both are absolute, and dir is in root.
-func Project(root, dir string) (files []File, left []LeftOut) {
+// directories down to dir, the outer ones first. Both are absolute, and dir is in root. A file that is also one of the
+// directories of secrets, under another name, does not count.
+func Project(root, dir string, secrets ...string) (files []File, left []LeftOut) {
 	rel, err := filepath.Rel(root, dir)
 	if err != nil || !filepath.IsLocal(rel) {
 		return nil, []LeftOut{{dir, "is not in the project " + root}}
 	}
+	read, left := readAll(root, above(filepath.ToSlash(rel)), secrets)
+	return limit(read, left)
+}
+
+// limit leaves out the files with which all together are too large.
+func limit(read []File, left []LeftOut) (files []File, _ []LeftOut) {
 	var size int
-	read, left := readAll(root, above(filepath.ToSlash(rel)))
 	for _, f := range read {
 		if size+len(f.Text) > maxAll {
 			left = append(left, LeftOut{f.Path, fmt.Sprintf("with it the instructions are larger than %d KiB: "+
@@ -62,6 +71,37 @@ func Project(root, dir string) (files []File, left []LeftOut) {
 		files = append(files, f)
 	}
 	return files, left
+}
+
+// RuleFiles reads the Markdown files in a directory of root and below it, each with the front matter that says which
+// files it is for. The same limits hold as for [Project].
+func RuleFiles(root, dir string, secrets ...string) (files []File, left []LeftOut) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, nil
+	}
+	defer func() { _ = r.Close() }()
+	const maxEntries = 1000
+	entries := 0
+	err = fs.WalkDir(r.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+		switch entries++; {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			left = append(left, LeftOut{name, reason(err)})
+			return nil
+		case entries > maxEntries:
+			left = append(left, LeftOut{name, fmt.Sprintf("with it there are more than %d files", maxEntries)})
+			return fs.SkipAll
+		case !d.IsDir() && strings.HasSuffix(name, ".md"):
+			files, left = readIn(r, name, secrets, files, left)
+		}
+		return nil
+	})
+	if err != nil {
+		left = append(left, LeftOut{dir, reason(err)})
+	}
+	return limit(files, left)
 }
 
 // Below reads the files of the directories between dir and a path in it, without those of dir: they count for that path
@@ -76,13 +116,13 @@ func Below(root, dir, target string) (files []File, left []LeftOut) {
 		return nil, nil
 	}
 	dirs := above(filepath.ToSlash(filepath.Join(outer, inner)))
-	return readAll(root, dirs[len(above(filepath.ToSlash(outer))):])
+	return readAll(root, dirs[len(above(filepath.ToSlash(outer))):], nil)
 }
 
 // User reads the user's own file, which counts everywhere and may be a symbolic link to any place.
 func User(file string) (files []File, left []LeftOut) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	return collect(files, left, file, f, err)
+	return collect(files, left, file, f, nil, err)
 }
 
 // Rules returns the files of [RulesDir] in a directory of the project, and why the language server must not read them:
@@ -176,7 +216,7 @@ func above(dir string) (dirs []string) {
 }
 
 // readAll reads the files of some directories of a project.
-func readAll(root string, dirs []string) (files []File, left []LeftOut) {
+func readAll(root string, dirs, secrets []string) (files []File, left []LeftOut) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, []LeftOut{{root, err.Error()}}
@@ -184,23 +224,29 @@ func readAll(root string, dirs []string) (files []File, left []LeftOut) {
 	defer func() { _ = r.Close() }()
 	for _, dir := range dirs {
 		for _, name := range Names {
-			name := path.Join(dir, name)
-			// Without O_NONBLOCK, opening a named pipe waits for a writer.
-			f, err := r.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-			files, left = collect(files, left, name, f, err)
+			files, left = readIn(r, path.Join(dir, name), secrets, files, left)
 		}
 	}
 	return files, left
 }
 
+// readIn reads a file of a project.
+func readIn(r *os.Root, name string, secrets []string, files []File, left []LeftOut) ([]File, []LeftOut) {
+	// Without O_NONBLOCK, opening a named pipe waits for a writer.
+	f, err := r.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return collect(files, left, name, f, secrets, err)
+}
+
 // collect adds an open file to those that count or to those that are left out.
-func collect(files []File, left []LeftOut, name string, f *os.File, err error) ([]File, []LeftOut) {
+func collect(
+	files []File, left []LeftOut, name string, f *os.File, secrets []string, err error,
+) ([]File, []LeftOut) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return files, left
 	}
 	var text string
 	if err == nil {
-		text, err = read(f)
+		text, err = read(f, secrets)
 		_ = f.Close()
 	}
 	switch {
@@ -213,13 +259,16 @@ func collect(files []File, left []LeftOut, name string, f *os.File, err error) (
 }
 
 // read reads a file's text without blanks around it.
-func read(f *os.File) (string, error) {
+func read(f *os.File, secrets []string) (string, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
 		return "", errors.New("is not a file")
+	}
+	if isSecret(info, secrets) {
+		return "", errors.New("is another name of a file with secrets")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
@@ -231,6 +280,31 @@ func read(f *os.File) (string, error) {
 		return "", errors.New("is not text in UTF-8")
 	}
 	return strings.TrimSpace(string(data)), nil
+}
+
+// isSecret reports whether an open file is a hard link to one in a directory of secrets. A file in a directory that
+// can't be read may be any.
+func isSecret(file fs.FileInfo, secrets []string) (is bool) {
+	if st, ok := file.Sys().(*syscall.Stat_t); ok && st.Nlink < 2 {
+		return false
+	}
+	for _, dir := range secrets {
+		_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				is = true
+				return fs.SkipAll
+			}
+			if info, err := d.Info(); err == nil && os.SameFile(file, info) {
+				is = true
+				return fs.SkipAll
+			}
+			return nil
+		})
+	}
+	return is
 }
 
 // reason returns the text of an error without the path, which is named beside it.

@@ -182,3 +182,56 @@ func TestNested(t *testing.T) {
 		t.Errorf("nested below a (-want +got):\n%s", diff)
 	}
 }
+
+// A second name of a file in a directory of secrets is no instruction, wherever it stands.
+func TestSecrets(t *testing.T) {
+	root, state := project(t, map[string]string{"AGENTS.md": "plain", "sub/x": ""}), t.TempDir()
+	secret := filepath.Join(state, "logins", "token")
+	if err := os.MkdirAll(filepath.Dir(secret), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"CLAUDE.md", "sub/rule.md"} {
+		if err := os.Link(secret, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const why = "is another name of a file with secrets"
+	files, left := Project(root, root, filepath.Join(state, "gone"), state)
+	if diff := cmp.Diff([]File{{"AGENTS.md", "plain"}}, files); diff != "" {
+		t.Errorf("got files that differ (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]LeftOut{{"CLAUDE.md", why}}, left); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+	files, left = RuleFiles(root, "sub", state)
+	if diff := cmp.Diff([]LeftOut{{"sub/rule.md", why}}, left); diff != "" || files != nil {
+		t.Errorf("of rules: got %v, left out (-want +got):\n%s", files, diff)
+	}
+}
+
+func TestRuleFiles(t *testing.T) {
+	large := strings.Repeat("x", maxFile+1)
+	root := project(t, map[string]string{
+		"r/a.md": "first", "r/b/c.md": "second", "r/b/again.md": "second", "r/d.txt": "no rule",
+		"r/out.md":   "-> ../../x",
+		"r/large.md": large, "r/dir": "-> ..", "r/in.md": "-> ../in.md", "in.md": "third", "s": "-> /",
+	})
+	files, left := RuleFiles(root, "r")
+	if diff := cmp.Diff([]File{{"r/a.md", "first"}, {"r/b/again.md", "second"}, {"r/in.md", "third"}},
+		files); diff != "" {
+		t.Errorf("got files that differ (-want +got):\n%s", diff)
+	}
+	want := []LeftOut{{"r/large.md", "is larger than 64 KiB: shorten it"},
+		{"r/out.md", "is a symbolic link that leads out of the project"}}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+	for _, dir := range []string{"none", "s", "r/a.md"} {
+		if files, _ := RuleFiles(root, dir); dir != "r/a.md" && files != nil {
+			t.Errorf("%s: got %v, want no file", dir, files)
+		}
+	}
+}

@@ -47,6 +47,8 @@ var places = []place{
 	{".github/hooks", "Copilot runs its hooks"},
 	{".github/extensions", "Copilot runs its extensions"},
 	{".github/copilot", "Copilot starts what its settings name"},
+	{".github/agents", "Copilot starts the MCP servers that its agents name"},
+	{".github/lsp.json", "Copilot starts the language servers that it names"},
 	{".github/mcp.json", "Copilot starts what it names"},
 	{".copilot", "Copilot starts what its settings name"},
 	{".mcp.json", "agents start what it names"},

@@ -43,6 +43,7 @@ func TestWhy(t *testing.T) {
 		"bare/config":      true, "bare/hooks/x": true, "tree/config.worktree": true, "sub/HEAD": true,
 		"bare/main/x.go": false, "bare/main/.git": true, "head/x": false, "tree.go": false,
 		".git:$I30:$INDEX_ALLOCATION/config": true, ".vſcode/taſks.json": true,
+		".github/lsp.json": true, "sub/.github/LSP.json": true, ".github/agents/a.md": true,
 		".github/extensions/x/extension.mjs": true, ".npmrc": true,
 		".yarn/releases/yarn.cjs": true, ".pre-commit-config.yaml": true, "lefthook.yml": true,
 		".cargo/config.toml": true, ".zshrc": true,
