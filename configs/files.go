@@ -177,6 +177,20 @@ func (f Files) LoadAt(dir string) (c Config, project string, err error) {
 	return c, project, nil
 }
 
+// TrustsAt reports whether a directory is itself a project that the user trusts, and all its files that count are as
+// the user trusted them. With a named config no project counts.
+func (f Files) TrustsAt(dir string) bool {
+	if f.isNamed {
+		return false
+	}
+	real, err := realDir(dir)
+	if err != nil {
+		return false
+	}
+	root, ok, err := TrustedRoot(real)
+	return err == nil && ok && root == real
+}
+
 // readVerified returns the content of a project's file if it and the files that it names
 // have the content that the user trusted.
 func (p TrustedProject) readVerified(file string) ([]byte, error) {

@@ -57,6 +57,10 @@ func whatCounts(file, rel string, text []byte) string {
 	switch {
 	case slices.Contains(tapconfig.Files, rel):
 		return whatTapCounts(file, rel, text)
+	case rel == terminalHooks:
+		return "Copilot CLIs in terminals here ask the gateway"
+	case isCopilotHooks(rel):
+		return whatCopilotHooks(rel, text)
 	case !slices.Contains(projectDirs, strings.SplitN(rel, "/", 2)[0]):
 		return "another file names it, or its place makes programs start it"
 	case name == configFile && strings.Count(rel, "/") == 1:

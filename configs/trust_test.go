@@ -22,7 +22,8 @@ func TestTrustIsOfContent(t *testing.T) {
 		".tapgw/tools/a.py": true, ".tapgw/tools/lib/b.py": true, ".tapgw/tools/new.py": true,
 		"configs/tools/run": true, "server.py": true, "server/main.go": true, "server/new.go": true,
 		"mine/tool.py": true, "mine/below/part.py": true, "hook.sh": true,
-		".github/hooks/x.json": true, ".mcp.json": true, ".vscode/mcp.json": true, "later.sh": true,
+		".github/hooks/x.json": true, ".github/lsp.json": true, ".claude/agents/a.md": true, ".mcp.json": true,
+		".vscode/mcp.json": true, "later.sh": true,
 		"README.md": false, "main.go": false, ".tapgw/notes.txt": false,
 		".tapgw/providers/x.toml.sample": false, "server/below/x.go": false,
 		".tapgw/tools/__pycache__/a.pyc": false, "work/x": false,
@@ -350,4 +351,35 @@ func TestTrustShowsSources(t *testing.T) {
 	if counts, err := WhatCounts(dir); err != nil || !slices.Equal(counts, want) {
 		t.Errorf("what counts: got %q, %v, want %q", counts, err, want)
 	}
+}
+
+// What starts programs counts in the very directory that is trusted, unchanged, and with the user's own config only.
+func TestTrustsAt(t *testing.T) {
+	atHome(t)
+	dir := real(t)
+	write(t, filepath.Join(dir, ".github/lsp.json"), `{"lspServers":{"a":{"command":"./server"}}}`)
+	write(t, filepath.Join(dir, "server"), "")
+	write(t, filepath.Join(dir, "below/x"), "")
+	link := filepath.Join(real(t), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, f Files, at string, want bool) {
+		t.Helper()
+		if got := f.TrustsAt(at); got != want {
+			t.Errorf("%s: trusts %s: %v, want %v", when, at, got, want)
+		}
+	}
+	check("before", Files{}, dir, false)
+	if _, _, err := Trust(dir); err != nil {
+		t.Fatal(err)
+	}
+	check("trusted", Files{}, dir, true)
+	check("by another name", Files{}, link, true)
+	check("below", Files{}, filepath.Join(dir, "below"), false)
+	check("above", Files{}, filepath.Dir(dir), false)
+	check("gone", Files{}, filepath.Join(dir, "none"), false)
+	check("with a named config", Files{isNamed: true}, dir, false)
+	write(t, filepath.Join(dir, "server"), "something else")
+	check("changed", Files{}, dir, false)
 }

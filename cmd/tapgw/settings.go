@@ -16,6 +16,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/copilot"
+	"tapgw/internal/gateway"
 	"tapgw/internal/hooks"
 	"tapgw/internal/mcpbridge"
 	"tapgw/internal/sources"
@@ -285,8 +286,13 @@ func (p *gatewayProcess) sessions(o gatewayOptions) copilot.Options {
 		Profile:     cp.Profile,
 		Profiles:    cp.Profiles,
 		At:          p.sessionsAt(o),
-		Secrets:     []string{configs.StateDir()},
-		Sources:     o.sources,
+		Trusts:      o.files.TrustsAt,
+		ProjectHooks: func(dir string) ([]gateway.Hook, []string) {
+			list, err := o.files.CopilotHooks(dir)
+			return hooks.Copilot(list, err)
+		},
+		Secrets: []string{configs.StateDir()},
+		Sources: o.sources,
 		Env: func() []string {
 			return append([]string{"TAP_GATEWAY_URL=" + p.info.URL}, p.traces.environ...)
 		},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	sdk "github.com/github/copilot-sdk/go"
+
+	"tapgw/configs"
 )
 
 // A session starts without hooks. The runtime waits for the answer to each hook, at each prompt, call and end of a
@@ -15,13 +17,14 @@ import (
 // running sub-agent keeps the hooks that it began with: none. Sessions of any other version have hooks from the start.
 const lateHooksVersion = "1.0.85"
 
-// needsHooks reports whether something needs the session's hooks. It is false until the gateway knows the session.
+// needsHooks reports whether something needs the session's hooks. Until the gateway knows the session, only the trusted
+// project's language servers may.
 func (s *session) needsHooks() bool {
 	select {
 	case <-s.ready:
-		return s.calls.NeedsHooks()
+		return s.hasLSP || s.calls.NeedsHooks()
 	default:
-		return false
+		return s.hasLSP
 	}
 }
 
@@ -92,6 +95,13 @@ const hookDeny = "deny"
 func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) {
 	if !s.awaitCalls() {
 		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: errEnded.Error()}, nil
+	}
+	if in.ToolName == lspTool && !s.o.trusts(s.cwd) {
+		return &sdk.PreToolUseHookOutput{
+			PermissionDecision: hookDeny,
+			PermissionDecisionReason: "the project's files have changed since the user trusted them: its language " +
+				"servers may start again after " + configs.TrustCommand(s.cwd),
+		}, nil
 	}
 	tool, args := s.called(in.ToolName, rawJSON(in.ToolArgs))
 	d := s.calls.PreToolUse(s.ctx, tool, args)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	sdk "github.com/github/copilot-sdk/go"
 
@@ -73,6 +74,19 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 	if s.baseConfig, err = newBaseConfig(so.profile, so.cwd, s.outputDir); err != nil {
 		return nil, err
 	}
+	home, err := s.runtimeHome()
+	if err != nil {
+		return nil, internalError(err)
+	}
+	s.faults = append(
+		s.o.limitProject(s.baseConfig, home),
+		instruct(s.baseConfig, so.profile.Instructions, home, append([]string{dir}, s.o.Secrets...))...,
+	)
+	if s.o.ProjectHooks != nil {
+		hooks, faults := s.o.ProjectHooks(so.cwd)
+		s.projectHooks, s.faults = hooks, append(s.faults, faults...)
+	}
+	s.hasLSP = !slices.Contains(s.baseConfig.ExcludedTools, lspTool)
 	if err := os.MkdirAll(s.outputDir, 0o700); err != nil {
 		return nil, internalError(fmt.Errorf("making a directory for large results: %w", err))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
+	"tapgw/internal/statedir"
 )
 
 // customTools names all tools of providers in a list of tools.
@@ -63,6 +64,14 @@ func (o *Options) profileNames() string {
 	return "there are " + strings.Join(slices.Sorted(maps.Keys(o.Profiles)), ", ")
 }
 
+// runtimeHome returns the directory of the user's own files for the runtime.
+func (s *session) runtimeHome() (string, error) {
+	if home := cmp.Or(s.baseConfig.ConfigDirectory, s.o.Home); home != "" {
+		return home, nil
+	}
+	return statedir.Home()
+}
+
 // newBaseConfig makes the part of a session's description that stays the same for its life. The files that a profile
 // names are read now, once. Errors are INVALID_STATE.
 func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig, error) {
@@ -104,12 +113,6 @@ func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig
 	if t := p.ToolSearch; t != d.ToolSearch {
 		c.ToolSearch = &sdk.ToolSearchConfig{Enabled: &t.Enabled, DeferThreshold: &t.Threshold}
 	}
-	i := p.Instructions
-	c.SkipCustomInstructions = pointerUnless(!i.Enabled, false)
-	c.EnableOnDemandInstructionDiscovery = pointerUnless(i.OnDemand, true)
-	c.InstructionDirectories = i.Directories
-	c.OrganizationCustomInstructions = pointerUnless(i.Organization, "")
-
 	text, err := textOf("system_message.file", p.SystemMessage.Text, p.SystemMessage.File)
 	if err != nil {
 		return nil, err

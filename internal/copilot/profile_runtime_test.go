@@ -398,6 +398,7 @@ func TestProfileOnTheWire(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.CLI = script
+		o.Trusts = func(string) bool { return true }
 	}, withProfile(func(p *configs.Profile) {
 		p.ReasoningSummary, p.ContextTier = "concise", "long_context"
 		p.Directories, p.ConfigDir, p.ConfigDiscovery = []string{"/srv"}, filepath.Join(t.TempDir(), "config"), true
@@ -437,6 +438,8 @@ func TestProfileOnTheWire(t *testing.T) {
 		"excludedBuiltinAgents":              `["explore"]`,
 		"toolSearch":                         `{"enabled":true,"deferThreshold":5}`,
 		"enableOnDemandInstructionDiscovery": `false`,
+		"skipCustomInstructions":             `true`,
+		"enableFileHooks":                    `false`,
 		"infiniteSessions":                   `{"enabled":true,"backgroundCompactionThreshold":0.5,"bufferExhaustionThreshold":0.95}`,
 	} {
 		if got := string(params[key]); got != want {

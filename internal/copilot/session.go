@@ -15,6 +15,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -30,6 +31,9 @@ type session struct {
 	returns         bool                // it was a session before; set before the gateway knows it
 	firstModel      string              // the model that the session began with
 	baseConfig      *sdk.SessionConfig  // made from the profile; sent again at each resume
+	faults          []string            // what of the project is left out, for the timeline
+	projectHooks    []gateway.Hook      // of the project that the user trusts
+	hasLSP          bool                // the runtime may start the language servers of the trusted project
 	offeredModels   []string            // models of its own endpoint that may be chosen; nil: any
 	provider        *sdk.ProviderConfig // the user's endpoint, sent again at each resume; nil: GitHub's models
 	requestURL      string              // the endpoint's URL if the request named it, else ""
@@ -134,7 +138,9 @@ func (s *session) replacesSystemMessage() bool {
 
 func (s *session) newSpec(label string) gateway.SessionSpec {
 	model, _ := s.chosenModel()
-	return gateway.SessionSpec{ID: s.id, Label: label, CWD: s.cwd, Model: model, Returns: s.returns}
+	return gateway.SessionSpec{
+		ID: s.id, Label: label, CWD: s.cwd, Model: model, Returns: s.returns, Hooks: s.projectHooks,
+	}
 }
 
 // runtimeModelName returns the name of a model to give the runtime. When the config names a known model whose abilities
@@ -165,6 +171,9 @@ func (s *session) startLoops(calls gateway.HostCalls) {
 	s.calls = calls
 	s.writeShellEnv()
 	close(s.ready)
+	for _, fault := range s.faults {
+		s.note(adminapi.LogWarning, fault)
+	}
 	if !s.r.spawn(s.pump) {
 		return
 	}

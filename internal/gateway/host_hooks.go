@@ -27,7 +27,7 @@ type HookHost interface {
 // the host must ask.
 func (s *Session) NeedsHooks() bool {
 	h := s.g.hooks.Load()
-	return s.needsHooks.Load() || s.pendingHooks.Load() > 0 || h != nil && h.needHost()
+	return s.needsHooks.Load() || s.pendingHooks.Load() > 0 || h != nil && h.needHost() || s.ownHooks.needHost()
 }
 
 // needHost reports whether a host must call one of the hooks. The gateway calls those

@@ -71,6 +71,7 @@ type Session struct {
 	allReady   chan struct{} // closed when unanswered comes to 0; nil before the end
 
 	startContext atomic.Pointer[chan string] // answer of the session_start hooks; nil: none, or used
+	ownHooks     *userHooks                  // of its [SessionSpec]
 	runningHooks sync.WaitGroup              // user hooks
 	// needsHooks is set once something is bound that needs the host's hooks.
 	// pendingHooks counts the changes that are about to bind such things.
@@ -142,6 +143,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		stopping:      make(chan struct{}),
 		stopped:       make(chan struct{}),
 		labelText:     labelOf(spec.Label),
+		ownHooks:      newUserHooks(spec.Hooks),
 		model:         spec.Model,
 		followedTurns: map[string]*Turn{},
 		given:         map[string]*queuedPrompt{},
@@ -341,7 +343,7 @@ func (s *Session) markAnswered(b *binding) {
 // rebuildRoutes replaces the routes by those of the current bindings, and has the
 // worker refresh the host's tools. Call with Gateway.mu held.
 func (s *Session) rebuildRoutes() {
-	r := newRoutes(s.bindings, s.g.hookRules())
+	r := newRoutes(s.bindings, s.hookRules())
 	r.required = s.awayRequired()
 	s.routesMu.Lock()
 	s.routes.Store(r)

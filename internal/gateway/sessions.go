@@ -22,6 +22,8 @@ type SessionSpec struct {
 	Foreground bool
 	// Returns says that there was a session of this ID before, whose streams come back if records have them.
 	Returns bool
+	// Hooks are asked in this session besides the gateway's, such as those of a project that the user trusts.
+	Hooks []Hook
 }
 
 // Register adds a session that a host runs, gives it the waiting events, and announces it
@@ -46,12 +48,13 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	}
 	g.sessions[spec.ID] = s
 	s.expect()
-	s.routes.Store(&routes{rules: g.hookRules(), required: s.awayRequired()})
+	s.routes.Store(&routes{rules: s.hookRules(), required: s.awayRequired()})
 	g.order = append(g.order, s)
 	if spec.Foreground {
 		g.foreground = spec.ID
 	}
-	if h := g.hooks.Load(); h != nil && h.needHost() || s.requiresAny(g.expected) {
+	if h := g.hooks.Load(); h != nil && h.needHost() || s.ownHooks.needHost() ||
+		s.requiresAny(g.expected) {
 		s.needsHooks.Store(true) // even if the hooks are removed before the first prompt
 	}
 	s.worker.Go(s.work)

@@ -86,22 +86,27 @@ type HookAnswer struct {
 	Context  string `json:"context"` // for the model
 }
 
-// userHooks are the user hooks of all sessions. They are immutable.
+// userHooks are the user hooks of all sessions, or those of one session. They are immutable.
 type userHooks struct {
 	rules []*rule // one for each hook of HookPreToolUse
 	all   []Hook
 }
 
-// SetHooks replaces the user hooks, in running sessions too; nil removes all. A session
-// whose host can't enable its hooks within 5 seconds ends, because the hooks must have
-// effect everywhere.
-func (g *Gateway) SetHooks(list []Hook) {
+func newUserHooks(list []Hook) *userHooks {
 	h := &userHooks{all: list}
 	for i := range list {
 		if hook := &list[i]; hook.On == HookPreToolUse {
 			h.rules = append(h.rules, hook.rule())
 		}
 	}
+	return h
+}
+
+// SetHooks replaces the user hooks, in running sessions too; nil removes all. A session
+// whose host can't enable its hooks within 5 seconds ends, because the hooks must have
+// effect everywhere.
+func (g *Gateway) SetHooks(list []Hook) {
+	h := newUserHooks(list)
 	g.lockWithHooksOrEnd(func() []*Session {
 		if !h.needHost() {
 			return nil
@@ -128,22 +133,23 @@ func (h *Hook) rule() *rule {
 	return r
 }
 
-// hookRules are the rules of user hooks, which apply in every session.
-func (g *Gateway) hookRules() []*rule {
-	if h := g.hooks.Load(); h != nil {
-		return h.rules
+// hookRules are the rules of user hooks, and of the session's own.
+func (s *Session) hookRules() []*rule {
+	own := s.ownHooks.rules
+	if h := s.g.hooks.Load(); h != nil {
+		return append(h.rules[:len(h.rules):len(h.rules)], own...)
 	}
-	return nil
+	return own
 }
 
-// hooksOn returns the user hooks of a kind that match a tool.
+// hooksOn returns the user hooks of a kind that match a tool, and the session's own.
 func (s *Session) hooksOn(kind HookKind, tool string) []Hook {
-	h := s.g.hooks.Load()
-	if h == nil {
-		return nil
+	all := s.ownHooks.all
+	if h := s.g.hooks.Load(); h != nil {
+		all = append(h.all[:len(h.all):len(h.all)], all...)
 	}
 	var found []Hook
-	for _, hook := range h.all {
+	for _, hook := range all {
 		if hook.On == kind && (hook.Match == "" || s.toolMatches(match.NewToolGlob(hook.Match), tool)) {
 			found = append(found, hook)
 		}

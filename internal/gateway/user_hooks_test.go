@@ -375,3 +375,42 @@ func TestHookChangesMeanwhile(t *testing.T) {
 		e.conn.Closed()
 	})
 }
+
+// Hooks of one session are asked there alone, beside the gateway's, also after those change.
+func TestHooksOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, other, _ := joined(t)
+		own, err := g.Register(
+			SessionSpec{ID: "own", CWD: "/c", Hooks: []Hook{
+				hookOf(HookPreToolUse, `{"decision":"deny","reason":"own"}`), hookOf(HookUserPrompt,
+					`{"context":"own"}`),
+			}},
+			HostInfo{Kind: "test"}, quietHost{},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(s *Session, want string, context string) {
+			t.Helper()
+			if d := s.PreToolUse(t.Context(), "greet", protocol.Raw(`{}`)); d.Deny != (want != "") ||
+				!strings.Contains(want, d.Reason) {
+				t.Errorf("session %s: denied with %q, want %q", s.ID(), d.Reason, want)
+			}
+			if got := s.UserPrompt(t.Context(), "hi", SourceUser); got != context {
+				t.Errorf("session %s: the prompt gets %q, want %q", s.ID(), got, context)
+			}
+		}
+		check(own, "own", "own")
+		check(other, "", "")
+		if !own.NeedsHooks() || other.NeedsHooks() {
+			t.Errorf("need hooks: %v, %v, want true, false", own.NeedsHooks(), other.NeedsHooks())
+		}
+		g.SetHooks([]Hook{hookOf(HookPreToolUse, `{"decision":"deny","reason":"all"}`), hookOf(HookUserPrompt,
+			`{"context":"all"}`)})
+		check(own, "all or own", "all\n\nown")
+		check(other, "all", "all")
+		g.SetHooks(nil)
+		check(own, "own", "own")
+		check(other, "", "")
+	})
+}

@@ -36,7 +36,7 @@ func New(list []configs.Hook) []gateway.Hook {
 	for i, h := range list {
 		ask, target := post(h.URL), h.URL
 		if len(h.Command) > 0 {
-			ask, target = run(h.Command, h.Dir), filepath.Base(h.Command[0])
+			ask, target = run(h.Command, h.Dir, nil), filepath.Base(h.Command[0])
 		}
 		hooks[i] = gateway.Hook{
 			Name: fmt.Sprintf("hooks[%d] (%s)", i, target), On: gateway.HookKind(h.On), Match: h.Match,
@@ -50,13 +50,13 @@ func New(list []configs.Hook) []gateway.Hook {
 // [*gateway.HookDenial] if the hook denies by its exit code.
 type ask = func(ctx context.Context, event []byte) ([]byte, error)
 
-// run asks a program: the event is its standard input, the answer its standard output. An exit code
-// other than 0 denies.
-func run(command []string, dir string) ask {
+// run asks a program, with variables besides the common ones: the event is its standard input, the answer its
+// standard output. An exit code other than 0 denies.
+func run(command []string, dir string, env map[string]string) ask {
 	return func(ctx context.Context, event []byte) ([]byte, error) {
 		out := &boundedAnswer{}
 		p, err := proc.Start(proc.Command{
-			Path: command[0], Args: command[1:], Dir: dir, Env: proc.Environ(nil), Stdout: out, Grace: killGrace,
+			Path: command[0], Args: command[1:], Dir: dir, Env: proc.Environ(env), Stdout: out, Grace: killGrace,
 		})
 		if err != nil {
 			return nil, err

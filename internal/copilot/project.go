@@ -1,0 +1,75 @@
+package copilot
+
+import (
+	"os"
+	"path/filepath"
+
+	sdk "github.com/github/copilot-sdk/go"
+
+	"tapgw/internal/git"
+)
+
+// The runtime reads files of the session's directory and of the repository around it, and starts programs that they
+// name. Here is decided which of them count. docs/copilot.md has the list.
+
+// lspTool is the runtime's tool that starts the language servers of .github/lsp.json in the session's directory.
+const lspTool = "lsp"
+
+// limitProject keeps the runtime from what a repository's files make it do by themselves. Only a project that the user
+// trusts has language servers, and is searched for MCP servers, agents and skills. faults tell people what is left out.
+func (o *Options) limitProject(c *sdk.SessionConfig, home string) (faults []string) {
+	c.EnableFileHooks = new(false) // those of a trusted project are asked by the gateway
+	isTrusted := o.trusts(c.WorkingDirectory)
+	if !isTrusted || !namesServers(c.WorkingDirectory, home) {
+		c.ExcludedTools = append(c.ExcludedTools[:len(c.ExcludedTools):len(c.ExcludedTools)], lspTool)
+	}
+	if c.EnableConfigDiscovery != nil && !isTrusted {
+		c.EnableConfigDiscovery = nil
+		c.SkillDirectories = append(c.SkillDirectories[:len(c.SkillDirectories):len(c.SkillDirectories)],
+			userSkills(home)...)
+		faults = append(faults, "config_discovery counts only in a project that you trust, in its own directory: "+
+			"the session has your own skills, and no MCP servers, agents and skills of files here")
+	}
+	return faults
+}
+
+// trusts reports whether all that the runtime reads of the repository around a session's directory is as the user
+// trusted it. What is trusted are the files of one directory. So it is false below that directory, and below a
+// repository of which that directory is only a part.
+func (o *Options) trusts(cwd string) bool {
+	if o.Trusts == nil || !o.Trusts(cwd) {
+		return false
+	}
+	if c, ok := git.Of(cwd); ok && c.Root == filepath.Clean(cwd) {
+		return true
+	}
+	for dir := filepath.Dir(filepath.Clean(cwd)); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+// namesServers reports whether a file of the project or of the user may name language servers.
+func namesServers(cwd, home string) bool {
+	for _, file := range []string{
+		filepath.Join(cwd, ".github", "lsp.json"), filepath.Join(home, "lsp-config.json"),
+	} {
+		if _, err := os.Lstat(file); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// userSkills returns the directories of the user's own skills.
+func userSkills(home string) (dirs []string) {
+	dirs = append(dirs, filepath.Join(home, "skills"))
+	if user, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(user, ".agents", "skills"))
+	}
+	return dirs
+}
