@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,8 +18,9 @@ func openCommand() *ucli.Command {
 		Usage: "open the gateway's page in a browser, signed in",
 		Description: `Prints a link that signs a browser in. On a terminal it also opens the link, through a
 file that only you can read: other users can see the arguments of programs. The link works
-once, within two minutes. A browser that followed it stays signed in for a week, on Linux
-also when the gateway starts again. If somebody else may have followed a link, sign all
+once, within two minutes. A browser that followed it stays signed in for a week, also over
+tapgw restart, until the gateway ends. Each gateway has its page at another address, which
+nobody else could prepare. If somebody else may have followed a link, sign all
 browsers out.
 
 Examples:
@@ -53,6 +55,11 @@ func openPage(c *command) error {
 	}
 	if browser && !browse(link.File) {
 		c.out.Notef("found no browser here: open the link in one yourself")
+	}
+	if at, err := url.Parse(link.URL); err == nil && runtime.GOOS == "darwin" {
+		if _, err := net.DefaultResolver.LookupHost(c.ctx, at.Hostname()); err != nil {
+			c.out.Notef("Safari does not find %s: if it is your browser, open the link in another", at.Hostname())
+		}
 	}
 	return nil
 }

@@ -156,7 +156,8 @@ func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
 	if err := p.joinCluster(o.config.Cluster, o.home); err != nil {
 		return err
 	}
-	if err := p.server.Listen(o.config.Listen); err != nil {
+	listeners, heritage := p.state.TakeSockets()
+	if err := p.server.ListenWith(o.config.Listen, listeners, heritage); err != nil {
 		return listenError(err)
 	}
 	if at := o.config.Webhooks.Listen; at != "" {
@@ -350,6 +351,7 @@ func (p *gatewayProcess) stop() {
 	p.quiesce()
 	p.goals.Close() // they go on with the next gateway
 	p.ports.close() // and so do these
+	handing := p.state.HandSockets(p.server.Listeners())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -358,6 +360,7 @@ func (p *gatewayProcess) stop() {
 		if err := p.server.Shutdown(ctx); err != nil {
 			p.log.Warn("not everything ended in time", "error", err)
 		}
+		handing.Finish(p.server.Heritage())
 		p.leaveCluster()
 		p.mcp.Close()
 		p.terminals.Close()

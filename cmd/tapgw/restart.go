@@ -23,7 +23,8 @@ func restartCommand() *ucli.Command {
 		Description: `A gateway of tapgw ensure starts with the flags that it had, and with the environment
 of this shell. systemd or launchd restarts a service as its file says. A gateway in
 the foreground (tapgw serve) runs on, with exit code 1: restart it in its terminal.
-So does one whose config file has a fault. Exit code 3 when no gateway runs. Sessions
+So does one whose config file has a fault. Exit code 3 when no gateway runs. The next
+gateway gets the open addresses of the one before, so browsers stay signed in. Sessions
 end; tapctl sessions resume brings those of the Copilot runtime back. It prints the
 URL.
 

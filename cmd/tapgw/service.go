@@ -145,7 +145,7 @@ func installService(c *ucli.Context) error {
 	ctx, cancel := context.WithTimeout(c.Context, service.Timeout)
 	defer cancel()
 	start, wasRunning := !c.Bool("no-start"), false
-	action, err := s.Install(ctx, definition, start, func(before service.State) error {
+	check := func(before service.State) error {
 		wasRunning = before.Running
 		if !start || before.Running {
 			return nil
@@ -155,6 +155,11 @@ func installService(c *ucli.Context) error {
 				"or leave the start to the next login with --no-start", g.PID, g.URL)
 		}
 		return nil
+	}
+	var action string
+	err = stateDir().KeepSockets(ctx, noteTo(out), func() error {
+		action, err = s.Install(ctx, definition, start, check)
+		return err
 	})
 	if err != nil {
 		return err

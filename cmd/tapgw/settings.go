@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -223,13 +224,15 @@ func warnOpenAPI(c configs.Config, log *slog.Logger) {
 	}
 }
 
-// hosts are the names that requests may use for this machine: those of the config, and the
-// address at which the gateway listens.
+// hosts are the names that requests may use for this machine, for the page too: those of the config, and the address
+// at which the gateway listens, unless that is a loopback, where the page has a name of its own.
 func (o gatewayOptions) hosts() []string {
-	if host, _, err := net.SplitHostPort(o.config.Listen); err == nil && !isUnspecified(host) {
-		return append(slices.Clip(o.config.Hosts), host)
+	host, _, err := net.SplitHostPort(o.config.Listen)
+	ip, ipErr := netip.ParseAddr(host)
+	if err != nil || host == "localhost" || ipErr == nil && ip.IsLoopback() || isUnspecified(host) {
+		return o.config.Hosts
 	}
-	return o.config.Hosts
+	return append(slices.Clip(o.config.Hosts), host)
 }
 
 // sources are the directories whose files start programs: the config and state

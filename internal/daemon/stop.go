@@ -62,7 +62,8 @@ func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info,
 // Restart stops the gateway that runs here and starts it again. A gateway that tapgw
 // ensure started gets the arguments that it had; for any other, plan returns how to start
 // it. An error of plan means that the gateway runs on. No tapgw ensure can start another
-// gateway in between.
+// gateway in between, and no other program can have the gateway's addresses. If the next
+// gateway fails to start, none runs, and the addresses are free.
 func (d Dir) Restart(
 	ctx context.Context, plan func(statedir.Info) (start func(context.Context) error, err error),
 	notify func(line string),
@@ -80,19 +81,25 @@ func (d Dir) Restart(
 	if err != nil {
 		return g, err
 	}
-	if _, err := d.Stop(ctx, notify); err != nil {
-		return g, err
-	}
-	if start == nil {
-		return d.ensure(ctx, g.Args)
-	}
-	if err := start(ctx); err != nil {
-		return g, err
-	}
-	next, ok, err := d.waitReady(ctx)
-	if err == nil && !ok {
-		err = errors.New("the service was started and its gateway has ended again (see tapgw logs)")
-	}
+	next := g
+	err = d.keepSockets(notify, func() error {
+		if _, err := d.Stop(ctx, notify); err != nil {
+			return err
+		}
+		if start == nil {
+			next, err = d.ensure(ctx, g.Args)
+			return err
+		}
+		if err := start(ctx); err != nil {
+			return err
+		}
+		var ok bool
+		next, ok, err = d.waitReady(ctx)
+		if err == nil && !ok {
+			err = errors.New("the service was started and its gateway has ended again (see tapgw logs)")
+		}
+		return err
+	})
 	return next, err
 }
 

@@ -31,18 +31,17 @@ const document = "page/index.html"
 
 // policy is the page's Content-Security-Policy. It allows the page's own files and its own gateway, and
 // forbids scripts to make markup or code from text; the one policy for Trusted Types is for the address
-// of the worker.
+// of the worker, which tries filters. The guard refuses service workers.
 const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; " +
-	"img-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types tapgw"
 
 // types are the content types by extension. Systems have different lists of their own.
 var types = map[string]string{
-	".css":         "text/css; charset=utf-8",
-	".html":        "text/html; charset=utf-8",
-	".js":          "text/javascript; charset=utf-8",
-	".svg":         "image/svg+xml",
-	".webmanifest": "application/manifest+json",
+	".css":  "text/css; charset=utf-8",
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
 }
 
 // file is a file as it is sent.

@@ -38,7 +38,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			// net/http reads to the body's end even if the handler does not.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
+		if r.Header.Get("Service-Worker") != "" {
+			notFound(w, r) // the page has none, and no page gets one from here
+			return
+		}
 		if !s.isKnownHost(r.Host) {
+			if isEndedPage(r.Host) && strings.Contains(r.Header.Get("Accept"), "text/html") {
+				showText(w, r, http.StatusMisdirectedRequest, "tapgw", endedPageText, "")
+				return
+			}
 			fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+
 				" is not a loopback name; add it to hosts in tapgw.toml if it is yours")
 			return
@@ -74,7 +82,7 @@ func setSafeHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	// Other sites may neither frame nor load anything from here.
-	h.Set("Content-Security-Policy", "frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "frame-ancestors 'none'; worker-src 'none'")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
 }
@@ -167,11 +175,11 @@ func isUpgrade(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-// isKnownHost reports whether a Host header names this machine's loopback, or is
-// one that the configuration lists.
+// isKnownHost reports whether a Host header names this machine's loopback, is the page's, or is one that the
+// configuration lists. Other names below localhost are not known: they may be those of gateways that have ended.
 func (s *Server) isKnownHost(host string) bool {
 	name := hostName(host)
-	if name == "localhost" || s.settings.Load().hosts[name] {
+	if name == "localhost" || name != "" && name == s.pageName || s.settings.Load().hosts[name] {
 		return true
 	}
 	addr, err := netip.ParseAddr(name)
@@ -237,7 +245,8 @@ func lacksFetchMetadata(r *http.Request) bool {
 	}
 	name := hostName(r.Host)
 	addr, err := netip.ParseAddr(name)
-	return name != "localhost" && (err != nil || !addr.IsLoopback() || addr.Is4In6())
+	isLocalhost := name == "localhost" || strings.HasSuffix(name, ".localhost")
+	return !isLocalhost && (err != nil || !addr.IsLoopback() || addr.Is4In6())
 }
 
 // isForeignOrigin reports whether a web page of another origin made the request. It looks at

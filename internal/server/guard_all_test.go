@@ -75,7 +75,7 @@ func TestGuardAll(t *testing.T) {
 		t.Run(fmt.Sprintf("open %v", open), func(t *testing.T) {
 			f := newOpenAPIFixture(t)
 			f.server.Configure(nil, open, 0)
-			browser := signinFixture{f.restFixture}
+			browser := signinFixtureOf(f.restFixture)
 			cookie := browser.follow(browser.link())
 			link, err := url.Parse(browser.link())
 			if err != nil {
@@ -97,14 +97,14 @@ func TestGuardAll(t *testing.T) {
 			for _, o := range f.doc.operations(t) {
 				targets = append(targets, target{o.method, o.path})
 			}
-			pages := foreignPages(f.url)
+			pages := foreignPages(browser.page)
 			ids := strings.NewReplacer("{id}", s.ID(), "{session-id}", s.ID(), "{name}", "x", "{model-id}", "local")
 			secrets := []http.Header{{"Cookie": {cookie}}, {"Authorization": {"Bearer " + f.gateway.AdminToken()}}}
 			for _, at := range targets {
 				path := ids.Replace(at.path)
 				for what, page := range pages {
 					for _, secret := range secrets {
-						r, err := http.NewRequestWithContext(t.Context(), at.method, f.url+path,
+						r, err := http.NewRequestWithContext(t.Context(), at.method, browser.page+path,
 							strings.NewReader(f.dir))
 						if err != nil {
 							t.Fatal(err)

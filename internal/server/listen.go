@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -27,22 +28,41 @@ const anyPortTries = 10
 // Listen binds host:port; port 0 lets the system choose. For a loopback address it binds the same
 // port of the other IP version too, if the machine has it: localhost resolves to either, and a
 // program that has the other one would be taken for this gateway. The error is a [*ListenError].
-func (s *Server) Listen(addr string) error {
-	list, err := listen(addr)
-	s.listeners = append(s.listeners, list...)
-	return err
-}
+func (s *Server) Listen(addr string) error { return s.ListenWith(addr, nil, nil) }
 
-func listen(addr string) (list []net.Listener, err error) {
-	for range anyPortTries {
-		if list, err = listenBoth(addr); err == nil {
-			return list, nil
-		}
-		if _, port, _ := net.SplitHostPort(addr); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, err
+// ListenWith is [Server.Listen] that uses the listeners of the gateway before, where their addresses are those to
+// bind, and closes the others. If all come from there, nobody else had the addresses meanwhile, and the server goes on
+// at the page's origin, as heritage says ([Server.Heritage]).
+func (s *Server) ListenWith(addr string, inherited []net.Listener, heritage []byte) error {
+	list, isWhole, err := listen(addr, inherited)
+	for _, l := range inherited {
+		if !slices.Contains(list, l) {
+			_ = l.Close()
 		}
 	}
-	return nil, err
+	s.listeners = append(s.listeners, list...)
+	if err != nil {
+		return err
+	}
+	if isWhole {
+		s.inherit(heritage)
+	}
+	s.limitPageName()
+	return nil
+}
+
+// listen binds an address; isWhole says that all of it was inherited.
+func listen(addr string, inherited []net.Listener) (list []net.Listener, isWhole bool, err error) {
+	for range anyPortTries {
+		if list, isWhole, err = listenBoth(addr, inherited); err == nil {
+			return list, isWhole, nil
+		}
+		if _, port, _ := net.SplitHostPort(addr); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, false, err
+		}
+		inherited = nil // its port is in use on the other loopback
+	}
+	return nil, false, err
 }
 
 // CanListen returns nil if [Server.Listen] would succeed on an address now, otherwise its error. It binds the address
@@ -57,24 +77,43 @@ func CanListen(addr string) error {
 }
 
 // listenBoth binds an address, and its counterpart on the other loopback if there is one.
-func listenBoth(addr string) ([]net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
+func listenBoth(addr string, inherited []net.Listener) (list []net.Listener, isWhole bool, err error) {
+	l, isInherited, err := listenAt(addr, inherited)
 	if err != nil {
-		return nil, &ListenError{addr, err}
+		return nil, false, err
 	}
 	other := otherLoopback(l.Addr())
 	if other == "" {
-		return []net.Listener{l}, nil
+		return []net.Listener{l}, isInherited, nil
 	}
-	second, err := net.Listen("tcp", other)
+	second, isOtherInherited, err := listenAt(other, inherited)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
-		return []net.Listener{l}, nil // this machine has no such loopback
+		return []net.Listener{l}, isInherited, nil // this machine has no such loopback
 	}
 	if err != nil {
-		_ = l.Close()
-		return nil, &ListenError{other, err}
+		if !isInherited { // another port needs it no more
+			_ = l.Close()
+		}
+		return nil, false, err
 	}
-	return []net.Listener{l, second}, nil
+	return []net.Listener{l, second}, isInherited && isOtherInherited, nil
+}
+
+// listenAt returns the inherited listener of an address, else binds the address.
+func listenAt(addr string, inherited []net.Listener) (l net.Listener, isInherited bool, err error) {
+	if wanted, err := net.ResolveTCPAddr("tcp", addr); err == nil {
+		for _, l := range inherited {
+			at, ok := l.Addr().(*net.TCPAddr)
+			isSameIP := ok && (at.IP.Equal(wanted.IP) || wanted.IP == nil && at.IP.IsUnspecified())
+			if isSameIP && (wanted.Port == at.Port || wanted.Port == 0) {
+				return l, true, nil
+			}
+		}
+	}
+	if l, err = net.Listen("tcp", addr); err != nil {
+		return nil, false, &ListenError{addr, err}
+	}
+	return l, false, nil
 }
 
 // otherLoopback returns the address to bind on the loopback of the other IP version, "" for none.

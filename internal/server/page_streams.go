@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,6 +23,10 @@ import (
 // The page sends {"stream": N, "path": "/sessions/…/events", "lastEventId": "…"} to begin one, with a number of its
 // own, and {"stream": N} to end it. The gateway answers {"stream": N, "status": 200}, binary messages of four bytes
 // with the number, big-endian, and the bytes of the answer after it, and {"stream": N, "ended": true}.
+//
+// First the page sends {"challenge": ""} and gets {"key": HEX}. After a lost connection a stranger may have the port.
+// So the page then sends {"challenge": TEXT}, and goes on only if {"proof": HEX} is the HMAC-SHA256 of the text with
+// that key: the gateway is the one of before, or took over from it.
 const pageStreamsPath = "/page/streams"
 
 const (
@@ -27,11 +34,12 @@ const (
 	maxPageRequest = 8 << 10 // bytes
 )
 
-// pageRequest begins a stream, or ends one if it has no path.
+// pageRequest begins a stream, or ends one if it has no path; with a challenge it asks who the gateway is.
 type pageRequest struct {
-	Stream      uint32 `json:"stream"`
-	Path        string `json:"path"` // below the prefix of the admin API
-	LastEventID string `json:"lastEventId"`
+	Challenge   *string `json:"challenge"`
+	Stream      uint32  `json:"stream"`
+	Path        string  `json:"path"` // below the prefix of the admin API
+	LastEventID string  `json:"lastEventId"`
 }
 
 // pageAnswer tells of the beginning or the end of a stream.
@@ -39,6 +47,12 @@ type pageAnswer struct {
 	Stream uint32 `json:"stream"`
 	Status int    `json:"status,omitempty"`
 	Ended  bool   `json:"ended,omitempty"`
+}
+
+// pageProof answers a challenge, in hexadecimal digits.
+type pageProof struct {
+	Key   string `json:"key,omitempty"`
+	Proof string `json:"proof,omitempty"`
 }
 
 // pageStreams are the streams of one page.
@@ -94,6 +108,9 @@ func (p *pageStreams) handle(request pageRequest) {
 	defer p.mu.Unlock()
 	end, isOpen := p.open[request.Stream]
 	switch {
+	case request.Challenge != nil:
+		p.running.Go(func() { p.tell(p.s.provePage(*request.Challenge)) })
+		return
 	case request.Path == "":
 		if isOpen {
 			end()
@@ -135,9 +152,19 @@ func (p *pageStreams) serve(ctx context.Context, request pageRequest) {
 	p.s.api.ServeHTTP(w, r)
 }
 
-// tell sends what is known of a stream.
-func (p *pageStreams) tell(a pageAnswer) {
-	text, err := json.Marshal(a)
+// provePage shows a page that this is its gateway, or how it will show so later.
+func (s *Server) provePage(challenge string) pageProof {
+	if challenge == "" {
+		return pageProof{Key: hex.EncodeToString(s.pageKey)}
+	}
+	mac := hmac.New(sha256.New, s.pageKey)
+	_, _ = mac.Write([]byte(challenge)) // never fails
+	return pageProof{Proof: hex.EncodeToString(mac.Sum(nil))}
+}
+
+// tell sends what is known of a stream, or of the gateway.
+func (p *pageStreams) tell(answer any) {
+	text, err := json.Marshal(answer)
 	if err == nil {
 		_ = p.write(websocket.MessageText, text)
 	}

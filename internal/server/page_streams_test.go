@@ -30,8 +30,8 @@ type pageSeen struct {
 // openPageLink connects as a browser with this cookie does.
 func (f signinFixture) openPageLink(cookie string) *pageLink {
 	f.t.Helper()
-	ws, _, err := websocket.Dial(f.t.Context(), f.url+pageStreamsPath, &websocket.DialOptions{HTTPClient: f.client,
-		HTTPHeader: http.Header{"Cookie": {cookie}, "Origin": {f.url}}})
+	ws, _, err := websocket.Dial(f.t.Context(), f.page+pageStreamsPath, &websocket.DialOptions{HTTPClient: f.client,
+		HTTPHeader: http.Header{"Cookie": {cookie}, "Origin": {f.page}}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestPageStreams(t *testing.T) {
 		}
 
 		// Signing out ends all of it.
-		f.send("POST", f.url+"/api/v1/signout", http.Header{"Cookie": {cookie}, "Origin": {f.url}})
+		f.send("POST", f.page+"/api/v1/signout", http.Header{"Cookie": {cookie}, "Origin": {f.page}})
 		for {
 			if _, _, err := l.ws.Read(t.Context()); err != nil {
 				break
@@ -134,17 +134,17 @@ func TestPageStreamsRefuse(t *testing.T) {
 			header http.Header
 			status int
 		}{
-			"no cookie":      {http.Header{"Origin": {f.url}}, 401},
-			"a wrong cookie": {http.Header{"Cookie": {cookie + "x"}, "Origin": {f.url}}, 401},
+			"no cookie":      {http.Header{"Origin": {f.page}}, 401},
+			"a wrong cookie": {http.Header{"Cookie": {cookie + "x"}, "Origin": {f.page}}, 401},
 			"another site":   {http.Header{"Cookie": {cookie}, "Origin": {"https://evil.example"}}, 403},
 		} {
-			_, response, err := websocket.Dial(t.Context(), f.url+pageStreamsPath,
+			_, response, err := websocket.Dial(t.Context(), f.page+pageStreamsPath,
 				&websocket.DialOptions{HTTPClient: f.client, HTTPHeader: tc.header})
 			if err == nil || response == nil || response.StatusCode != tc.status {
 				t.Errorf("%s: got %v, %v, want status %d", name, response, err, tc.status)
 			}
 		}
-		response, _ := f.send("GET", f.url+pageStreamsPath, http.Header{"Cookie": {cookie}})
+		response, _ := f.send("GET", f.page+pageStreamsPath, http.Header{"Cookie": {cookie}})
 		if response.StatusCode != http.StatusUpgradeRequired {
 			t.Errorf("without an upgrade: got %s, want %d", response.Status, http.StatusUpgradeRequired)
 		}

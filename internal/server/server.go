@@ -10,6 +10,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,8 +61,8 @@ type Options struct {
 	MCP http.Handler
 	// Webhooks takes what is sent to /hooks/NAME; nil: there is no such path.
 	Webhooks WebhookFunc
-	// SigninDir is a directory that only the user can read. It has the browsers that are signed in, for the next
-	// server, and files that lead a browser to a sign-in link; "": there is neither.
+	// SigninDir is a directory that only the user can read, for files that lead a browser to a sign-in link;
+	// "": there are none.
 	SigninDir string
 	// OpenREST serves the session API below /api/ without a token, for a server on loopback
 	// only. The admin API below /api/v1/ needs the token all the same.
@@ -102,7 +102,10 @@ type Server struct {
 	upgraded        sync.WaitGroup  // handlers of WebSockets, for which http.Server does not wait
 	closeHandshakes sync.WaitGroup
 
-	listeners []net.Listener // added before Serve
+	// Set before Serve.
+	listeners []net.Listener
+	pageName  string // of the page's host, random; "" if the gateway is not there
+	pageKey   []byte // by which an open page knows the gateway
 }
 
 // settings are the options that can change while the server runs.
@@ -130,10 +133,9 @@ func New(o Options) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.signins.log = s.log
-	if o.SigninDir != "" {
-		s.signins.path = filepath.Join(o.SigninDir, signinsFile)
-		s.signins.load()
+	s.pageKey = randomBytes(sha256.Size)
+	if s.tls == nil { // else a certificate says which names lead here
+		s.pageName = newPageName()
 	}
 	s.connections.log, s.connections.statusChanged = s.log, s.gateway.Touch
 	s.Configure(o.Hosts, o.OpenREST, o.MaxConnections)
@@ -183,11 +185,12 @@ func (s *Server) routes(page, mcp http.Handler) *http.ServeMux {
 	if s.webhooks != nil {
 		mux.Handle(webhookPrefix+"{name}", s.webhooks)
 	}
-	mux.HandleFunc("GET "+signinPath, s.serveSignin)
+	mux.Handle("GET "+signinPath, s.atPageHost(http.HandlerFunc(s.serveSignin)))
 	mux.Handle("GET /host", s.trackHandler(s.serveHost))
 	mux.Handle("GET "+terminalPath, s.trackHandler(s.serveTerminal))
 	mux.Handle("GET "+pageStreamsPath, s.requireAdmin(s.trackHandler(s.servePageStreams)))
 	if page != nil {
+		page = s.atPageHost(page)
 		mux.Handle("/page/", page)
 	} else {
 		page = http.HandlerFunc(s.servePlainPage)
@@ -216,6 +219,10 @@ func (s *Server) trackHandler(h http.HandlerFunc) http.Handler {
 // Use adds a listener that the caller made; [Server.Serve] puts TLS over it if [Options] have it. Call it before Serve.
 // The server closes the listener at Shutdown.
 func (s *Server) Use(l net.Listener) { s.listeners = append(s.listeners, l) }
+
+// Listeners returns the listeners for everything, without those for webhooks alone: for a server after this one, which
+// gets them before [Server.Shutdown] closes them.
+func (s *Server) Listeners() []net.Listener { return s.listeners }
 
 // URL returns the address that providers connect to, such as ws://127.0.0.1:9400, of the first listener; wss with TLS.
 // It panics without a listener.

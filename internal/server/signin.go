@@ -2,28 +2,25 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/proc"
 	"tapgw/internal/proof"
+	"tapgw/internal/protocol"
 )
 
 const (
@@ -43,11 +40,8 @@ const (
 )
 
 // signins are the sign-in links that nobody has used yet, and the browsers that used one. A browser's secret stands for
-// the admin token. Those of the browsers are kept for the next gateway.
+// the admin token.
 type signins struct {
-	path string // of the file for the next gateway; "" for none
-	log  *slog.Logger
-
 	mu       sync.Mutex
 	links    signinSecrets
 	browsers signinSecrets
@@ -74,9 +68,7 @@ type signinSecret struct {
 // issue makes a secret for a user, with its lifetime as a context. If there are more than most,
 // the oldest are void.
 func (s *signinSecrets) issue(bits int, life time.Duration, most, uid int) (secret string, valid context.Context) {
-	b := make([]byte, bits/8)
-	_, _ = rand.Read(b) // never fails
-	secret = base64.RawURLEncoding.EncodeToString(b)
+	secret = base64.RawURLEncoding.EncodeToString(randomBytes(bits / 8))
 	valid = s.add(sha256.Sum256([]byte(secret)), time.Now().Add(life), uid)
 	s.trimTo(most)
 	return secret, valid
@@ -154,7 +146,6 @@ func (s *signins) redeem(code string, by proc.Owner) (secret, refusal string) {
 	}
 	s.links.remove(code)
 	secret, _ = s.browsers.issue(signinBits, signinLife, maxSignins, by.UID)
-	s.save()
 	s.used = append(s.used, usedLink{
 		link: sha256.Sum256([]byte(code)), browser: sha256.Sum256([]byte(secret)), at: time.Now(), by: by,
 	})
@@ -198,9 +189,7 @@ func (s *signins) signOut(secrets []*http.Cookie) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range secrets {
-		if s.browsers.remove(c.Value) {
-			s.save()
-		}
+		s.browsers.remove(c.Value)
 	}
 }
 
@@ -210,67 +199,30 @@ func (s *signins) signOutAll() {
 	defer s.mu.Unlock()
 	s.links.trimTo(0)
 	s.browsers.trimTo(0)
-	s.save()
 }
 
-// keptSignin is a browser that is signed in, in the file for the next gateway.
-type keptSignin struct {
-	Sum   []byte    `json:"sum"` // SHA-256 of its secret
-	Until time.Time `json:"until"`
-	UID   int       `json:"uid"` // of the user who followed the link
-}
-
-// signinsFile is the file of the browsers that are signed in, in the directory of [Options].SigninDir.
-const signinsFile = "signins.json"
-
-// load reads the file of the gateway of before, which only its user could write.
-func (s *signins) load() {
-	data, err := os.ReadFile(s.path)
-	if s.path == "" || errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	var kept []keptSignin
-	if err == nil {
-		err = json.Unmarshal(data, &kept)
-	}
-	if err != nil {
-		s.log.Warn("browsers have to sign in again", "file", s.path, "error", err)
-	}
+// kept returns the browsers that are signed in, for the next server.
+func (s *signins) kept() (kept []keptSignin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	for _, b := range s.browsers {
+		if until, _ := b.valid.Deadline(); b.valid.Err() == nil {
+			kept = append(kept, keptSignin{b.sum[:], until.UTC(), b.uid})
+		}
+	}
+	return kept
+}
+
+// restore signs in the browsers that were signed in to the server before.
+func (s *signins) restore(kept []keptSignin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, k := range kept {
-		left := k.Until.Sub(now)
-		if len(k.Sum) == sha256.Size && k.UID >= 0 && left > 0 && left < signinLife+time.Minute {
+		if left := time.Until(k.Until); len(k.Sum) == sha256.Size && left > 0 && left < signinLife+time.Minute {
 			s.browsers.add([sha256.Size]byte(k.Sum), k.Until, k.UID)
 		}
 	}
 	s.browsers.trimTo(maxSignins)
-}
-
-// save writes the file, or removes it if no browser is in it. While no gateway runs, a page that is open sends its
-// cookie to whoever has the port then. So the file has those browsers only whose cookie lets nobody in but their user.
-// Call with mu held.
-func (s *signins) save() {
-	if s.path == "" {
-		return
-	}
-	var kept []keptSignin
-	for _, b := range s.browsers {
-		if until, _ := b.valid.Deadline(); b.valid.Err() == nil && b.uid >= 0 {
-			kept = append(kept, keptSignin{b.sum[:], until.UTC(), b.uid})
-		}
-	}
-	var data []byte
-	var err error
-	if len(kept) == 0 {
-		err = os.Remove(s.path)
-	} else if data, err = json.Marshal(kept); err == nil {
-		err = proc.WritePrivate(s.path, append(data, '\n'))
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		s.log.Warn("browsers that are signed in now may be so no more, or still, after a restart", "error", err)
-	}
 }
 
 // signinCookie returns the name of the gateway's cookie. It has the port, because a browser shares
@@ -342,6 +294,7 @@ func (s *Server) serveSignin(w http.ResponseWriter, r *http.Request) {
 	}
 	s.log.Info("a browser signed in", "by", by.String())
 	s.setSigninCookie(w, r, secret, signinLife)
+	clearSite(w)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
@@ -364,38 +317,18 @@ func (s *Server) answerUsedLink(w http.ResponseWriter, r *http.Request, used use
 
 // refuseLink says why a link signs nobody in: on a page, if a browser opens it as one. text has paragraphs.
 func refuseLink(w http.ResponseWriter, r *http.Request, text string) {
-	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		http.Error(w, text, http.StatusForbidden)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy",
-		"default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	w.WriteHeader(http.StatusForbidden)
-	var paragraphs strings.Builder
-	for text := range strings.SplitSeq(text, "\n\n") {
-		paragraphs.WriteString("<p>" + html.EscapeString(text) + "</p>\n")
-	}
-	_, _ = fmt.Fprintf(w, `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>tapgw: not signed in</title>
-<link rel="stylesheet" href="page/style.css">
-<main class="signin">
-<h1>tapgw</h1>
-%s<p><a href="./">To the page</a>, which also takes a new link</p>
-</main>
-</html>
-`, &paragraphs)
+	showText(w, r, http.StatusForbidden, "tapgw: not signed in", text,
+		`<p><a href="./">To the page</a>, which also takes a new link</p>`+"\n")
 }
 
 // signedIn returns a context that ends when the request's browser is signed out, or nil if it is
-// not signed in. A browser sends the cookie to the servers on all ports of the host, those of
-// other users too. So, where the system tells users apart, the cookie is good only on connections
-// of the user who used the link, and of root.
+// not signed in. The cookie counts at the page's host only. A browser sends it to the servers on
+// all ports of the host, those of other users too. So, where the system tells users apart, the
+// cookie is good only on connections of the user who used the link, and of root.
 func (s *Server) signedIn(r *http.Request) context.Context {
+	if !s.isPageHost(r.Host) {
+		return nil
+	}
 	for _, c := range r.CookiesNamed(signinCookie(r)) {
 		signedIn, uid := s.signins.browser(c.Value)
 		if signedIn == nil {
@@ -426,7 +359,7 @@ func isFromOwnPage(r *http.Request) bool {
 	return !isREST && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// signinLink answers the request for a link. The link has the host by which the request came.
+// signinLink answers the request for a link, which leads to the page's host.
 func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
 	var request adminapi.SigninRequest
 	if err := readBody(w, r, &request); err != nil {
@@ -435,13 +368,18 @@ func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
 	if request.File && a.signinDir == "" {
 		return fieldError("file", "this gateway has no directory for it")
 	}
+	host := a.server.pageHost(r.Host)
+	if host == "" {
+		return &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway does not listen on 127.0.0.1, " +
+			"so its page needs a name of yours: list it under hosts in tapgw.toml, and use it in --url"}
+	}
 	code, valid := a.server.signins.newLink(a.server.requestOwner(r))
 	scheme := "http://"
 	if a.server.tls != nil {
 		scheme = "https://"
 	}
 	expires, _ := valid.Deadline()
-	link := adminapi.SigninLink{URL: scheme + r.Host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
+	link := adminapi.SigninLink{URL: scheme + host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
 	if request.File {
 		var err error
 		if link.File, err = writeSigninFile(valid, a.signinDir, link.URL); err != nil {
@@ -493,6 +431,7 @@ func (a *api) signout(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		a.server.signins.signOut(r.CookiesNamed(signinCookie(r)))
 		a.server.setSigninCookie(w, r, "", -time.Second)
+		clearSite(w)
 	}
 	return writeJSON(w, http.StatusOK, struct{}{})
 }

@@ -2,12 +2,14 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -20,12 +22,27 @@ import (
 	"time"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
 	"tapgw/internal/proc"
 )
 
 // signinFixture is a server and a browser that keeps no cookie by itself and
 // follows no redirect.
-type signinFixture struct{ *restFixture }
+type signinFixture struct {
+	*restFixture
+	page string // the origin of the page
+}
+
+// signinFixtureOf makes the browser find the page's host, as browsers do by themselves.
+func signinFixtureOf(f *restFixture) signinFixture {
+	reached, _ := url.Parse(f.url)
+	if transport := f.client.Transport.(*http.Transport); transport.DialContext == nil {
+		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, reached.Host)
+		}
+	}
+	return signinFixture{f, "http://" + f.server.pageHost(reached.Host)}
+}
 
 // send makes a request and returns the answer with its body read.
 func (f signinFixture) send(method, target string, header http.Header, body ...string) (*http.Response, string) {
@@ -66,10 +83,10 @@ func (f signinFixture) link() string {
 		f.t.Fatalf("%s %s, want no error and StatusCode 201", response.Status, body)
 	}
 	if life := time.Until(link.ExpiresAt); life <= 0 || life > signinLinkLife ||
-		!strings.HasPrefix(link.URL, f.url+"/signin?code=") {
+		!strings.HasPrefix(link.URL, f.page+"/signin?code=") {
 		f.t.Errorf(
 			"the link is %+v, want %s and a code, good for at most %v",
-			link, f.url+"/signin?code=", signinLinkLife,
+			link, f.page+"/signin?code=", signinLinkLife,
 		)
 	}
 	return link.URL
@@ -98,7 +115,7 @@ func (f signinFixture) follow(link string) string {
 // newSigninFixture makes a server whose session API needs a token too.
 func newSigninFixture(t *testing.T) signinFixture {
 	t.Helper()
-	f := signinFixture{newRESTBubble(t)}
+	f := signinFixtureOf(newRESTBubble(t))
 	f.server.Configure(nil, false, 0)
 	return f
 }
@@ -116,8 +133,8 @@ func TestSigninLink(t *testing.T) {
 		wait(signinLinkLife)
 		synctest.Wait()
 		for what, url := range map[string]string{"used": link, "late": late,
-			"wrong": f.url + "/signin?code=AAAAAAAAAAAAAAAAAAAAAA",
-			"empty": f.url + "/signin?code=", "none": f.url + "/signin"} {
+			"wrong": f.page + "/signin?code=AAAAAAAAAAAAAAAAAAAAAA",
+			"empty": f.page + "/signin?code=", "none": f.page + "/signin"} {
 			if response, body := f.send("GET", url, nil); response.StatusCode != 403 || len(response.Cookies()) != 0 ||
 				!strings.Contains(body, "tapctl open") {
 				t.Errorf("a link that is %s: got %s %s, want 403 that names tapctl open", what, response.Status, body)
@@ -136,7 +153,7 @@ func TestSignin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSigninFixture(t)
 		cookie := f.follow(f.link())
-		status, metrics, sessionAPI := f.url+"/api/v1/status", f.url+"/metrics", f.url+"/api/test"
+		status, metrics, sessionAPI := f.page+"/api/v1/status", f.page+"/metrics", f.page+"/api/test"
 		page := http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}
 		for what, tc := range map[string]struct {
 			method, url string
@@ -148,28 +165,28 @@ func TestSignin(t *testing.T) {
 			"a person reads": {"GET", metrics, http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}},
 				200},
 			"an old browser reads": {"GET", status, http.Header{"Cookie": {cookie}}, 200},
-			"the page writes":      {"POST", f.url + "/api/v1/reload", page, 200},
-			"an old page writes": {"POST", f.url + "/api/v1/reload",
-				http.Header{"Cookie": {cookie}, "Origin": {f.url}}, 200},
-			"nobody knows who writes": {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}}, 403},
-			"a person writes": {"POST", f.url + "/api/v1/reload",
+			"the page writes":      {"POST", f.page + "/api/v1/reload", page, 200},
+			"an old page writes": {"POST", f.page + "/api/v1/reload",
+				http.Header{"Cookie": {cookie}, "Origin": {f.page}}, 200},
+			"nobody knows who writes": {"POST", f.page + "/api/v1/reload", http.Header{"Cookie": {cookie}}, 403},
+			"a person writes": {"POST", f.page + "/api/v1/reload",
 				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}}, 403},
-			"nobody knows who deletes": {"DELETE", f.url + "/api/v1/sessions/x", http.Header{"Cookie": {cookie}},
+			"nobody knows who deletes": {"DELETE", f.page + "/api/v1/sessions/x", http.Header{"Cookie": {cookie}},
 				403},
 			"another page reads": {"GET", status,
 				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"cross-site"}}, 403},
 			"another port reads": {"GET", status,
 				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-site"}}, 403},
-			"another port writes": {"POST", f.url + "/api/v1/reload",
+			"another port writes": {"POST", f.page + "/api/v1/reload",
 				http.Header{"Cookie": {cookie}, "Origin": {"http://127.0.0.1:1"}}, 403},
 			"a rebound name": {"GET", status,
 				http.Header{"Cookie": {cookie}, "Host": {"rebound.example:9400"}}, 421},
 			"the session API from the page": {"POST", sessionAPI, page, 200},
 			"the session API from nobody":   {"GET", sessionAPI, http.Header{"Cookie": {cookie}}, 403},
-			"a link of the page": {"GET", f.url + "/api/copilot/session/x/stop",
+			"a link of the page": {"GET", f.page + "/api/copilot/session/x/stop",
 				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"},
 					"Sec-Fetch-Dest": {"document"}}, 403},
-			"an image of the page": {"GET", f.url + "/api/stop",
+			"an image of the page": {"GET", f.page + "/api/stop",
 				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"},
 					"Sec-Fetch-Dest": {"image"}}, 403},
 			"another port's cookie": {"GET", status,
@@ -192,9 +209,9 @@ func TestSignout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSigninFixture(t)
 		cookie := f.follow(f.link())
-		status := f.url + "/api/v1/status"
+		status := f.page + "/api/v1/status"
 		page := http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}
-		r, err := http.NewRequestWithContext(t.Context(), "GET", f.url+"/api/v1/events", nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", f.page+"/api/v1/events", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +222,7 @@ func TestSignout(t *testing.T) {
 		}
 		defer func() { _ = following.Body.Close() }()
 		second, third := f.follow(f.link()), f.follow(f.link())
-		response, _ := f.send("POST", f.url+"/api/v1/signout", page)
+		response, _ := f.send("POST", f.page+"/api/v1/signout", page)
 		if c := response.Cookies(); response.StatusCode != 200 || len(c) != 1 || c[0].MaxAge >= 0 || c[0].Value != "" {
 			t.Errorf("signing out: %s %v, want 200 and the cookie's end", response.Status, response.Header)
 		}
@@ -220,7 +237,7 @@ func TestSignout(t *testing.T) {
 		if _, err := io.Copy(io.Discard, following.Body); err != nil {
 			t.Errorf("what was followed ends with %v", err)
 		}
-		if response, _ := f.send("POST", f.url+"/api/v1/signout", f.bearer()); response.StatusCode != 200 ||
+		if response, _ := f.send("POST", f.page+"/api/v1/signout", f.bearer()); response.StatusCode != 200 ||
 			len(response.Cookies()) != 0 {
 			t.Errorf("signing all out: %s, want 200 and nobody signed in", response.Status)
 		}
@@ -248,7 +265,7 @@ func TestSignout(t *testing.T) {
 // A link that somebody else followed does not look like one's own fault: who comes
 // second is told when and by whom, and the log says so.
 func TestSigninLinkThatAnotherFollowed(t *testing.T) {
-	f := signinFixture{newRESTFixture(t)}
+	f := signinFixtureOf(newRESTFixture(t))
 	var log bytes.Buffer
 	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
 	peer := proc.Owner{UID: -1}
@@ -294,7 +311,7 @@ func TestSigninLinkThatAnotherFollowed(t *testing.T) {
 // Where the system tells users apart, a link is for the one who asked for it, and a
 // stranger does not use it up.
 func TestSigninLinkOfAnotherUser(t *testing.T) {
-	f := signinFixture{newRESTFixture(t)}
+	f := signinFixtureOf(newRESTFixture(t))
 	uid := 0
 	f.server.ownerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return proc.Owner{UID: uid}, true }
 	for _, tc := range []struct {
@@ -322,7 +339,7 @@ func TestSigninLinkOfAnotherUser(t *testing.T) {
 // A browser shows the cookie to the servers on all ports of the host, which are other
 // users' too: it lets in nobody but the user who followed the link.
 func TestSigninCookieOfAnotherUser(t *testing.T) {
-	f := signinFixture{newRESTFixture(t)}
+	f := signinFixtureOf(newRESTFixture(t))
 	var log bytes.Buffer
 	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
 	uid := 0
@@ -340,8 +357,8 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 		header := http.Header{"Cookie": {f.follow(link)}, "Sec-Fetch-Site": {"same-origin"}}
 		as(tc.asks)
 		for _, ask := range []struct{ method, target string }{
-			{"GET", f.url + "/api/v1/status"}, {"POST", f.url + "/api/v1/signout"}, {"GET", f.url + "/metrics"}, {"GET",
-				link},
+			{"GET", f.page + "/api/v1/status"}, {"POST", f.page + "/api/v1/signout"},
+			{"GET", f.page + "/metrics"}, {"GET", link},
 		} {
 			response, body := f.send(ask.method, ask.target, header)
 			if in := response.StatusCode < 400; in != tc.ok {
@@ -360,66 +377,55 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 	}
 }
 
-// Browsers stay signed in when the gateway starts again, until they sign out or their week is over.
-func TestSigninsComeBack(t *testing.T) {
-	dir := t.TempDir()
+// Browsers stay signed in when a server takes over from another, until they sign out or their week is over.
+func TestSigninsAreInherited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		start := func() *signins {
-			s := &signins{path: filepath.Join(dir, signinsFile), log: slog.New(slog.DiscardHandler)}
-			s.load()
+		next := func(before *Server) *Server {
+			s := New(Options{Gateway: gateway.New(gateway.Options{})})
+			s.inherit(before.Heritage())
 			return s
 		}
-		signIn := func(s *signins, uid int) (secret string) {
-			code, _ := s.newLink(proc.Owner{UID: uid})
-			secret, _ = s.redeem(code, proc.Owner{UID: uid})
+		signIn := func(s *Server, uid int) (secret string) {
+			code, _ := s.signins.newLink(proc.Owner{UID: uid})
+			secret, _ = s.signins.redeem(code, proc.Owner{UID: uid})
 			return secret
 		}
-		isSignedIn := func(s *signins, secret string, uid int) bool {
-			valid, user := s.browser(secret)
+		isSignedIn := func(s *Server, secret string, uid int) bool {
+			valid, user := s.signins.browser(secret)
 			return valid != nil && valid.Err() == nil && user == uid
 		}
-		cookie := func(secret string) []*http.Cookie { return []*http.Cookie{{Value: secret}} }
 
-		first := start()
+		first := New(Options{Gateway: gateway.New(gateway.Options{})})
 		ann := signIn(first, 1000)
 		wait(24 * time.Hour)
 		bob, eve, joe := signIn(first, 1001), signIn(first, 1000), signIn(first, -1)
-		first.signOut(cookie(eve))
-		info, err := os.Stat(first.path)
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("the file is %v, %v, want one with the mode 0600", info, err)
-		}
-		if text, err := os.ReadFile(first.path); err != nil || strings.Contains(string(text), ann) {
-			t.Errorf("the file has %s, %v, want hashes in it and no secret", text, err)
+		first.signins.signOut([]*http.Cookie{{Value: eve}})
+		if text := string(first.Heritage()); strings.Contains(text, ann) {
+			t.Errorf("the heritage is %s, want hashes in it and no secret", text)
 		}
 
-		second := start()
-		if !isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, 1001) || isSignedIn(second, eve, 1000) {
-			t.Error("after a start, want the two signed in that have not signed out")
+		second := next(first)
+		if second.pageName != first.pageName || !bytes.Equal(second.pageKey, first.pageKey) {
+			t.Errorf("the page is at %s, want it at %s as before, with its key", second.pageName, first.pageName)
 		}
-		if isSignedIn(second, joe, -1) {
-			t.Error("a cookie that is good for every user is good after a start, want it void")
+		if !isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, 1001) || !isSignedIn(second, joe, -1) ||
+			isSignedIn(second, eve, 1000) {
+			t.Error("after a restart, want the three signed in that have not signed out")
 		}
 		wait(6*24*time.Hour + time.Minute)
-		if isSignedIn(second, ann, 1000) || !isSignedIn(second, bob, 1001) {
-			t.Error("after a week, want the one signed in that came a day later")
-		}
-		if third := start(); isSignedIn(third, ann, 1000) || !isSignedIn(third, bob, 1001) {
-			t.Error("after a start a week later, want the one signed in that came a day later")
-		} else {
-			third.signOutAll()
-		}
-		if _, err := os.Stat(first.path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("nobody is signed in, and the file is there (%v)", err)
+		if third := next(second); isSignedIn(third, ann, 1000) || !isSignedIn(third, bob, 1001) {
+			t.Error("after a restart a week later, want the one signed in that came a day later")
 		}
 
-		// What somebody has damaged signs nobody in, and nobody for longer than a week.
-		for _, text := range []string{"", "[", "{}", `[{"sum":"AAAA","until":"2099-01-01T00:00:00Z","uid":7}]`} {
-			if err := os.WriteFile(first.path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if s := start(); len(s.browsers) != 0 {
-				t.Errorf("%s: %d browsers are signed in, want none", text, len(s.browsers))
+		// What is damaged signs nobody in, and nobody for longer than a week.
+		key := `"pageName":"tapgw-x.localhost","pageKey":"` + strings.Repeat("A", 43) + `="`
+		for _, text := range []string{"", "[", "{}", `{"pageName":"tapgw-x.localhost"}`,
+			"{" + key + `,"signins":[{"sum":"AAAA","until":"2000-01-02T00:00:00Z","uid":7}]}`,
+			"{" + key + `,"signins":[{"sum":"` + strings.Repeat("A", 43) + `=","until":"2099-01-01T00:00:00Z"}]}`} {
+			s := New(Options{Gateway: gateway.New(gateway.Options{})})
+			s.inherit([]byte(text))
+			if len(s.signins.browsers) != 0 {
+				t.Errorf("%s: %d browsers are signed in, want none", text, len(s.signins.browsers))
 			}
 		}
 	})
@@ -428,7 +434,7 @@ func TestSigninsComeBack(t *testing.T) {
 // The browser is led to a link by a file that only its user can read, and that does
 // not outlive the link.
 func TestSigninFile(t *testing.T) {
-	f := signinFixture{newRESTFixture(t)}
+	f := signinFixtureOf(newRESTFixture(t))
 	if response, body := f.send("POST", f.url+"/api/v1/signin-links", f.bearer(),
 		`{"file":true}`); response.StatusCode != 400 {
 		t.Errorf("without a directory: %s %s, want 400", response.Status, body)
@@ -474,21 +480,21 @@ func TestSigninFile(t *testing.T) {
 // Whoever guesses codes is locked out like one who guesses tokens, a page of
 // another origin by itself.
 func TestSigninGuesses(t *testing.T) {
-	f := signinFixture{newRESTFixture(t)}
+	f := signinFixtureOf(newRESTFixture(t))
 	link := f.link()
 	for range maxAuthFailures {
-		if response, _ := f.send("GET", f.url+"/signin?code=guess",
+		if response, _ := f.send("GET", f.page+"/signin?code=guess",
 			http.Header{"Sec-Fetch-Site": {"cross-site"}}); response.StatusCode != 403 {
 			t.Errorf("another site's guess: %s, want 403", response.Status)
 		}
 	}
 	for i := range maxAuthFailures + 1 {
-		if response, _ := f.send("GET", fmt.Sprintf("%s/signin?code=guess%d", f.url, i),
+		if response, _ := f.send("GET", fmt.Sprintf("%s/signin?code=guess%d", f.page, i),
 			nil); response.StatusCode != 403 {
 			t.Errorf("guess %d: %s, want 403", i, response.Status)
 		}
 	}
-	if response, _ := f.send("GET", f.url+"/signin?code=guess", nil); response.StatusCode != 429 {
+	if response, _ := f.send("GET", f.page+"/signin?code=guess", nil); response.StatusCode != 429 {
 		t.Errorf("after too many guesses: %s, want 429", response.Status)
 	}
 	if response, _ := f.send("GET", link, nil); response.StatusCode != 303 {

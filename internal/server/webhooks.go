@@ -64,7 +64,7 @@ func newWebhooks(s *Server, take WebhookFunc) *webhooks {
 // ListenWebhooks binds an address that serves /hooks/NAME and nothing else, as [Server.Listen] binds one for
 // everything. Call it before Serve. It returns the address that it got.
 func (s *Server) ListenWebhooks(addr string) (net.Addr, error) {
-	list, err := listen(addr)
+	list, _, err := listen(addr, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
+	"tapgw/internal/daemon"
 	"tapgw/internal/taptest"
 )
 
@@ -151,6 +152,7 @@ type gateway struct {
 	*process
 	home *home
 	url  string
+	page string // the page's origin, once a test asks for it
 }
 
 // serve starts a gateway on a free port.
@@ -169,6 +171,23 @@ func (h *home) serveAt(addr string, args ...string) *gateway {
 	h.t.Cleanup(g.shutDown)
 	g.url = g.result()
 	return g
+}
+
+// restart starts the gateway again at its address, which is kept meanwhile as tapgw restart does it. between is called
+// while no gateway runs.
+func (g *gateway) restart(between func(), args ...string) (next *gateway) {
+	g.t.Helper()
+	notify := func(line string) { g.t.Errorf("the restart says %q, want it to say nothing", line) }
+	err := daemon.Dir(g.home.state("")).KeepSockets(g.t.Context(), notify, func() error {
+		g.stop()
+		between()
+		next = g.home.serveAt(strings.TrimPrefix(g.url, "ws://"), args...)
+		return nil
+	})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return next
 }
 
 // shutDown ends the gateway as its user would, unless the test did.

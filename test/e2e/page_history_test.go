@@ -132,7 +132,8 @@ func TestPageDay(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close(context.Background(), "told all") })
-	v := h.browser().profile(t).openView(atOrigin(t, h.link(), origin))
+	v := h.browser().profile(t).openView(throughPort(t, h.link(), origin))
+	origin = throughPort(t, g.origin(), origin)
 	v.waitText(".session h2", "day")
 	v.waitText(".connection", "Live")
 	var calls, kept []string

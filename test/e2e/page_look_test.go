@@ -3,17 +3,13 @@
 package e2e_test
 
 import (
-	"context"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
-// TestPageLook changes the page's colours, which stay after a reload and in another tab, and has the browser say
-// whether it would install the page as an app.
+// TestPageLook changes the page's colours, which stay after a reload and in another tab.
 func TestPageLook(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -45,27 +41,6 @@ func TestPageLook(t *testing.T) {
 	eval[any](v.tab, look+`.click(), 0`)
 	eval[any](v.tab, look+`.click(), 0`) // the system's
 	other.until(background+` === %s`, dark)
-
-	v.do("asking about the app", chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		app, err := chromedp.Call(ctx, page.GetAppManifest, page.GetAppManifestParams{})
-		if err != nil {
-			return err
-		}
-		if len(app.Errors) > 0 || app.Manifest == nil || app.Manifest.StartURL != g.origin()+"/" {
-			t.Errorf("the manifest: %+v, errors %+v, want none and the page's own address", app.Manifest, app.Errors)
-		}
-		can, err := chromedp.Call(ctx, page.GetInstallabilityErrors, cdp.Empty{})
-		if err != nil {
-			return err
-		}
-		for _, e := range can.InstallabilityErrors {
-			if e.ErrorID == "in-incognito" {
-				continue // as each profile of these tests is
-			}
-			t.Errorf("the browser would not install it: %s %+v, want no reason", e.ErrorID, e.ErrorArguments)
-		}
-		return nil
-	}))
 	v.checkFaults(g.origin())
 }
 

@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -96,7 +95,7 @@ func TestPageSources(t *testing.T) {
 	v.checkFaults(g.origin())
 }
 
-// TestPageRestart: a gateway that starts anew wants a sign-in, and the page is where it was then.
+// TestPageRestart: the page is where it was when the gateway is restarted, and when the browser has signed in again.
 func TestPageRestart(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -108,9 +107,7 @@ func TestPageRestart(t *testing.T) {
 	eval[any](v.tab, `location.hash = "#/sources/build", 0`)
 	v.waitText(".sources tbody th", "build")
 	v.waitText(".detail .entry", hostileShown)
-	g.stop()
-	v.waitText(".connection", "Connection lost")
-	h.serveAt(strings.TrimPrefix(g.url, "ws://"), "--config", h.path("tapgw.toml"))
+	g.restart(func() { v.waitText(".connection", "Connection lost") }, "--config", h.path("tapgw.toml"))
 	v.waitText(".connection", "Live") // it is signed in still
 	v.waitText(".sources tbody th", "build")
 	v.waitText(".detail h2", "build")
@@ -118,6 +115,7 @@ func TestPageRestart(t *testing.T) {
 	v.waitText(".record", "build") // of the gateway before
 	h.tapctl("open", "--sign-out")
 	v.waitText("main", "tapctl open")
+	v.reload()
 	v.fill("#credential", h.link())
 	v.press("\r")
 	v.waitText(".record", "build")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -96,7 +95,7 @@ func TestPageDrafts(t *testing.T) {
 	}
 }
 
-// TestPageDraftStays has a prompt that is not sent when the gateway starts anew. It is in the open page
+// TestPageDraftStays has a prompt that is not sent when the gateway is restarted. It is in the open page
 // when the session is back, and can be sent.
 func TestPageDraftStays(t *testing.T) {
 	t.Parallel()
@@ -113,9 +112,7 @@ func TestPageDraftStays(t *testing.T) {
 	v.waitText(".session h2", "desk")
 	v.fill("#prompt", "half")
 	s.Close(t.Context(), "the gateway starts anew")
-	g.stop()
-	v.waitText(".connection", "Connection lost")
-	g = h.serveAt(strings.TrimPrefix(g.url, "ws://"))
+	g = g.restart(func() { v.waitText(".connection", "Connection lost") })
 	v.waitText(".connection", "Live")
 	s, err = client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
 		Name: "teller", Version: "1", ID: "desk", Label: "desk", CWD: h.path("work"), State: func(bool, error) {},

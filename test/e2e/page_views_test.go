@@ -292,7 +292,7 @@ func TestPageLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close(context.Background(), "told all") })
-	v := h.browser().profile(t).openView(atOrigin(t, h.link(), origin))
+	v := h.browser().profile(t).openView(throughPort(t, h.link(), origin))
 	v.waitText(".connection", "Live")
 	v.until(`document.querySelector(".timeline")?.dataset.entries > 0`) // the only session is shown
 	p := &longPage{t: t, s: s, v: v, w: w}
@@ -397,7 +397,7 @@ func (p *longPage) staysWhereThePersonReads() {
 func (p *longPage) survivesALostConnection() {
 	p.w.set(true)
 	p.v.waitText(".connection", "Connection lost")
-	p.v.waitText(".banner", "tapgw ensure")
+	p.v.waitText(".banner", "tapctl open")
 	p.before, p.added = p.before+p.added, 0
 	for range 300 {
 		p.s.Event("user.message", message{"content": "unseen"})

@@ -67,7 +67,10 @@ func start(t testing.TB, name string, cmd *exec.Cmd) *process {
 	p := &process{t: t, name: name, cmd: cmd, done: make(chan struct{}), more: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &lineWriter{to: p, from: "stdout"}, &lineWriter{to: p, from: "stderr"}
 	// A group of its own, for a terminal's Ctrl-C is not for it; gone with us.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 	cmd.WaitDelay = 2 * time.Second // what it started may hold its output open
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -12,9 +12,26 @@ export class ApiError extends Error {
 // signOutEvents dispatches "signedout" when an answer asks for a sign-in.
 export const signOutEvents = new EventTarget();
 
+// The gateway is trusted until the connection to it is lost (link.js). Then somebody else may have its port, and gets
+// nothing from this page until it has shown that it is the gateway.
+export const gateway = { isTrusted: true };
+
+// loadLate imports a module that is not in the first script. All these are one script, which comes from the gateway or
+// not at all.
+let isLateLoaded = false;
+export async function loadLate(load) {
+  if (!isLateLoaded && !gateway.isTrusted) throw new ApiError(0, "UNREACHABLE", unreachable);
+  const module = await load();
+  isLateLoaded = true;
+  return module;
+}
+
+const unreachable = "the gateway does not answer; if it has ended, open the page of a new one: tapctl open";
+
 export async function call(method, path, body, headers = {}, signal) {
   let response;
   try {
+    if (!gateway.isTrusted) throw new Error(unreachable);
     response = await fetch(`/api/v1${path}`, {
       method,
       headers: body === undefined ? headers : { "Content-Type": "application/json", ...headers },
@@ -22,7 +39,7 @@ export async function call(method, path, body, headers = {}, signal) {
       signal,
     });
   } catch {
-    throw new ApiError(0, "UNREACHABLE", "the gateway does not answer; if it does not run, start it: tapgw ensure");
+    throw new ApiError(0, "UNREACHABLE", unreachable);
   }
   const text = await response.text();
   let answer = {};
@@ -32,7 +49,8 @@ export async function call(method, path, body, headers = {}, signal) {
     // The answer is not JSON: the error below says its status.
   }
   if (response.ok) return answer;
-  if (response.status === 401 && !headers.Authorization) signOutEvents.dispatchEvent(new Event("signedout"));
+  if ((response.status === 401 && !headers.Authorization) || response.status === 421)
+    signOutEvents.dispatchEvent(new Event("signedout"));
   throw new ApiError(response.status, answer.error?.code ?? "INTERNAL",
     answer.error?.message ?? `the gateway answered ${response.status}`);
 }

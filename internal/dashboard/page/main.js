@@ -1,4 +1,4 @@
-import { get, post, signOutEvents } from "./api.js";
+import { get, loadLate, post, signOutEvents } from "./api.js";
 import { announce, attempt, toast } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { Drawer } from "./drawer.js";
@@ -8,7 +8,7 @@ import { address, count, decoded, plain, time } from "./format.js";
 import { help, key, listen } from "./keys.js";
 import { lookButton } from "./look.js";
 import { openStart, SessionsView } from "./sessions.js";
-import { signIn } from "./signin.js";
+import { signedOut, signIn } from "./signin.js";
 
 const narrow = 800; // pixels, as in the stylesheet
 const briefLoss = 1500; // ms without the gateway, as when it restarts, that need no banner
@@ -59,12 +59,15 @@ class App {
 const titles = { sessions: "Sessions", providers: "Providers", streams: "Streams", activity: "Activity",
   sources: "Sources", goals: "Goals", records: "Records", recordings: "Recordings" };
 
-// late makes a view whose module is loaded when somebody looks at it, since few people look at all of them. make
-// imports the module and makes the view of it, in an element. state is what else of the gateway the view shows.
-function late(name, make, state) {
+// late makes a view whose module is imported when somebody looks at it, since few people look at all of them. make
+// makes the view with the module, in an element. state is what else of the gateway the view shows.
+function late(name, importIt, make, state) {
   const element = h("section", { class: `view ${name}`, "aria-label": titles[name] });
   let view;
-  const load = () => (view ??= make(element));
+  const load = () => (view ??= loadLate(importIt).then((m) => make(m, element)).catch((e) => {
+    view = null; // until the gateway answers
+    throw e;
+  }));
   return {
     element,
     state,
@@ -92,13 +95,13 @@ function run(list) {
   const app = new App();
   const views = {
     sessions: new SessionsView(app),
-    providers: late("providers", (el) => import("./providers.js").then((m) => new m.ProvidersView(el, app))),
-    streams: late("streams", (el) => import("./streams.js").then((m) => new m.StreamsView(el, app))),
-    activity: late("activity", (el) => import("./activity.js").then((m) => new m.ActivityView(el, app))),
-    sources: late("sources", (el) => import("./sources.js").then((m) => new m.SourcesView(el, app)), "sources"),
-    goals: late("goals", (el) => import("./goals.js").then((m) => new m.GoalsView(el, app)), "goals"),
-    records: late("records", (el) => import("./records.js").then((m) => new m.RecordsView(el, app))),
-    recordings: late("recordings", (el) => import("./recordings.js").then((m) => new m.RecordingsView(el))),
+    providers: late("providers", () => import("./providers.js"), (m, el) => new m.ProvidersView(el, app)),
+    streams: late("streams", () => import("./streams.js"), (m, el) => new m.StreamsView(el, app)),
+    activity: late("activity", () => import("./activity.js"), (m, el) => new m.ActivityView(el, app)),
+    sources: late("sources", () => import("./sources.js"), (m, el) => new m.SourcesView(el, app), "sources"),
+    goals: late("goals", () => import("./goals.js"), (m, el) => new m.GoalsView(el, app), "goals"),
+    records: late("records", () => import("./records.js"), (m, el) => new m.RecordsView(el, app)),
+    recordings: late("recordings", () => import("./recordings.js"), (m, el) => new m.RecordingsView(el)),
   };
   const links = Object.fromEntries(
     Object.entries(titles).map(([name, title]) => [name, h("a", { href: `#/${name}` }, title)]),
@@ -110,7 +113,7 @@ function run(list) {
   const since = h("span");
   const lost = h("div.banner.warning.row", { hidden: true },
     h("span", "The gateway does not answer since ", since, ". What you see is of then; what you write stays. " +
-      "If it does not come back by itself, start it: ", h("code", "tapgw ensure")),
+      "If it has ended, open the page of a new one: ", h("code", "tapctl open")),
     h("button", { onclick: () => dispatchEvent(new Event("online")) }, "Try now"));
   const main = h("main", Object.values(views).map((v) => v.element));
   document.body.replaceChildren(
@@ -266,7 +269,7 @@ function run(list) {
     () => {
       stream.close();
       app.feed?.close();
-      location.reload();
+      document.body.replaceChildren(signedOut()); // what answers now may be no gateway, so nothing is loaded from it
     },
     { once: true },
   );

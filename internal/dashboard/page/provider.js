@@ -1,3 +1,4 @@
+import { loadLate } from "./api.js";
 import { h, reconcile, setText } from "./dom.js";
 import { date, moment, oneLine, plain } from "./format.js";
 import { ProviderLog } from "./log.js";
@@ -107,7 +108,7 @@ export class ProviderDetail {
     const el = h("details.tester", {
       ontoggle: async () => {
         if (!el.open || call) return;
-        const { ToolCall } = await import("./toolcall.js");
+        const { ToolCall } = await loadLate(() => import("./toolcall.js"));
         call ??= new ToolCall(this.app);
         call.update(list);
         el.append(call.element);
@@ -127,7 +128,7 @@ export class ProviderDetail {
     const box = this.figures.lastChild, name = this.names.at(-1);
     box.replaceChildren();
     if (!this.figures.open) return;
-    const { providerFigures } = await import("./figures.js");
+    const { providerFigures } = await loadLate(() => import("./figures.js"));
     if (this.figures.open) box.replaceChildren(providerFigures(name));
   }
 }

@@ -1,4 +1,4 @@
-import { sessions } from "./api.js";
+import { loadLate, sessions } from "./api.js";
 import { Attached } from "./attach.js";
 import { Earlier, sendKey, sends } from "./composer.js";
 import { announce, attempt, confirm, toast } from "./dialogs.js";
@@ -30,7 +30,7 @@ export class SessionView {
     this.chip = h("span.chip");
     this.meta = h("p.meta");
     this.usage = h("span");
-    const late = async (name) => (await import("./start.js"))[name](this.session);
+    const late = async (name) => (await loadLate(() => import("./start.js")))[name](this.session);
     this.interrupt = this.action("Interrupt", () => sessions.interrupt(this.id), "now");
     this.front = this.action("Make foreground", () => sessions.foreground(this.id));
     this.model = this.action("Model…", () => late("changeModel"));
@@ -168,7 +168,7 @@ export class SessionView {
     const isRead = figures.matches(":focus-within") || figures.querySelector("details[open]");
     if (isRead && figures.firstChild) return;
     try {
-      const { sessionFigures } = await import("./figures.js");
+      const { sessionFigures } = await loadLate(() => import("./figures.js"));
       const made = await sessionFigures(this.app, id, this.feed.timeline.entries, (entry) => this.reveal(entry));
       if (id !== this.id) return;
       figures.replaceChildren(...made);

@@ -1,4 +1,4 @@
-import { persisted } from "./api.js";
+import { loadLate, persisted } from "./api.js";
 import { attempt } from "./dialogs.js";
 import { codeBlock } from "./code.js";
 import { arrows, h, reconcile, setText } from "./dom.js";
@@ -41,7 +41,7 @@ function showFold(group, name, count, isOpen) {
 }
 
 // openStart opens the dialog of a new session.
-export const openStart = (app) => import("./start.js").then((m) => m.startDialog(app));
+export const openStart = (app) => loadLate(() => import("./start.js")).then((m) => m.startDialog(app));
 
 // SessionsView shows the list of sessions and the session that is chosen.
 export class SessionsView {
@@ -172,7 +172,9 @@ export class SessionsView {
             title: "Rename",
             hidden: Boolean(gateway),
             onclick: async () =>
-              (await import("./start.js")).rename(this.app.state.sessions.find((s) => s.id === id) ?? { id }),
+              (await loadLate(() => import("./start.js"))).rename(
+                this.app.state.sessions.find((s) => s.id === id) ?? { id },
+              ),
           }, "✎")),
       (li, s) => {
         const a = li.firstChild;
@@ -207,7 +209,7 @@ export class SessionsView {
       const name = plain(s.label || s.summary || s.id);
       const b = h("button", {
         "aria-label": `Resume ${name}`,
-        onclick: () => attempt(b, async () => (await import("./start.js")).resume(s)),
+        onclick: () => attempt(b, async () => (await loadLate(() => import("./start.js"))).resume(s)),
       }, "Resume");
       return h("li",
         h("div", h("strong", name),

@@ -38,6 +38,16 @@ export function signIn() {
       fault));
 }
 
+// signedOut makes the page of a browser that is signed in no more, or whose gateway has ended.
+export function signedOut() {
+  return h("main.signin",
+    h("h1", "tapgw"),
+    h("p", { role: "alert" }, "You are signed out, or the gateway of this page has ended. In a terminal on this " +
+      "machine, run"),
+    h("pre", h("code", "tapctl open")),
+    h("p", "and it opens the page of the gateway that runs now."));
+}
+
 // enter opens a sign-in link on this gateway, from the whole link or the part that was pasted.
 async function enter(text) {
   let code = text;

@@ -1,4 +1,4 @@
-import { sessions } from "./api.js";
+import { gateway, loadLate, sessions } from "./api.js";
 import { toast } from "./dialogs.js";
 import { copyButton, h, reconcile, setText } from "./dom.js";
 import { check, outcomes, preview } from "./filter.js";
@@ -94,7 +94,7 @@ export class StreamsView {
     const box = this.rates.lastChild, feed = this.app.feed;
     box.replaceChildren();
     if (!this.rates.open || !feed) return;
-    const { pushFigures } = await import("./figures.js");
+    const { pushFigures } = await loadLate(() => import("./figures.js"));
     if (feed === this.app.feed) box.replaceChildren(pushFigures(feed.id));
   }
 
@@ -201,7 +201,7 @@ export class StreamsView {
     const run = (this.run = {});
     const decided =
       rules.length && events.length
-        ? await preview(
+        ? gateway.isTrusted && await preview( // whose worker is loaded each time
             rules,
             events.map((e) => e.text),
           )

@@ -1,0 +1,260 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// A gateway that ends because it is restarted hands its listening sockets over, so that nobody else can have its
+// addresses before the next gateway does. The program that restarts it keeps them meanwhile: it listens on a socket in
+// the state directory. The gateway that ends connects there and sends giveSockets with the sockets and, once it has
+// shut down, its heritage. The next gateway connects there and sends takeSockets.
+//
+// Whoever connects in between to one of the addresses waits until the next gateway accepts the connection.
+const (
+	socketsFile = "restart.sock"
+
+	giveSockets = 'g'
+	takeSockets = 't'
+
+	maxSockets     = 8
+	maxHeritage    = 64 << 10
+	socketsTimeout = 2 * time.Second // for a message between two processes of this machine
+)
+
+// keeper keeps the sockets of a gateway for the next one.
+type keeper struct {
+	listener *net.UnixListener
+	ctx      context.Context // ends with the keeper
+	cancel   context.CancelFunc
+	done     chan struct{}
+
+	// Of the goroutine of serve until done.
+	files    []*os.File
+	heritage []byte
+}
+
+// keepSockets calls restart, which ends the gateway that runs here and starts another, and keeps the sockets between
+// both. The error of restart comes back as it is. Without a way to keep them restart is called all the same, after
+// notify; then the next gateway listens anew, and browsers have to sign in again. Call it with the start lock held.
+func (d Dir) keepSockets(notify func(line string), restart func() error) error {
+	_ = os.Remove(d.file(socketsFile)) // of a program that was killed
+	defer func() { _ = os.Remove(d.file(socketsFile)) }()
+	address, release := d.socketsAddress()
+	listener, err := net.ListenUnix("unix", address)
+	release()
+	if err != nil { // the path is too long for macOS, for example
+		notify("browsers have to sign in again: keeping the address during the restart: " + err.Error())
+		return restart()
+	}
+	listener.SetUnlinkOnClose(false)
+	k := &keeper{listener: listener, done: make(chan struct{})}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	go k.serve()
+	defer k.close()
+	return restart()
+}
+
+// KeepSockets calls restart, which has a service manager end the gateway that runs here and start it again, and keeps
+// the gateway's sockets meanwhile. It returns the error of restart. No tapgw ensure starts a gateway in between.
+func (d Dir) KeepSockets(ctx context.Context, notify func(line string), restart func() error) error {
+	lock, err := d.lockStart(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	return d.keepSockets(notify, restart)
+}
+
+// close ends the keeper. Sockets that no gateway has taken are free then.
+func (k *keeper) close() {
+	k.cancel()
+	_ = k.listener.Close()
+	<-k.done
+	k.drop()
+}
+
+func (k *keeper) drop() {
+	for _, f := range k.files {
+		_ = f.Close()
+	}
+	k.files, k.heritage = nil, nil
+}
+
+// serve answers the gateways, one after the other.
+func (k *keeper) serve() {
+	defer close(k.done)
+	for {
+		c, err := k.listener.AcceptUnix()
+		if err != nil {
+			return
+		}
+		stop := context.AfterFunc(k.ctx, func() { _ = c.Close() })
+		k.handle(c)
+		stop()
+		_ = c.Close()
+	}
+}
+
+// handle takes the sockets of the gateway that ends, or gives them to the next one.
+func (k *keeper) handle(c *net.UnixConn) {
+	kind, files, err := receiveSockets(c)
+	if err != nil {
+		return
+	}
+	if kind == takeSockets {
+		_ = c.SetDeadline(time.Now().Add(socketsTimeout))
+		if sendSockets(c, giveSockets, k.files) == nil {
+			_, _ = c.Write(k.heritage)
+		}
+		return
+	}
+	k.drop()
+	k.files = files
+	k.heritage, _ = io.ReadAll(io.LimitReader(c, maxHeritage)) // it comes once the gateway has shut down
+}
+
+// Handing is what a gateway that ends hands over; nil if nobody restarts it.
+type Handing struct{ conn *net.UnixConn }
+
+// HandSockets gives the listening sockets of a gateway that is about to end to the program that restarts it. It
+// returns nil if there is no such program, or if it does not take them. Call it before the listeners are closed.
+func (d Dir) HandSockets(listeners []net.Listener) *Handing {
+	c, err := d.dialSockets()
+	if err != nil {
+		return nil
+	}
+	var sockets []*net.TCPListener
+	for _, l := range listeners {
+		if tcp, ok := l.(*net.TCPListener); ok {
+			sockets = append(sockets, tcp)
+		}
+	}
+	if err := sendSockets(c, giveSockets, sockets); err != nil {
+		_ = c.Close()
+		return nil
+	}
+	return &Handing{c}
+}
+
+// Finish hands over what the next gateway has to know. Without it, because the gateway was killed before, the next one
+// gets the sockets alone. A nil Handing does nothing.
+func (h *Handing) Finish(heritage []byte) {
+	if h == nil {
+		return
+	}
+	_ = h.conn.SetDeadline(time.Now().Add(socketsTimeout))
+	_, _ = h.conn.Write(heritage)
+	_ = h.conn.Close()
+}
+
+// TakeSockets returns the listeners of the gateway before and its heritage, if a program restarts it and keeps them.
+// The caller closes the listeners.
+func (d Dir) TakeSockets() (listeners []net.Listener, heritage []byte) {
+	c, err := d.dialSockets()
+	if err != nil {
+		return nil, nil
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(socketsTimeout))
+	if err := sendSockets[*os.File](c, takeSockets, nil); err != nil {
+		return nil, nil
+	}
+	_, files, err := receiveSockets(c)
+	if err == nil {
+		heritage, err = io.ReadAll(io.LimitReader(c, maxHeritage))
+	}
+	for _, f := range files {
+		if l, err := net.FileListener(f); err == nil {
+			listeners = append(listeners, l)
+		}
+		_ = f.Close()
+	}
+	if err != nil {
+		heritage = nil
+	}
+	return listeners, heritage
+}
+
+func (d Dir) dialSockets() (*net.UnixConn, error) {
+	address, release := d.socketsAddress()
+	defer release()
+	return net.DialUnix("unix", nil, address)
+}
+
+// maxSocketPath is the length of the longest path of a socket, in bytes, on all systems.
+const maxSocketPath = 103
+
+// socketsAddress returns the address of the socket in the directory, to use until release. Linux has a short way to a
+// directory that is open.
+func (d Dir) socketsAddress() (address *net.UnixAddr, release func()) {
+	path, release := d.file(socketsFile), func() {}
+	if len(path) > maxSocketPath {
+		if dir, err := os.Open(string(d)); err == nil {
+			path = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketsFile)
+			release = func() { _ = dir.Close() }
+		}
+	}
+	return &net.UnixAddr{Name: path, Net: "unix"}, release
+}
+
+// sendSockets sends the kind of a message, and sockets with it.
+func sendSockets[S syscall.Conn](c *net.UnixConn, kind byte, sockets []S) error {
+	return withDescriptors(sockets, nil, func(descriptors []int) error {
+		var rights []byte
+		if len(descriptors) > 0 {
+			rights = syscall.UnixRights(descriptors...)
+		}
+		_, _, err := c.WriteMsgUnix([]byte{kind}, rights, nil)
+		return err
+	})
+}
+
+// withDescriptors calls do with the descriptors of sockets, which stay open meanwhile and as they are: to ask a file
+// for its descriptor could make the socket one that blocks.
+func withDescriptors[S syscall.Conn](sockets []S, descriptors []int, do func([]int) error) error {
+	if len(sockets) == 0 {
+		return do(descriptors)
+	}
+	raw, err := sockets[0].SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(descriptor uintptr) {
+		inner = withDescriptors(sockets[1:], append(descriptors, int(descriptor)), do)
+	})
+	return errors.Join(err, inner)
+}
+
+// receiveSockets receives the kind of a message, and the sockets that come with it.
+func receiveSockets(c *net.UnixConn) (kind byte, files []*os.File, err error) {
+	text, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(4*maxSockets))
+	n, length, _, _, err := c.ReadMsgUnix(text, rights)
+	if err != nil {
+		return 0, nil, err
+	}
+	messages, err := syscall.ParseSocketControlMessage(rights[:length])
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, m := range messages {
+		descriptors, err := syscall.ParseUnixRights(&m)
+		if err != nil {
+			continue
+		}
+		for _, descriptor := range descriptors {
+			files = append(files, os.NewFile(uintptr(descriptor), "listener"))
+		}
+	}
+	if n == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return text[0], files, err
+}
