@@ -29,6 +29,7 @@ import (
 var programs = map[string]func(args []string) error{
 	"provider":     provider,
 	"fixtures":     fixtures,
+	"guarding":     guarding,
 	"asking":       asking,
 	"suite-client": runSuiteClient,
 	"metrics":      metrics,
