@@ -28,6 +28,18 @@ func TestLogLinesForPeopleAndPrograms(t *testing.T) {
 	}
 }
 
+// TestLogHasNoSecret: what a provider or the runtime wrote may have a secret of any kind.
+func TestLogHasNoSecret(t *testing.T) {
+	var b bytes.Buffer
+	newLogger(&b, slog.LevelInfo).Info("running x --password hunter2", "error", errors.New("redis://:pw@h: refused"),
+		"password", "hunter2", "text", "npm_0123456789abcdefghijABCDEFGHIJ012345")
+	for _, secret := range []string{"hunter2", ":pw@", "npm_"} {
+		if strings.Contains(b.String(), secret) {
+			t.Errorf("the log has %s, want no %s in it", b.String(), secret)
+		}
+	}
+}
+
 // TestLogHasNoToken: what others wrote may have a token of a gateway, and the log has the placeholder of records.
 func TestLogHasNoToken(t *testing.T) {
 	token := "adm-0123456789abcdef0123456789abcdef"

@@ -16,7 +16,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
-	"tapgw/internal/recording"
+	"tapgw/internal/secrets"
 	"tapgw/internal/service"
 	"tapgw/internal/statedir"
 )
@@ -237,13 +237,13 @@ func override(c *ucli.Context, config *configs.Config) error {
 	return nil
 }
 
-// newLogger logs text to a terminal and JSON to anything else. It replaces the tokens of gateways by the rule of
+// newLogger logs text to a terminal and JSON to anything else. It replaces secrets by the rule of
 // records: a text that a provider or the runtime wrote may have one.
 func newLogger(w io.Writer, level slog.Leveler) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if kind := a.Value.Kind(); kind == slog.KindString || kind == slog.KindAny {
 			text := a.Value.String()
-			if clean := recording.Tokens(text); clean != text {
+			if clean := secrets.RedactMember(a.Key, text); clean != text {
 				return slog.String(a.Key, clean)
 			}
 		}

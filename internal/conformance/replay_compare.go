@@ -13,7 +13,7 @@ import (
 )
 
 // unknownText finds the placeholders whose text is lost: they match any text.
-var unknownText = lazyregexp.New(`<(?:token|code|answer|label|cwd|redacted)-[0-9]+>`)
+var unknownText = lazyregexp.New(`<(?:token|secret|code|answer|label|cwd|redacted)-[0-9]+>`)
 
 // unknownValue is a placeholder that may stand for a value of any kind.
 var unknownValue = lazyregexp.New(`^<answer-[0-9]+>$`)

@@ -10,7 +10,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
-	"tapgw/internal/recording"
+	"tapgw/internal/secrets"
 	"tapgw/internal/spans"
 )
 
@@ -165,9 +165,9 @@ func (c *call) endSpan(o *Outcome) {
 // maxContent bounds a text of content in a span, in bytes, as that of a record.
 const maxContent = 64 << 10
 
-// content is a text for a span, without tokens of gateways.
+// content is a text for a span, without secrets.
 func content(text string) string {
-	text = recording.Tokens(text)
+	text = secrets.Redact(text)
 	if len(text) > maxContent {
 		text = strings.ToValidUTF8(text[:maxContent], "") + "…"
 	}

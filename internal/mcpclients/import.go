@@ -30,6 +30,25 @@ type Imported struct {
 	Disabled bool
 	Notes    []string // what the file says beside this
 	Reason   string   // why the server can't be a provider, "" if it can
+
+	isKept map[int]bool // words of Command whose variables the program itself replaces
+}
+
+// keepVariables finds the words of a command whose variables are in the environment that the entry itself gives: no
+// client puts those in, so the program does.
+func (s *Imported) keepVariables(r *reader, words []string) {
+	s.isKept = map[int]bool{}
+	for i, word := range words {
+		names := namesIn(word)
+		hasAll := len(names) > 0 && s.Command[i] == word
+		for _, name := range names {
+			_, has := s.Env[name]
+			hasAll = hasAll && has
+		}
+		if s.isKept[i] = hasAll; hasAll {
+			r.note("word %d of its command has a variable of its env, which its program must replace", i+1)
+		}
+	}
 }
 
 // ReadServers reads the servers of a client's file, whichever client's it is, in the order of their names. The
@@ -129,7 +148,8 @@ func importedOf(name string, entry map[string]any, project string) Imported {
 		r.entry = entry
 	}
 	s := Imported{Name: name, URL: r.text("url", "httpUrl", "serverUrl"), Dir: r.text("cwd")}
-	for _, word := range commandOf(entry) {
+	words := commandOf(entry)
+	for _, word := range words {
 		s.Command = append(s.Command, r.variables(word))
 	}
 	isRelative := len(s.Command) > 0 && strings.HasPrefix(s.Command[0], ".")
@@ -140,6 +160,7 @@ func importedOf(name string, entry map[string]any, project string) Imported {
 	for _, name := range r.list("env_vars") { // Codex: variables that go through
 		s.Env[name] = "${" + name + "}"
 	}
+	s.keepVariables(r, words)
 	s.Headers = r.texts("headers", "http_headers")
 	for header, name := range r.texts("env_http_headers") {
 		s.Headers[header] = "${" + name + "}"
@@ -175,7 +196,7 @@ func (s *Imported) check(kind string) string {
 		return "its URL may have a secret in it: put that into a header"
 	}
 	for i, word := range s.Command {
-		if strings.Contains(word, "${") {
+		if strings.Contains(word, "${") && !s.isKept[i] {
 			return fmt.Sprintf("word %d of its command has a variable: put that into env", i+1)
 		}
 		if i > 0 && isSecretWord(s.Command[i-1], word) {

@@ -145,6 +145,33 @@ func TestImportMovesSecrets(t *testing.T) {
 	}
 }
 
+// TestImportTakesPlainWords wants words that only look like flags of secrets to be imported, and variables that the
+// program itself replaces from its own environment.
+func TestImportTakesPlainWords(t *testing.T) {
+	for _, entry := range []string{
+		`{"command": "npx", "args": ["-y", "@azure-devops/mcp", "contoso", "--authentication", "azcli", "--tenant", "c.example"]}`,
+		`{"command": "npx", "args": ["-y", "mcp-remote", "https://mcp.example.com/mcp", "--auth-timeout", "60"]}`,
+		`{"command": "npx", "args": ["-y", "mcp-remote", "https://mcp.example.com/mcp", "--header", "Authorization:${AUTH_HEADER}"],
+			"env": {"AUTH_HEADER": "Bearer abcdef123456"}}`,
+		`{"command": "x", "args": ["--token-limit", "4096", "--max-tokens=100", "--auth", "none", "-p", "8080"]}`,
+		`{"command": "x", "args": ["--key", "` + "import_test.go" + `", "--token-file=/run/token"]}`,
+		`{"command": "docker", "args": ["run", "-i", "--rm", "-u", "1000:1000", "ghcr.io/o/i:1.2.3"]}`,
+		`{"command": "uvx", "args": ["mcp-server-git", "--repository", "/home/me/Some-Project_2/src"]}`,
+		`{"command": "x", "env": {"AUTH_MODE": "azcli", "MAX_TOKENS": "4096"}}`,
+	} {
+		list, err := parseServers("mcp.json", []byte(`{"mcpServers": {"s": `+entry+`}}`))
+		if err != nil || len(list) != 1 || list[0].Reason != "" {
+			t.Errorf("%s: %+v, %v, want it without a reason", entry, list, err)
+			continue
+		}
+		p := Providers(list)[0]
+		checkProvider(t, p)
+		if strings.Contains(string(p.Text), "abcdef123456") {
+			t.Errorf("the file has the secret:\n%s", p.Text)
+		}
+	}
+}
+
 // TestImportSkipsSecrets wants a server to be left out whose secret no variable can replace.
 func TestImportSkipsSecrets(t *testing.T) {
 	for _, tc := range []struct{ entry, want string }{
@@ -153,6 +180,26 @@ func TestImportSkipsSecrets(t *testing.T) {
 		{`{"command": "docker", "args": ["run", "-e", "GH_TOKEN=abc"]}`, "word 4 of its command may be a secret"},
 		{`{"command": "x", "args": ["ghp_16C7e42F292c6912E7"]}`, "word 2 of its command may be a secret"},
 		{`{"command": "npx", "args": ["mcp-remote", "http://h", "--header", "X-A: b"]}`, "word 5 of its command may be a secret"},
+		{`{"command": "x", "args": ["postgresql://u:pw@db.example/app"]}`, "word 2 of its command may be a secret"},
+		{`{"command": "x", "args": ["redis://:pw@cache:6379"]}`, "word 2 of its command may be a secret"},
+		{`{"command": "x", "args": ["--dsn=mysql://root:pw@db/x"]}`, "word 2 of its command may be a secret"},
+		{`{"command": "x", "args": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"]}`,
+			"word 2 of its command may be a secret"},
+		{`{"command": "x", "args": ["sk-live-abcdef123456"]}`, "word 2 of its command may be a secret"},
+		{`{"command": "npx", "args": ["mcp-remote", "https://mcp.zapier.com/api/mcp/s/aB3dE5fG7hJ9kL1m/mcp"]}`,
+			"word 3 of its command may be a secret"},
+		{`{"command": "npx", "args": ["mcp-remote", "https://h.example/550e8400-e29b-41d4-a716-446655440000/sse"]}`,
+			"word 3 of its command may be a secret"},
+		{`{"command": "npx", "args": ["mcp-remote", "https://h.example/mcp?apiKey=abc"]}`,
+			"word 3 of its command may be a secret"},
+		{`{"command": "x", "args": ["--config", "{\"apiKey\":\"abc\"}"]}`, "word 3 of its command may be a secret"},
+		{`{"command": "x", "args": ["-u", "me:pa55"]}`, "word 3 of its command may be a secret"},
+		{`{"command": "x", "args": ["--connection", "Server=db;User Id=sa;Password=x1;"]}`,
+			"word 3 of its command may be a secret"},
+		{`{"command": "x", "args": ["--key", "abcdef"]}`, "word 3 of its command may be a secret"},
+		{`{"command": "x", "args": ["--header", "Authorization: abc"], "env": {"A": "b"}}`,
+			"word 3 of its command may be a secret"},
+		{`{"command": "x", "args": ["${input:key}"], "env": {"KEY": "${input:key}"}}`, "word 2 of its command has a variable"},
 		{`{"command": "x", "args": ["${KEY}"]}`, "word 2 of its command has a variable"},
 		{`{"url": "https://h.example/mcp?key=abc"}`, "its URL may have a secret"},
 		{`{"url": "https://u:p@h.example/mcp"}`, "its URL may have a secret"},

@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"tapgw/internal/lazyregexp"
+	"tapgw/internal/secrets"
 )
 
 // ProviderFile is the text of a provider file of kind mcp, with the name of the provider. Variables are those that the
@@ -168,9 +169,6 @@ func variableNameOf(key string) string {
 var (
 	validName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	reference = lazyregexp.New(`\$\{([^}]*)\}`)
-	secretKey = lazyregexp.New(
-		`(?i)key|token|secret|pass|pwd|auth|cred|cookie|session|signature|private|dsn|bearer|pat$`,
-	)
 	plainText = lazyregexp.New(
 		`^(?i:true|false|on|off|yes|no|null)$|^[0-9]{1,6}(\.[0-9]{1,3})?$|^[a-z]{1,12}([-_.,][a-z]{1,12})?$`,
 	)
@@ -190,7 +188,7 @@ func mayBeSecret(key, value string) bool {
 	if value == "" || len(namesIn(value)) > 0 {
 		return false
 	}
-	if secretKey.MatchString(key) {
+	if isSecretBehind(key, value) {
 		return true
 	}
 	if plainText.MatchString(value) || plainURL.MatchString(value) {
@@ -203,46 +201,70 @@ func mayBeSecret(key, value string) bool {
 	return true
 }
 
+// isSecretBehind reports whether a value may be a secret because of the name before it.
+func isSecretBehind(name, value string) bool {
+	if secrets.Names(name) {
+		return true
+	}
+	if !secrets.MayName(name) || plainText.MatchString(value) && !isLetters(value) {
+		return false
+	}
+	_, err := os.Stat(value) // --key client.pem
+	return err != nil
+}
+
+// isLetters reports whether a text is a word, which a short key may be, and no number.
+func isLetters(text string) bool {
+	return strings.Trim(text, "0123456789.") != "" && !isSetting.MatchString(text)
+}
+
+// isSetting matches words that say how something is done, and that no one has for a key.
+var isSetting = lazyregexp.New(`^(?i:true|false|on|off|yes|no|null|none|auto|default|basic|bearer|oauth|oauth2)$`)
+
 // hasSecret reports whether a URL may have a secret in it.
 func hasSecret(address string) bool {
 	u, err := url.Parse(address)
-	if err != nil || u.User != nil {
+	if err != nil || u.User != nil || len(secrets.Find(address)) > 0 {
 		return true
 	}
 	for key, values := range u.Query() {
 		for _, value := range values {
-			if secretKey.MatchString(key) || !plainText.MatchString(value) {
+			if isSecretBehind(key, value) || !plainText.MatchString(value) {
 				return true
 			}
 		}
 	}
-	return slices.ContainsFunc(strings.Split(u.Path, "/"), looksRandom)
+	return slices.ContainsFunc(strings.Split(u.Path, "/"), secrets.LooksRandom)
 }
 
 // isSecretWord reports whether a word of a command may be a secret, by the word before it and its own look.
 func isSecretWord(before, word string) bool {
-	if name, value, ok := strings.Cut(word, "="); ok { // --token=…, and -e TOKEN=… of docker
-		return value != "" && secretKey.MatchString(name) || looksRandom(value)
+	word = reference.ReplaceAllString(word, "")
+	if len(secrets.Find(word)) > 0 || secrets.LooksRandom(word) {
+		return true
 	}
-	if header, _, ok := strings.Cut(word, ":"); ok && headerFlag.MatchString(before) {
-		return !slices.Contains(plainHeaders, strings.ToLower(strings.TrimSpace(header)))
+	if strings.Contains(word, "://") {
+		address := word[strings.IndexByte(word, '=')+1:] // --url=https://…
+		if !strings.Contains(address, "://") {
+			address = word // a parameter has the sign
+		}
+		return hasSecret(address)
 	}
-	isValue := strings.HasPrefix(before, "-") && !strings.HasPrefix(word, "-")
-	return isValue && secretKey.MatchString(before) || looksRandom(word)
+	if name, value, ok := strings.Cut(word, "="); ok && value != "" { // --token=…, and -e TOKEN=… of docker
+		return isSecretBehind(name, value) || secrets.LooksRandom(value)
+	}
+	if header, value, ok := strings.Cut(word, ":"); ok && headerFlag.MatchString(before) {
+		return value != "" && !slices.Contains(plainHeaders, strings.ToLower(strings.TrimSpace(header)))
+	}
+	if !strings.HasPrefix(before, "-") || strings.HasPrefix(word, "-") || word == "" {
+		return false
+	}
+	_, password, hasPassword := strings.Cut(word, ":")
+	isUser := before == "-u" || before == "--user"
+	return isSecretBehind(before, word) || isUser && hasPassword && !plainText.MatchString(password)
 }
 
-var (
-	headerFlag = lazyregexp.New(`^(-H|--headers?)$`)
-	mixedText  = lazyregexp.New(`^[A-Za-z0-9_+/=-]{16,}$`)
-	hexText    = lazyregexp.New(`^[0-9a-fA-F-]{24,}$`)
-)
-
-// looksRandom reports whether a text looks like a key: long, and of small and capital letters and digits, or of
-// hexadecimal digits.
-func looksRandom(text string) bool {
-	return hexText.MatchString(text) || mixedText.MatchString(text) && strings.ContainsAny(text, "0123456789") &&
-		strings.ToLower(text) != text && strings.ToUpper(text) != text && !strings.HasPrefix(text, "/")
-}
+var headerFlag = lazyregexp.New(`^(-H|--headers?)$`)
 
 // mixed returns the name of a text that has both a variable and something that may be a secret, "" if there is none.
 func mixed(texts map[string]string) string {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tapgw/internal/lazyregexp"
+	"tapgw/internal/secrets"
 )
 
 // Owner is the process at one end of a connection, or the one that listens on a port, as far as the system shows it to
@@ -25,20 +25,17 @@ var unknown = Owner{UID: -1}
 // commandShown is how many characters of a command line a message shows.
 const commandShown = 80
 
-// secretArg finds tokens in a command line, also those of other programs behind the word Bearer.
-var secretArg = lazyregexp.New(`(?i)(\bbearer[ :=]+|\b(?:ptk|adm|tok|mcp)-)[^\s"']+`)
-
-// String names the process for a message, with at most 80 characters of its command line, without tokens, and its user
+// String names the process for a message, with at most 80 characters of its command line, without secrets, and its user
 // if that is another than this process's.
 func (o Owner) String() string {
 	who := "another process"
 	if o.PID != 0 {
-		command := []rune(secretArg.ReplaceAllString(strings.Map(func(r rune) rune {
+		command := []rune(secrets.Redact(strings.Map(func(r rune) rune {
 			if r < ' ' || r == 0x7f {
 				return ' '
 			}
 			return r
-		}, o.Command), "$1…"))
+		}, o.Command)))
 		if len(command) > commandShown {
 			command = append(command[:commandShown-1], '…')
 		}

@@ -73,9 +73,9 @@ func TestOwnerString(t *testing.T) {
 		"another process":                 unknown,
 		"another process of user 1234567": {UID: 1234567},
 		"process 7 (a) of user 1234567":   {PID: 7, Command: "a", UID: 1234567},
-		"process 7 (curl -H Authorization: Bearer … http://x)": {PID: 7, UID: me,
+		"process 7 (curl -H Authorization: Bearer <secret> http://x)": {PID: 7, UID: me,
 			Command: "curl -H Authorization: Bearer ptk-0123456789abcdef http://x"},
-		"process 7 (tapctl --token=adm-… status)":      {PID: 7, UID: me, Command: "tapctl --token=adm-01 status"},
+		"process 7 (tapctl --token=<secret> status)":   {PID: 7, UID: me, Command: "tapctl --token=adm-01 status"},
 		"process 7 (" + strings.Repeat("x", 79) + "…)": {PID: 7, Command: strings.Repeat("x", 99), UID: me},
 	} {
 		if got := o.String(); got != want {

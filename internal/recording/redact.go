@@ -16,6 +16,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
+	"tapgw/internal/secrets"
 )
 
 // maxPlaceholders bounds how many texts of one kind have placeholders of their own. Further ones
@@ -30,9 +31,6 @@ const maxKnown = 500
 
 // minSecret is the length from which a secret is removed wherever it occurs, in bytes.
 const minSecret = 12
-
-// tokenPattern finds the tokens of gateways, also in texts that are no JSON.
-var tokenPattern = lazyregexp.New(`\b(?:ext-tok|ptk|adm|tok|mcp)-[0-9a-f]{32}\b`)
 
 // secretField finds members with secrets in a text that is no JSON object, such as one that was cut off or a
 // dictionary as Python prints it.
@@ -61,9 +59,9 @@ type Redactor struct {
 	knows   *strings.Replacer // nil: none
 }
 
-// NewRedactor returns a redactor for the recording of a session: it replaces tokens, pairing
-// codes, persist directories, and the labels and directories of other sessions. NewRuleRedactor
-// returns one that only follows rules.
+// NewRedactor returns a redactor for the recording of a session: it replaces secrets by the rule of
+// package secrets, pairing codes, persist directories, and the labels and directories of other sessions.
+// NewRuleRedactor returns one that only follows rules.
 func NewRedactor(session string) *Redactor {
 	return &Redactor{session: session, names: map[string]string{}, counts: map[string]int{}}
 }
@@ -273,11 +271,11 @@ func (w *walk) replaced(text string) string {
 	if kind == '{' && length%2 == 1 && depth == 1 {
 		w.member = text
 	}
-	if kind != '{' || length%2 == 1 || depth > maxFieldDepth {
-		return w.r.text(text) // an element, a name, or deep in a tool's data
+	if kind != '{' || length%2 == 1 {
+		return w.r.text(text) // an element or a name
 	}
 	name := w.dec.StackPointer().LastToken()
-	if w.foreign != nil {
+	if w.foreign != nil && depth <= maxFieldDepth {
 		if name == "id" {
 			w.own = text == w.r.session
 		}
@@ -285,7 +283,7 @@ func (w *walk) replaced(text string) string {
 			return w.r.placeholder(name, text)
 		}
 	}
-	return w.r.text(text)
+	return w.r.member(name, text)
 }
 
 // learn replaces the texts in a value from now on.
@@ -317,16 +315,21 @@ func (r *Redactor) secret(kind, text string) string {
 	return name
 }
 
+// member replaces the secrets in the text of a member.
+func (r *Redactor) member(name, text string) string {
+	if r.session != "" {
+		text = secrets.ReplaceMember(name, text, r.placeholder)
+	}
+	return r.text(text)
+}
+
 // text replaces the secrets in a text.
 func (r *Redactor) text(text string) string {
 	if r.knows != nil {
 		text = r.knows.Replace(text)
 	}
 	if r.session != "" {
-		text = tokenPattern.ReplaceAllStringFunc(
-			text,
-			func(token string) string { return r.placeholder("token", token) },
-		)
+		text = secrets.Replace(text, r.placeholder)
 	}
 	for _, rule := range r.rules {
 		text = rule.Pattern.ReplaceAllStringFunc(text, func(found string) string {
@@ -364,16 +367,4 @@ const homeKind = "home"
 func Home(dir string) Rule {
 	pattern := regexp.MustCompile(regexp.QuoteMeta(filepath.Clean(dir)) + `\b`)
 	return Rule{Pattern: pattern, Kind: homeKind, IsSingle: true}
-}
-
-// Tokens replaces the tokens of gateways in a text that is kept, by <token>.
-func Tokens(text string) string {
-	if len(text) < len("tok-")+32 {
-		return text
-	}
-	if !strings.Contains(text, "tok-") && !strings.Contains(text, "ptk-") && !strings.Contains(text, "adm-") &&
-		!strings.Contains(text, "mcp-") {
-		return text // the pattern takes longer
-	}
-	return tokenPattern.ReplaceAllString(text, "<token>")
 }

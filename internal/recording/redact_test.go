@@ -42,7 +42,11 @@ func TestMessageWithoutSecrets(t *testing.T) {
 		{"a token as a name", `{"type":"push","metadata":{"` + token + `":1}}`,
 			`{"type":"push","metadata":{"<token-1>":1}}`},
 		{"a tool's own argument", `{"type":"tool.call","args":{"token":"page-2"}}`,
-			`{"type":"tool.call","args":{"token":"page-2"}}`},
+			`{"type":"tool.call","args":{"token":"<secret-1>"}}`},
+		{"a word that is no secret", `{"type":"tool.call","args":{"nextPageToken":"page-2","maxTokens":100}}`,
+			`{"type":"tool.call","args":{"nextPageToken":"page-2","maxTokens":100}}`},
+		{"secrets of others", `{"type":"tool.call","args":{"command":"psql postgresql://u:pw1@db","env":{"password":"x y"}}}`,
+			`{"type":"tool.call","args":{"command":"psql postgresql://u:<secret-1>@db","env":{"password":"<secret-2>"}}}`},
 		{"numbers and strings as they are", `{"type":"push","metadata": {"n":1.50e3, "s":"\u00e9\ud800"}}`,
 			`{"type":"push","metadata":{"n":1.50e3,"s":"\u00e9\ud800"}}`},
 		{"other sessions", `{"type":"sessions","active":[{"id":"s1","label":"own","cwd":"/own"},` +

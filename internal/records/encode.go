@@ -8,6 +8,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 	"tapgw/internal/recording"
+	"tapgw/internal/secrets"
 )
 
 // Limits of a record, in bytes: of each text that a provider wrote, and of names and reasons.
@@ -19,7 +20,7 @@ const (
 // timeLayout is the time of a line. All have the same length, so that the bytes of two times compare as the times do.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// appendRecord appends a record as a line. Strings have the escapes of JSON, and the tokens of gateways are replaced.
+// appendRecord appends a record as a line. Strings have the escapes of JSON, and secrets are replaced.
 func appendRecord(line []byte, r *adminapi.Record) []byte {
 	line = append(line, `{"ts":"`...)
 	line = r.TS.UTC().AppendFormat(line, timeLayout)
@@ -60,7 +61,7 @@ func appendText(line []byte, name, text string, limit int) []byte {
 	if text == "" {
 		return line
 	}
-	if text = recording.Tokens(text); len(text) > limit {
+	if text = secrets.Redact(text); len(text) > limit {
 		text = text[:limit]
 		for !utf8.ValidString(text[max(0, len(text)-utf8.UTFMax):]) && len(text) > limit-utf8.UTFMax {
 			text = text[:len(text)-1]

@@ -95,6 +95,23 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// TestRecordHasNoSecrets: a secret in a command, a text or metadata does not reach a file.
+func TestRecordHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	l := start(t, Options{})
+	l.Record(adminapi.Record{TS: at, Kind: "push", Session: "s", Command: "curl -H 'Authorization: Bearer abcd1234' h",
+		Event: "GH_TOKEN=abc gh pr list", Reason: "dial postgresql://u:pw@db: refused",
+		Metadata: json.RawMessage(`{"password":"x y","key":"name","n":1}`)})
+	r := find(t, l, Query{}).Records[0]
+	if r.Command != "curl -H 'Authorization: Bearer <secret>' h" || r.Event != "GH_TOKEN=<secret> gh pr list" ||
+		r.Reason != "dial postgresql://u:<secret>@db: refused" {
+		t.Errorf("texts: got %+v, want <secret>", r)
+	}
+	if got, want := string(r.Metadata), `{"password":"<secret-1>","key":"name","n":1}`; got != want {
+		t.Errorf("metadata: got %s, want %s", got, want)
+	}
+}
+
 // TestRecordRedacts: tokens of gateways never reach a file, wherever they stand.
 func TestRecordRedacts(t *testing.T) {
 	t.Parallel()

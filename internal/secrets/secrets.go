@@ -1,0 +1,147 @@
+// Package secrets says what in a text is a secret: it is the one rule of the project, for imports, records, logs,
+// spans and recordings.
+//
+// A secret is known by its own form (the tokens of services that document one, private keys, the user's part of a URL),
+// or by the name that it stands behind (a flag, a variable, a header, a member, a parameter of a URL). A reference to a
+// variable and a placeholder are no secrets. A short flag such as -p, whose meaning only its program knows, names none.
+// The table in the tests has the forms.
+package secrets
+
+import (
+	"strings"
+)
+
+// Kinds of spans. They are the words that stand for a secret, as in <token>.
+const (
+	Token  = "token"  // of a gateway
+	Secret = "secret" // any other
+)
+
+// Span is the place of a secret in a text, in bytes.
+type Span struct {
+	Start, End int
+	Kind       string
+}
+
+// Redact returns a text with <token> or <secret> for each secret in it. A text without any is returned as it is.
+func Redact(text string) string {
+	return Replace(text, inBrackets)
+}
+
+// Replace returns a text with what placeholder returns for each secret, by its kind and text. A placeholder that stands
+// in angle brackets is no secret itself.
+func Replace(text string, placeholder func(kind, secret string) string) string {
+	return replace(text, Find(text), placeholder)
+}
+
+// ReplaceMember is [Replace] for a text that stands behind a name, as in a member of an object.
+func ReplaceMember(name, text string, placeholder func(kind, secret string) string) string {
+	return replace(text, behindName(name, text), placeholder)
+}
+
+// RedactMember is [Redact] for a text that stands behind a name, as in a member of an object.
+func RedactMember(name, text string) string {
+	return replace(text, behindName(name, text), inBrackets)
+}
+
+func inBrackets(kind, _ string) string { return "<" + kind + ">" }
+
+func replace(text string, spans []Span, placeholder func(kind, secret string) string) string {
+	if len(spans) == 0 {
+		return text
+	}
+	var b strings.Builder
+	at := 0
+	for _, s := range spans {
+		b.WriteString(text[at:s.Start])
+		b.WriteString(placeholder(s.Kind, text[s.Start:s.End]))
+		at = s.End
+	}
+	b.WriteString(text[at:])
+	return b.String()
+}
+
+// Find returns the secrets of a text, in their order. They don't overlap. It takes time in proportion to the text.
+func Find(text string) (spans []Span) {
+	for i := 0; i < len(text); {
+		if !isName[text[i]] {
+			if text[i] == '-' && strings.HasPrefix(text[i:], pemBegin) {
+				if end := pemEnd(text, i); end > 0 {
+					spans = append(spans, Span{i, end, Secret})
+					i = end
+					continue
+				}
+			}
+			i++
+			continue
+		}
+		// A run of name characters: a token, or a name with something behind it.
+		end := i + 1
+		for end < len(text) && isName[text[end]] {
+			end++
+		}
+		s, ok := inRun(text, i, end)
+		if !ok {
+			s, ok = behind(text, i, end)
+		}
+		if !ok {
+			i = end
+			continue
+		}
+		spans = append(spans, s)
+		i = s.End
+	}
+	return spans
+}
+
+// isName are the characters of names and of most tokens. A minus within a run is one.
+var isName = func() (table [256]bool) {
+	for c := range 256 {
+		b := byte(c)
+		table[c] = isAlnum(b) || b == '_'
+	}
+	return table
+}()
+
+func isAlnum(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+const (
+	pemBegin = "-----BEGIN "
+	pemLast  = "-----END "
+)
+
+// pemEnd returns where a private key ends that begins at i, 0 if it is something else. One that is cut off goes to the
+// end.
+func pemEnd(text string, i int) int {
+	head := text[i+len(pemBegin) : min(len(text), i+80)]
+	title, _, ok := strings.Cut(head, "-----")
+	if !ok || !strings.Contains(title, "PRIVATE KEY") {
+		return 0
+	}
+	body := i + len(pemBegin) + len(title)
+	last := strings.Index(text[body:], pemLast)
+	if last < 0 {
+		return len(text)
+	}
+	last += body + len(pemLast)
+	if close := strings.Index(text[last:min(len(text), last+80)], "-----"); close >= 0 {
+		return last + close + len("-----")
+	}
+	return len(text)
+}
+
+// behindName returns the secrets of a text that stands behind a name: all of it if the name is a secret's, or what
+// follows the scheme of an Authorization header. If the name says nothing, it is what the text's own form says.
+func behindName(name, text string) []Span {
+	if level := certaintyOf(name); level != no && text != "" && len(name) <= longestName {
+		v := value{end: len(text), quote: whole}
+		if s, ok := v.span(text, name, level); ok {
+			return []Span{s}
+		}
+	}
+	return Find(text)
+}
