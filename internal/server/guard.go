@@ -43,12 +43,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if !s.isKnownHost(r.Host) {
-			if isEndedPage(r.Host) && strings.Contains(r.Header.Get("Accept"), "text/html") {
-				showText(w, r, http.StatusMisdirectedRequest, "tapgw", endedPageText, "")
-				return
-			}
-			fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+
-				" is not a loopback name; add it to hosts in tapgw.toml if it is yours")
+			refuseHost(w, r)
 			return
 		}
 		if isForeignOrigin(r) && !allowsForeignOrigin(r) {
@@ -75,6 +70,21 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// refuseHost answers a request whose Host header this gateway does not know. The name of an ended gateway's page must
+// not become one of the user's: a stranger may have prepared its origin.
+func refuseHost(w http.ResponseWriter, r *http.Request) {
+	isEnded := isEndedPage(r.Host)
+	if isEnded && strings.Contains(r.Header.Get("Accept"), "text/html") {
+		showText(w, r, http.StatusMisdirectedRequest, "tapgw", endedPageText, "")
+		return
+	}
+	why := " is not a loopback name; add it to hosts in tapgw.toml if it is yours"
+	if isEnded {
+		why = " is not that of this gateway's page; open the page with: tapctl open"
+	}
+	fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+why)
 }
 
 // setSafeHeaders sets the headers of every answer.

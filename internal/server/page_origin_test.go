@@ -50,6 +50,10 @@ func TestPageOrigin(t *testing.T) {
 			t.Errorf("/ at %s: got %s %s, want %d that says %q and leads nowhere", tc.host, page.Status, text, tc.page,
 				tc.says)
 		}
+		if _, text := f.send("GET", f.url+"/api/v1/status", token); tc.says == "has ended" &&
+			(!strings.Contains(text, "tapctl open") || strings.Contains(text, "tapgw.toml")) {
+			t.Errorf("the API at %s says %s, want tapctl open and no advice to list the name", tc.host, text)
+		}
 		for _, ask := range []struct {
 			what   string
 			target string
