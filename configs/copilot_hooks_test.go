@@ -78,6 +78,8 @@ func TestCopilotHooksAreTrusted(t *testing.T) {
 	write(t, filepath.Join(dir, ".github/hooks/a/x.json"),
 		`{"version":1,"hooks":{"preToolUse":[{"type":"command","bash":"./gate.sh","cwd":"tools"}],"preCompact":[{"bash":"x"}]}}`)
 	write(t, filepath.Join(dir, ".github/hooks/tapgw.json"), `{"hooks":{"preToolUse":[{"type":"command","bash":"tapgw hook"}]}}`)
+	write(t, filepath.Join(dir, ".github/lsp.json"),
+		`{"lspServers":{"z":{"command":"./server","args":["--x"],"fileExtensions":{".z":"z"}}}}`)
 	write(t, filepath.Join(dir, ".github/hooks/notes.txt"), `{"hooks":{"preToolUse":[{"type":"command","bash":"x"}]}}`)
 	write(t, filepath.Join(dir, ".github/copilot/settings.json"), `{"model":"x"}`)
 	write(t, filepath.Join(dir, "below/x"), "")
@@ -94,6 +96,7 @@ func TestCopilotHooksAreTrusted(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		".github/hooks/a/x.json":        "preToolUse runs ./gate.sh; hooks.preCompact: the gateway has no such event",
+		".github/lsp.json":              "its language servers: z, which runs ./server --x",
 		".github/copilot/settings.json": "nothing, it has no hooks",
 		".github/hooks/tapgw.json":      "terminals here ask the gateway",
 	} {

@@ -41,10 +41,13 @@ type trustedContent struct {
 // directory.
 type content map[string]trustedContent
 
+// lspFile names the language servers that the Copilot runtime starts.
+const lspFile = ".github/lsp.json"
+
 // singleFiles are files of a project that start something, or say what may, besides
 // those of its config directories.
 var singleFiles = append(
-	[]string{".github/lsp.json", ".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}, tapconfig.Files...,
+	[]string{lspFile, ".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}, tapconfig.Files...,
 )
 
 // wholeDirs are directories of which every file is one.

@@ -1,7 +1,9 @@
 package configs
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -59,6 +61,8 @@ func whatCounts(file, rel string, text []byte) string {
 		return whatTapCounts(file, rel, text)
 	case rel == terminalHooks:
 		return "Copilot CLIs in terminals here ask the gateway"
+	case rel == lspFile:
+		return whatServers(text)
 	case isCopilotHooks(rel):
 		return whatCopilotHooks(rel, text)
 	case !slices.Contains(projectDirs, strings.SplitN(rel, "/", 2)[0]):
@@ -106,4 +110,27 @@ func whatCounts(file, rel string, text []byte) string {
 		return "it is a tool of lsclient here, or part of one"
 	}
 	return "another file names it"
+}
+
+// whatServers says which language servers a file names.
+func whatServers(text []byte) string {
+	var doc struct {
+		Servers map[string]struct {
+			Command string   `json:"command"`
+			Args    []string `json:"args"`
+		} `json:"lspServers"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return "language servers of Copilot sessions here, unless the runtime can't read it either: " + err.Error()
+	}
+	var runs []string
+	for _, name := range slices.Sorted(maps.Keys(doc.Servers)) {
+		s := doc.Servers[name]
+		line := strings.Join(append([]string{s.Command}, s.Args...), " ")
+		runs = append(runs, name+", which runs "+line)
+	}
+	if len(runs) == 0 {
+		return "nothing, it names no language servers"
+	}
+	return "Copilot sessions in this directory have its language servers: " + strings.Join(runs, "; ")
 }

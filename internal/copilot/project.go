@@ -3,6 +3,7 @@ package copilot
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	sdk "github.com/github/copilot-sdk/go"
 
@@ -21,12 +22,11 @@ func (o *Options) limitProject(c *sdk.SessionConfig, home string) (faults []stri
 	c.EnableFileHooks = new(false) // those of a trusted project are asked by the gateway
 	isTrusted := o.trusts(c.WorkingDirectory)
 	if !isTrusted || !namesServers(c.WorkingDirectory, home) {
-		c.ExcludedTools = append(c.ExcludedTools[:len(c.ExcludedTools):len(c.ExcludedTools)], lspTool)
+		c.ExcludedTools = append(slices.Clip(c.ExcludedTools), lspTool)
 	}
 	if c.EnableConfigDiscovery != nil && !isTrusted {
 		c.EnableConfigDiscovery = nil
-		c.SkillDirectories = append(c.SkillDirectories[:len(c.SkillDirectories):len(c.SkillDirectories)],
-			userSkills(home)...)
+		c.SkillDirectories = append(slices.Clip(c.SkillDirectories), userSkills(home)...)
 		faults = append(faults, "config_discovery counts only in a project that you trust, in its own directory: "+
 			"the session has your own skills, and no MCP servers, agents and skills of files here")
 	}

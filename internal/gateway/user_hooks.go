@@ -137,7 +137,7 @@ func (h *Hook) rule() *rule {
 func (s *Session) hookRules() []*rule {
 	own := s.ownHooks.rules
 	if h := s.g.hooks.Load(); h != nil {
-		return append(h.rules[:len(h.rules):len(h.rules)], own...)
+		return append(slices.Clip(h.rules), own...)
 	}
 	return own
 }
@@ -146,7 +146,7 @@ func (s *Session) hookRules() []*rule {
 func (s *Session) hooksOn(kind HookKind, tool string) []Hook {
 	all := s.ownHooks.all
 	if h := s.g.hooks.Load(); h != nil {
-		all = append(h.all[:len(h.all):len(h.all)], all...)
+		all = append(slices.Clip(h.all), all...)
 	}
 	var found []Hook
 	for _, hook := range all {
