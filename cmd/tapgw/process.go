@@ -69,8 +69,9 @@ type gatewayProcess struct {
 	traces     traces
 	settings   *configs.Follower[configs.Config]
 	info       statedir.Info
-	emitters   *emitters  // what the models of sessions start
-	served     chan error // gets the one result of the server
+	emitters   *emitters     // what the models of sessions start
+	served     chan error    // gets the one result of the server
+	asked      chan struct{} // closed when the admin API has asked for the end
 	following  sync.WaitGroup
 	unfollow   context.CancelFunc // ends following; nil when nothing is followed
 
@@ -110,7 +111,7 @@ func startGateway(ctx context.Context, o gatewayOptions) (*gatewayProcess, error
 	p := &gatewayProcess{
 		log:    o.log,
 		state:  daemon.Dir(statedir.Of(o.home)),
-		served: make(chan error, 1),
+		served: make(chan error, 1), asked: make(chan struct{}),
 		info: statedir.Info{
 			PID: os.Getpid(), Version: cli.Version(), Args: o.args,
 			StartedAt: time.Now().UTC().Truncate(time.Millisecond),
@@ -268,6 +269,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		SigninDir:  string(p.state),
 		OpenREST:   o.config.API.Auth == configs.AuthNone,
 		Status:     func() adminapi.Status { return p.status(o.files) },
+		End:        sync.OnceFunc(func() { close(p.asked) }),
 	})
 }
 

@@ -125,7 +125,7 @@ func serve(c *ucli.Context) error {
 	}
 }
 
-// waitForEnd reloads the files at each hangup, until a signal comes, idle is closed, or the
+// waitForEnd reloads the files at each hangup, until a signal or a request to end comes, idle is closed, or the
 // server ends, which is an error.
 func waitForEnd(
 	p *gatewayProcess, manager service.Notifier, signals, hangups <-chan os.Signal, idle <-chan struct{},
@@ -139,6 +139,9 @@ func waitForEnd(
 			p.log.Info("files read again", "signal", "hangup")
 		case s := <-signals:
 			p.log.Info("shutting down", "signal", s.String())
+			return nil
+		case <-p.asked:
+			p.log.Info("shutting down: asked by the admin API")
 			return nil
 		case <-idle:
 			p.log.Info("shutting down: no session, provider or admin request for the grace period")

@@ -472,6 +472,12 @@ func (c *Client) Reload(ctx context.Context) ([]adminapi.Fault, error) {
 	return answer.Faults, err
 }
 
+// Shutdown makes the gateway end, as SIGTERM does. It returns when the gateway has begun to
+// (docs/admin-api.md, POST /api/v1/shutdown).
+func (c *Client) Shutdown(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, "/shutdown", nil, adminapi.Nothing{}, nil)
+}
+
 // Tools returns the providers' tools of the session with that id, or those of all sessions for "". Each tool names its
 // provider and its session (docs/admin-api.md, GET /api/v1/tools).
 func (c *Client) Tools(ctx context.Context, session string) ([]adminapi.Tool, error) {

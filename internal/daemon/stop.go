@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/proc"
 	"tapgw/internal/statedir"
 	"tapgw/internal/visible"
 )
@@ -20,21 +22,18 @@ const StopTimeout = 20 * time.Second
 // noticeDelay is the time after which Stop says what the gateway waits for.
 const noticeDelay = time.Second
 
-// Stop sends SIGTERM to the gateway that runs here and waits until it has ended. After a
+// Stop asks the gateway that runs here to end and waits until it has ended. After a
 // second it calls notify with a line that says what the gateway waits for. Exit codes: 3
-// when no gateway runs, 5 when it is another user's, 124 when it does not end.
+// when no gateway runs, 5 when it is another user's, 124 when it does not end, 1 when it
+// does not answer and its process can't be told from others.
 func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info, error) {
 	g, err := d.mustRun()
 	if err != nil {
 		return g, err
 	}
 	awaited := d.awaited(ctx, g)
-	switch err := syscall.Kill(g.PID, syscall.SIGTERM); {
-	case errors.Is(err, syscall.EPERM):
-		return g, &cli.Error{Exit: cli.ExitRefused, Code: "DENIED", Err: err, Message: fmt.Sprintf(
-			"stopping the gateway of process %d: it is another user's; end it as that user", g.PID)}
-	case err != nil && !errors.Is(err, syscall.ESRCH):
-		return g, fmt.Errorf("stopping the gateway of process %d: %w", g.PID, err)
+	if err := d.beginEnd(ctx, g); err != nil {
+		return g, err
 	}
 	notice := time.Now().Add(noticeDelay)
 	wait, cancel := context.WithTimeout(ctx, StopTimeout)
@@ -50,13 +49,54 @@ func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info,
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return g, &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Err: err, Message: fmt.Sprintf(
-			"cancelled the wait for process %d, which has the signal to end", g.PID)}
+			"cancelled the wait for process %d, which was told to end", g.PID)}
 	case err != nil:
 		return g, &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Err: err, Message: fmt.Sprintf(
-			"the gateway of process %d has not ended in %s; tapgw logs may say why; kill -9 %d ends it",
-			g.PID, StopTimeout, g.PID)}
+			"the gateway of process %d has not ended in %s; tapgw logs may say why; kill -9 %d ends it, "+
+				"where it runs", g.PID, StopTimeout, g.PID)}
 	}
 	return g, nil
+}
+
+// beginEnd asks the gateway over its own port. One that does not answer gets a signal, if it is known to be the process
+// that took the lock: the same number may be anybody's in another container.
+func (d Dir) beginEnd(ctx context.Context, g statedir.Info) error {
+	if d.requestEnd(ctx, g) == nil {
+		return nil
+	}
+	process, err := proc.FindHolder(d.lockFile())
+	if err == nil {
+		err = process.Signal(syscall.SIGTERM)
+		_ = process.Release()
+	}
+	locked, lockErr := d.Locked()
+	switch {
+	case err == nil || lockErr == nil && !locked:
+		return nil
+	case errors.Is(err, proc.ErrElsewhere):
+		return &cli.Error{Exit: cli.ExitFailed, Code: "ELSEWHERE", Err: err, Message: fmt.Sprintf(
+			"the gateway does not answer, and process %d of its lock is none that can be told from here; "+
+				"stop it where it runs (another container?); no process got a signal", g.PID)}
+	case errors.Is(err, os.ErrPermission):
+		return &cli.Error{Exit: cli.ExitRefused, Code: "DENIED", Err: err, Message: fmt.Sprintf(
+			"stopping the gateway of process %d: it is another user's; end it as that user", g.PID)}
+	}
+	return fmt.Errorf("stopping the gateway of process %d: %w", g.PID, err)
+}
+
+// requestEnd asks the gateway to end. It must first prove that it has this directory's admin token.
+func (d Dir) requestEnd(ctx context.Context, g statedir.Info) error {
+	if g.URL == "" {
+		return errors.New("it is starting or ending")
+	}
+	gateway, err := d.Dial(g)
+	if err != nil {
+		return err
+	}
+	defer gateway.Close()
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	return gateway.Shutdown(ctx)
 }
 
 // Restart stops the gateway that runs here and starts it again. A gateway that tapgw
@@ -77,6 +117,12 @@ func (d Dir) Restart(
 	if err != nil {
 		return g, err
 	}
+	process, err := proc.FindHolder(d.lockFile())
+	if err != nil {
+		return g, cli.Failed("process %d of the gateway's lock is none that can be told from here; "+
+			"restart it where it runs (another container?)", g.PID)
+	}
+	_ = process.Release()
 	start, err := plan(g)
 	if err != nil {
 		return g, err

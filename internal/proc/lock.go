@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -15,7 +16,8 @@ import (
 const lockRetry = 10 * time.Millisecond
 
 // Lock is a lock on a file that this process has. The system releases it when the process ends, in whatever way. The
-// file contains the process id of the last owner, for people; it says nothing about whether the lock is taken.
+// file names the last owner: its process id, when it began, and where that id counts (see [FindHolder]). It says
+// nothing about whether the lock is taken.
 type Lock struct{ file *flock.Flock }
 
 // TryLock takes a lock and does not wait. It creates the file with mode 0600 if it is missing. If another process has
@@ -56,25 +58,57 @@ func Locked(path string) (bool, error) {
 
 // LockHolder returns the process id in a lock's file: that of the process that took the lock last, 0 if there is none.
 // That process may have ended; [Locked] says whether the lock is taken.
-func LockHolder(path string) int { return ReadPID(path) }
+func LockHolder(path string) int { return readHolder(path).PID }
 
-// ReadPID returns the process id that a file contains as decimal text, blanks around it ignored. It returns 0 if the
-// file can't be read or contains anything else.
-func ReadPID(path string) int {
+// holder is the content of a lock's file.
+type holder struct {
+	ID
+
+	place string
+}
+
+func readHolder(path string) (h holder) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return 0
+		return holder{}
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	first, rest, _ := strings.Cut(strings.TrimSpace(string(data)), " ")
+	if h.PID, err = strconv.Atoi(first); err != nil {
+		return holder{}
+	}
+	start, place, _ := strings.Cut(rest, " ")
+	h.Start, _ = strconv.ParseUint(start, 10, 64) // 0: unknown
+	h.place = place
+	return h
+}
+
+// ErrElsewhere is the error of a process that is not known to be the one that is meant: its number counts in another
+// PID namespace or on another machine, or belongs to another process by now.
+var ErrElsewhere = errors.New("it is not known to be a process that can be seen from here")
+
+// FindHolder returns the process that took a lock last. The error is [ErrElsewhere] unless that process can be seen
+// from here, with the start that the lock's file has: a number alone may be any process's.
+func FindHolder(path string) (*os.Process, error) {
+	h := readHolder(path)
+	if h.PID <= 0 || h.Start == 0 || h.place != place() {
+		return nil, ErrElsewhere
+	}
+	process, err := os.FindProcess(h.PID)
 	if err != nil {
-		return 0
+		return nil, ErrElsewhere
 	}
-	return pid
+	if !h.Alive() { // looked at with the handle open, so that the number can't change hands
+		_ = process.Release()
+		return nil, ErrElsewhere
+	}
+	return process, nil
 }
 
 func newLock(f *flock.Flock) (*Lock, error) {
+	id, _ := IDOf(os.Getpid())
+	text := fmt.Sprintf("%d %d %s\n", os.Getpid(), id.Start, place())
 	//nolint:gosec // the caller names the file
-	if err := os.WriteFile(f.Path(), []byte(strconv.Itoa(os.Getpid())+"\n"), privateFile); err != nil {
+	if err := os.WriteFile(f.Path(), []byte(text), privateFile); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("writing the lock: %w", err)
 	}

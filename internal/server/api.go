@@ -25,6 +25,7 @@ type api struct {
 	gateway    *gateway.Gateway
 	supervisor Supervisor             // nil: there is none
 	process    func() adminapi.Status // see [Options].Status
+	end        func()                 // see [Options].End
 	log        *slog.Logger
 	mux        *http.ServeMux
 	server     *Server   // that it is part of
@@ -39,7 +40,7 @@ type api struct {
 // newAPI makes the handler of /api/v1/.
 func newAPI(s *Server, o Options) *api {
 	a := &api{
-		gateway: o.Gateway, supervisor: o.Supervisor, process: o.Status, log: s.log,
+		gateway: o.Gateway, supervisor: o.Supervisor, process: o.Status, end: o.End, log: s.log,
 		mux: http.NewServeMux(), server: s, signinDir: o.SigninDir, recorded: o.Records, kept: o.Goals,
 		terminals: o.Terminals,
 	}
@@ -76,6 +77,7 @@ func (a *api) routes() map[string]apiHandler {
 		"GET /diagnostics":                      a.diagnostics,
 		"GET /openapi.json":                     a.document,
 		"POST /reload":                          a.reload,
+		"POST /shutdown":                        a.shutdown,
 		"GET /models":                           a.models,
 		"POST /signin-links":                    a.signinLink,
 		"POST /signout":                         a.signout,

@@ -20,7 +20,8 @@ import (
 
 // staysHere are the routes that no other gateway may use.
 var staysHere = []string{
-	"POST /signin-links", "POST /signout", "POST /sessions/{id}/mcp-token", "POST /sessions/{id}/provider-token",
+	"POST /shutdown", "POST /signin-links", "POST /signout", "POST /sessions/{id}/mcp-token",
+	"POST /sessions/{id}/provider-token",
 	"POST /providers/{name}/login", "POST /providers/{name}/logout", "GET /pairings", "POST /terminals",
 	"POST /terminals/hooks",
 }

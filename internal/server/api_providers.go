@@ -219,6 +219,16 @@ func (a *api) providerLog(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// shutdown makes the program end, once this is answered.
+func (a *api) shutdown(w http.ResponseWriter, r *http.Request) error {
+	if a.end == nil {
+		return &protocol.Error{Code: protocol.CodeInvalidState, Message: "this gateway ends with its program"}
+	}
+	err := writeJSON(w, http.StatusOK, adminapi.Nothing{})
+	a.end()
+	return err
+}
+
 // reload reads the files now and answers with the faults in them.
 func (a *api) reload(w http.ResponseWriter, _ *http.Request) error {
 	if a.supervisor != nil {

@@ -111,6 +111,7 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/status", status: 200},
 	{op: "GET /api/v1/openapi.json", status: 200},
 	{op: "POST /api/v1/reload", status: 200},
+	{op: "POST /api/v1/shutdown", status: 200},
 	{op: "GET /api/v1/events", status: 200},
 	{op: "GET /api/v1/events", values: "?name=none", status: 400},
 	{op: "GET /api/v1/diagnostics", status: 200},

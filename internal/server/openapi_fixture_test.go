@@ -113,6 +113,7 @@ func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 			Records:    openAPIRecords{},
 			Goals:      openAPIGoals{},
 			Terminals:  openAPITerminals{},
+			End:        func() {},
 			Status: func() adminapi.Status {
 				return adminapi.Status{
 					URL:     "ws://127.0.0.1:9400",

@@ -44,6 +44,8 @@ type Options struct {
 	// Status returns what the program around the server knows: URL, PID, Version, StartedAt
 	// and Faults. The server fills in the rest.
 	Status func() adminapi.Status
+	// End makes the program around the server end, as SIGTERM does. It does not wait. nil: only its signals do.
+	End func()
 	// Supervisor runs the providers that files name; nil: there are none.
 	Supervisor Supervisor
 	// Records finds what happened; nil: nothing is written down.
