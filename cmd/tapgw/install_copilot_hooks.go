@@ -25,8 +25,16 @@ var hookEvents = []string{
 	"errorOccurred",
 }
 
-// hookFile is the CLI's hook file. A shell runs the commands: bash, or PowerShell on Windows. The command must stay one
-// that bash replaces itself by, so that the CLI is the hook's parent.
+// shellHook runs tapgw hook in bash. The shell replaces itself, so that the CLI is the hook's parent. A program that
+// is gone lets the call through and says so: the CLI would deny all of them for a tapgw that was removed. A gateway
+// that does not answer is another thing, which tapgw hook decides.
+func shellHook(program, event string) string {
+	quoted := "'" + strings.ReplaceAll(program, "'", `'\''`) + "'"
+	return "[ -x " + quoted + " ] || { echo tapgw is gone, so nothing judges this: delete this hook >&2; exit 0; }; " +
+		"exec " + quoted + " hook " + event
+}
+
+// hookFile is the CLI's hook file. A shell runs the commands: bash, or PowerShell on Windows.
 func hookFile(program string) string {
 	type hook struct {
 		Type       string `json:"type"`
@@ -41,7 +49,7 @@ func hookFile(program string) string {
 	for i, event := range hookEvents {
 		b.WriteString("    \"" + event + "\": [\n      ")
 		_ = encoder.Encode(hook{"command", // it ends the line
-			"'" + strings.ReplaceAll(program, "'", `'\''`) + "' hook " + event,
+			shellHook(program, event),
 			"& '" + strings.ReplaceAll(program, "'", "''") + "' hook " + event, hookTimeout})
 		b.WriteString("    ]")
 		if i < len(hookEvents)-1 {

@@ -47,6 +47,28 @@ func TestHookFile(t *testing.T) {
 	}
 }
 
+// TestHookOfARemovedProgram: without tapgw the CLI's calls go on, and a line says why. One that denies still denies.
+func TestHookOfARemovedProgram(t *testing.T) {
+	program := filepath.Join(t.TempDir(), `it's "gone"`)
+	var said strings.Builder
+	run := func() (string, error) {
+		said.Reset()
+		cmd := exec.Command("bash", "-c", shellHook(program, "preToolUse"))
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	if out, err := run(); err != nil || out != "" || !strings.Contains(said.String(), "tapgw is gone") {
+		t.Errorf("without the program: %q, %v, %q, want success, no output and why", out, err, &said)
+	}
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 2\n"), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	if _, err := run(); err == nil || strings.Contains(said.String(), "gone") {
+		t.Errorf("with a program that fails: %v, %q, want its failure", err, &said)
+	}
+}
+
 // TestCheckProgram refuses programs that the CLI could not run.
 func TestCheckProgram(t *testing.T) {
 	for program, fault := range map[string]string{
