@@ -24,7 +24,7 @@ type Files struct {
 	// none.
 	User string
 	// Project is the tapgw.toml of the project that the working directory is in, "" for
-	// none. A file that only repeats the defaults is none.
+	// none. A file that says nothing else than User is none.
 	Project string
 	// Trusted is true when the user trusts Project with the content that Find saw. Then it
 	// counts for sessions in the project.
@@ -81,7 +81,7 @@ func Find(workdir, named string) (Files, error) {
 	case trusted:
 		workdir = p.Dir
 	}
-	if f.Project = projectFile(workdir, configFile, changesTapgw); f.Project != "" && trusted {
+	if f.Project = projectFile(workdir, configFile, f.changes); f.Project != "" && trusted {
 		f.Trusted = Unchanged(p.Dir, f.Project) == nil
 	}
 	return f, nil
@@ -95,7 +95,7 @@ func projectFile(project, name string, changes func(file string, data []byte) bo
 		if missing(file) {
 			continue
 		}
-		// A file with defaults only, such as the sample, needs no trust.
+		// A file that changes nothing, such as the sample, needs no trust.
 		if data, err := readFile(file); err != nil || changes(file, data) {
 			return file
 		}
@@ -107,6 +107,25 @@ func projectFile(project, name string, changes func(file string, data []byte) bo
 func changesTapgw(file string, data []byte) bool {
 	c, faults := Parse(file, data)
 	return len(faults) > 0 || !isEqual(c, Default())
+}
+
+// changes reports whether a project's tapgw.toml says anything else than what counts without it, or has a fault. A
+// default counts too where the user's file says something else.
+func (f Files) changes(file string, data []byte) bool {
+	if changesTapgw(file, data) {
+		return true
+	}
+	c, found, err := f.load()
+	with := c
+	return err == nil && (len(with.parseProject(file, data, &found)) > 0 || !isEqual(with, c))
+}
+
+// parseProject is parse for a project's file. One with defaults only, such as the sample, may have the user's keys.
+func (c *Config) parseProject(file string, data []byte, found *[]layer) Faults {
+	before := *c
+	faults := c.parse(file, data, changesTapgw(file, data), found)
+	c.copyUserKeys(before)
+	return faults
 }
 
 // isEqual reports whether two configurations are equal; an empty list equals nil.
@@ -153,28 +172,26 @@ func (f Files) load() (c Config, found []layer, err error) {
 
 // LoadAt returns the configuration for sessions in a directory: that of Load, with the keys
 // of the nearest trusted project's tapgw.toml over it. project is that file, "" for none. A
-// file that has changed since the user trusted it does not count.
+// file that has changed since the user trusted it does not count. Of files in the directory and
+// above it that do not count, the permissions that are stricter do: they harm nobody.
 func (f Files) LoadAt(dir string) (c Config, project string, err error) {
 	c, found, err := f.load()
 	if err != nil || f.isNamed {
 		return c, "", err
 	}
 	p, trusted, err := trustedAbove(dir)
-	if err != nil || !trusted {
-		return c, "", nil // a directory that does not exist is in no project
+	if err == nil && trusted {
+		project = projectFile(p.Dir, configFile, f.changes)
 	}
-	project = projectFile(p.Dir, configFile, changesTapgw)
-	if project == "" {
-		return c, "", nil
+	if project != "" {
+		data, err := p.readVerified(project)
+		if err != nil {
+			project = "" // [Files.Notes] has the error
+		} else if faults := c.parseProject(project, data, &found); len(faults) > 0 {
+			return Config{}, project, faults
+		}
 	}
-	data, err := p.readVerified(project)
-	if err != nil {
-		return c, "", nil // [Files.Notes] has the error
-	}
-	if faults := c.parse(project, data, true, &found); len(faults) > 0 {
-		return Config{}, project, faults
-	}
-	return c, project, nil
+	return c, cmp.Or(project, c.Copilot.Permissions.tightenAt(dir, project)), nil
 }
 
 // TrustsAt reports whether a directory is itself a project that the user trusts, and all its files that count are as
@@ -238,7 +255,7 @@ func (f Files) Notes() (notes Faults) {
 		return append(notes, Fault{trustDir(), 1, 1, err.Error()})
 	}
 	for _, p := range projects {
-		file := projectFile(p.Dir, configFile, changesTapgw)
+		file := projectFile(p.Dir, configFile, f.changes)
 		if file == "" || file == f.Project {
 			continue
 		}

@@ -68,14 +68,22 @@ func whatCounts(file, rel string, text []byte) string {
 	case !slices.Contains(projectDirs, strings.SplitN(rel, "/", 2)[0]):
 		return "another file names it, or its place makes programs start it"
 	case name == configFile && strings.Count(rel, "/") == 1:
-		c := Default()
-		if !changesTapgw(file, text) {
-			return "nothing, it only repeats the defaults"
+		var f Files
+		if own := filepath.Join(UserDir(), configFile); !missing(own) {
+			f.User = own
 		}
-		if faults := c.parse(file, text, true, &[]layer{}); len(faults) > 0 {
+		c, found, err := f.load()
+		if err != nil {
+			c, found = Default(), nil
+		}
+		before := c
+		if !f.changes(file, text) {
+			return "nothing, it only repeats what counts without it"
+		}
+		if faults := c.parseProject(file, text, &found); len(faults) > 0 {
 			return ignored + faults.Error()
 		}
-		return "sessions here use its " + strings.Join(Changed(Default(), c), ", ")
+		return "sessions here use its " + strings.Join(Changed(before, c), ", ")
 	case name == lsFile && strings.Count(rel, "/") == 1:
 		c := DefaultLSClient()
 		if !changesLSClient(file, text) {
