@@ -331,7 +331,7 @@ func (c *LSClient) read(root *table) {
 	k.integer("keep", &c.Kept.Keep, 0, 100_000)
 	k.rejectUnknown()
 	a := root.table("allow")
-	a.strs("terminal", &c.Allow.Terminal, notEmpty)
+	a.strs("terminal", &c.Allow.Terminal, isTerminalRule)
 	a.strs("outside", &c.Allow.Outside, isOutside)
 	a.strs("web", &c.Allow.Web, isHost)
 	a.strs("mcp", &c.Allow.MCP, notEmpty)

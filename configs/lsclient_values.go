@@ -2,8 +2,11 @@ package configs
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
+
+	"tapgw/internal/shellrule"
 )
 
 // isArgument accepts the words of a command behind those before.
@@ -71,6 +74,20 @@ func isEnterpriseURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
 		return errors.New(`is not the https URL of a GitHub Enterprise server, such as "https://github.example"`)
+	}
+	return nil
+}
+
+// isTerminalRule accepts a rule for commands, which may also be a whole line of the shell.
+func isTerminalRule(s string) error {
+	if err := notEmpty(s); err != nil {
+		return err
+	}
+	if err := foreignNotation(s, forCommands); err != nil {
+		return err
+	}
+	if shellrule.Exactly(s).IsVoid() {
+		return fmt.Errorf("%q allows nothing: with a * it must be plain words of commands", s)
 	}
 	return nil
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
-
-	"tapgw/internal/weburl"
 )
 
 // Permissions is the table [copilot.permissions]: what a Copilot session may do. Each kind is set to [Allow],
@@ -59,16 +57,19 @@ func (p *Permissions) read(t *table) {
 	}
 	t.str("read", &p.Read, oneOf(CWD, Allow, Deny, Ask))
 	t.strs("allow_commands", &p.AllowCommands, isCommandPattern)
-	t.strs("deny_commands", &p.DenyCommands, isCommandPattern)
-	t.strs("allow_read_paths", &p.AllowReadPaths, isPathPattern)
-	t.strs("allow_write_paths", &p.AllowWritePaths, isPathPattern)
-	t.strs("deny_paths", &p.DenyPaths, isPathPattern)
-	t.strs("allow_urls", &p.AllowURLs, isURLPattern)
-	t.strs("deny_urls", &p.DenyURLs, isURLPattern)
+	t.strs("deny_commands", &p.DenyCommands, isDeniedCommand)
+	t.strs("allow_read_paths", &p.AllowReadPaths, isMatchingPath)
+	t.strs("allow_write_paths", &p.AllowWritePaths, isMatchingPath)
+	t.strs("deny_paths", &p.DenyPaths, isMatchingPath)
+	t.strs("allow_urls", &p.AllowURLs, isMatchingURL)
+	t.strs("deny_urls", &p.DenyURLs, isMatchingURL)
 	t.rejectUnknown()
 }
 
 func isCommandPattern(s string) error {
+	if err := foreignNotation(s, forCommands); err != nil {
+		return err
+	}
 	if strings.TrimSpace(s) == "" || strings.ContainsAny(s, "\n\r\x00;&|<>`$\"'\\") {
 		return fmt.Errorf(`%q is not the words that one command begins with, such as "git log" or "go test *"`, s)
 	}
@@ -85,9 +86,4 @@ func isPathPattern(s string) error {
 		}
 	}
 	return nil
-}
-
-func isURLPattern(s string) error {
-	_, err := weburl.ParsePattern(s)
-	return err
 }

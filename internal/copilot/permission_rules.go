@@ -110,15 +110,11 @@ func pathVerdict(name, cwd string, allow, deny []string) verdict {
 // is the user's home.
 func matchesPath(globs []string, name, cwd string) bool {
 	return slices.ContainsFunc(globs, func(glob string) bool {
-		if rest, ok := strings.CutPrefix(glob, "~/"); ok {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return false
-			}
-			glob = filepath.ToSlash(home) + "/" + rest
-		} else if !filepath.IsAbs(glob) {
-			glob = filepath.ToSlash(cwd) + "/" + glob
+		home, err := os.UserHomeDir()
+		if err != nil && strings.HasPrefix(glob, "~/") {
+			return false
 		}
+		glob = configs.PathGlob(glob, filepath.ToSlash(cwd), filepath.ToSlash(home))
 		if ok, _ := doublestar.Match(glob, filepath.ToSlash(name)); ok {
 			return true
 		}
@@ -128,7 +124,7 @@ func matchesPath(globs []string, name, cwd string) bool {
 		if err != nil || real == base {
 			return false
 		}
-		ok, _ := doublestar.Match(strings.TrimSuffix(filepath.ToSlash(real), "/")+"/"+rest, filepath.ToSlash(name))
+		ok, _ := doublestar.Match(configs.PathGlob(rest, filepath.ToSlash(real), ""), filepath.ToSlash(name))
 		return ok
 	})
 }

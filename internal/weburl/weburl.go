@@ -146,6 +146,24 @@ func ParsePattern(s string) (Pattern, error) {
 	return p, nil
 }
 
+// Example returns a URL that has all that the pattern names.
+func (p Pattern) Example() string {
+	scheme, host, port := p.scheme, p.host, p.port
+	if scheme == "" {
+		scheme = "https"
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if p.subdomains {
+		host = "x." + host
+	}
+	if port != "" {
+		port = ":" + port
+	}
+	return scheme + "://" + host + port + "/" + p.path
+}
+
 // Allows reports whether a URL certainly matches the pattern: its scheme (default: http
 // or https), its host, its port (default: that of the scheme) and its path. Paths that
 // servers read differently and URLs with a user never match.
