@@ -16,7 +16,7 @@ FETCH_TIMEOUT = 120.0
 
 # A repository's own configuration names programs that git runs. These are off; what is left is in README.md.
 SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false",
-        "-c", "log.showSignature=false", "-c", "protocol.ext.allow=never")
+        "-c", "log.showSignature=false", "-c", "protocol.ext.allow=never", "-c", "safe.bareRepository=explicit")
 
 _TAG = re.compile(r"<(?=/?system)", re.IGNORECASE)  # hosts mark what is theirs with tags such as <system_reminder>
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
@@ -78,6 +78,17 @@ class Repository:
     def __init__(self, directory: str) -> None:
         self.directory = directory
 
+    def top(self) -> str:
+        """Return the directory of the working tree, "" outside of one. A link for .git leads to another repository."""
+        top = os.path.realpath(self.directory)
+        while not os.path.lexists(os.path.join(top, ".git")):
+            if top == os.path.dirname(top):
+                return ""
+            top = os.path.dirname(top)
+        if os.path.islink(os.path.join(top, ".git")):
+            raise GitError(f"{top}/.git is a link, which is not followed")
+        return top
+
     async def git(self, *args: str, timeout: float = TIMEOUT) -> str:
         """Run git and return what it prints, at most MAX_OUTPUT bytes of it."""
         return (await self._git(args, timeout))[0]
@@ -85,6 +96,9 @@ class Repository:
     async def _git(self, args: tuple[str, ...], timeout: float) -> tuple[str, bool]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
         env.update(GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_LAZY_FETCH="1", LC_ALL="C")
+        top = self.top()
+        if top:  # else the configuration could name another directory (core.worktree)
+            env["GIT_WORK_TREE"] = top
         starting = asyncio.ensure_future(asyncio.create_subprocess_exec(
             "git", *SAFE, *args, cwd=self.directory, env=env, start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE))

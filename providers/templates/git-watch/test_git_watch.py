@@ -192,6 +192,17 @@ class TestHostile(Case):
         await self.repo.state()
         self.assertFalse((self.dir / "mine" / "stolen").exists())
 
+    async def test_repository_names_no_other_directory(self):
+        (self.dir / "secret").mkdir()
+        (self.dir / "secret" / "id_rsa").write_text("x")
+        self.git("mine", "config", "core.worktree", str(self.dir / "secret"))
+        self.assertEqual((await self.repo.state()).changed, 0)
+        self.assertEqual(await self.repo.files("HEAD"), [])
+        (self.dir / "linked").mkdir()
+        (self.dir / "linked" / ".git").symlink_to(self.dir / "theirs" / ".git")
+        with self.assertRaisesRegex(GitError, "is a link, which is not followed"):
+            await Repository(str(self.dir / "linked")).state()
+
     async def test_output_is_bounded(self):
         for n in range(300):
             (self.dir / "mine" / f"file {n}").write_text("")
