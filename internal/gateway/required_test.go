@@ -13,37 +13,47 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// guard is a provider in process that answers each gate.check with deny, and calls with "done".
+// guard is a provider in process that answers each gate.check with deny, and calls with "done". Its reader handles one
+// frame after the other.
 type guard struct {
 	conn   *Conn
-	unsent []protocol.Message
-	acks   int
-	errs   []*protocol.Error
+	frames chan []byte
+	gone   chan struct{}
+	said   chan protocol.Message // answers to hello
 }
 
 func (p *guard) Send(m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.GateCheck:
-		p.unsent = append(p.unsent, &protocol.GateResult{CallID: m.CallID, Decision: protocol.DecisionDeny,
+		p.frames <- protocol.Append(nil, &protocol.GateResult{CallID: m.CallID, Decision: protocol.DecisionDeny,
 			Reason: "guarded"})
 	case *protocol.ToolCall:
-		p.unsent = append(p.unsent, &protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"done"`)})
-	case *protocol.HelloAck:
-		p.acks++
-	case *protocol.Error:
-		p.errs = append(p.errs, m)
+		p.frames <- protocol.Append(nil, &protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"done"`)})
+	case *protocol.HelloAck, *protocol.Error:
+		p.said <- m
 	}
 }
 
-func (p *guard) Flush() {
-	answers := p.unsent
-	p.unsent = nil
-	for _, m := range answers {
-		p.conn.Receive(protocol.Append(nil, m))
-	}
-}
+func (p *guard) Flush() {}
 
 func (p *guard) Close(protocol.CloseCode, string) {}
+
+func (p *guard) read() {
+	for {
+		select {
+		case frame := <-p.frames:
+			p.conn.Receive(frame)
+		case <-p.gone:
+			return
+		}
+	}
+}
+
+// killed ends its connection.
+func (p *guard) killed() {
+	close(p.gone)
+	p.conn.Closed()
+}
 
 // guarded is a gateway that requires the provider guard of a file.
 type guarded struct {
@@ -84,21 +94,27 @@ func (x *guarded) session(id, label string, hooks bool) *Session {
 // join connects the guard, which gates the tool shell and has the tool own.
 func (x *guarded) join() *guard {
 	x.t.Helper()
-	p := x.hello(x.pass.Token(), "guard", "all")
-	if p.acks != 1 {
-		x.t.Fatalf("the guard is not bound: %v", p.errs)
-	}
-	return p
+	return x.hello(x.pass.Token(), "guard", "all")
 }
 
 func (x *guarded) hello(token, name, session string) *guard {
-	p := &guard{}
+	p := &guard{frames: make(chan []byte, 100), gone: make(chan struct{}), said: make(chan protocol.Message, 100)}
 	p.conn = x.g.Connect(p, ConnOptions{})
-	x.t.Cleanup(p.conn.Closed)
-	p.conn.Receive(fmt.Appendf(nil, `{"type":"auth","token":%q}`, token))
-	p.conn.Receive(fmt.Appendf(nil, `{"type":"hello","protocolVersion":2,"session":%q,"name":%q,
+	x.t.Cleanup(func() {
+		select {
+		case <-p.gone:
+		default:
+			p.killed()
+		}
+	})
+	go p.read()
+	p.frames <- fmt.Appendf(nil, `{"type":"auth","token":%q}`, token)
+	p.frames <- fmt.Appendf(nil, `{"type":"hello","protocolVersion":2,"session":%q,"name":%q,
 		"tools":[{"name":"own","description":"d","parameters":{}}],
-		"hooks":{"onPreToolUse":[{"match":{"tool":"shell"},"action":"gate","gateId":"g"}]}}`, session, name))
+		"hooks":{"onPreToolUse":[{"match":{"tool":"shell"},"action":"gate","gateId":"g"}]}}`, session, name)
+	if m := <-p.said; m.MessageType() != protocol.TypeHelloAck {
+		x.t.Errorf("%s is not bound: %v", name, m)
+	}
 	return p
 }
 
@@ -143,8 +159,8 @@ func TestRequiredProviderIsAway(t *testing.T) {
 			t.Errorf("a call without it: %+v after %s, want a denial with %q after %s", d, took, awayReason,
 				protocol.RequiredTimeout)
 		}
-		var p *guard
-		later(time.Second, func() { p = x.join() })
+		joined := make(chan *guard, 10)
+		later(time.Second, func() { joined <- x.join() })
 		if d, took := x.decide(s, "read"); d.Deny || took != time.Second {
 			t.Errorf("a call until it joins: %+v after %s, want it allowed after 1s", d, took)
 		}
@@ -152,7 +168,7 @@ func TestRequiredProviderIsAway(t *testing.T) {
 			t.Errorf("a gated call: %+v after %s, want its denial at once", d, took)
 		}
 		// It is killed: what it has no rule about goes on at once.
-		p.conn.Closed()
+		(<-joined).killed()
 		if d, took := x.decide(s, "read"); d.Deny || took != 0 {
 			t.Errorf("a call without a rule: %+v after %s, want it allowed at once", d, took)
 		}
@@ -191,7 +207,7 @@ func TestRequiredProviderIsNotReady(t *testing.T) {
 		if d, took := x.decide(s, "read"); d.Deny || took != 0 {
 			t.Errorf("a call without a rule of the last hello: %+v after %s, want it allowed at once", d, took)
 		}
-		later(time.Second, func() { p.conn.Receive([]byte(`{"type":"session.ready","sessionId":"s2"}`)) })
+		later(time.Second, func() { p.frames <- []byte(`{"type":"session.ready","sessionId":"s2"}`) })
 		if d, took := x.decide(s, "shell"); d.Reason != "guarded" || took != time.Second {
 			t.Errorf("a gated call: %+v after %s, want its denial after 1s", d, took)
 		}
@@ -204,9 +220,9 @@ func TestRequiredRulesAreTheLast(t *testing.T) {
 		x := newGuarded(t)
 		s := x.session("s1", "l", true)
 		p := x.join()
-		p.conn.Receive([]byte(`{"type":"hooks.update","requestId":"r",` +
-			`"hooks":{},"onPreToolUse":[{"match":{"tool":"edit"},"action":"deny"}]}`))
-		p.conn.Closed()
+		p.frames <- []byte(`{"type":"hooks.update","onPreToolUse":[{"match":{"tool":"edit"},"action":"deny"}]}`)
+		synctest.Wait()
+		p.killed()
 		if d, took := x.decide(s, "shell"); d.Deny || took != 0 {
 			t.Errorf("a call of its former rule: %+v after %s, want it allowed at once", d, took)
 		}
@@ -225,9 +241,7 @@ func TestRequiredProviderIsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newGuarded(t)
 		s := x.session("s1", "l", true)
-		if p := x.hello(x.g.InstanceToken(), "guard", "s1"); p.acks != 1 {
-			t.Fatalf("the other is not bound: %v", p.errs)
-		}
+		x.hello(x.g.InstanceToken(), "guard", "s1")
 		if d, _ := x.decide(s, "read"); d.Reason != awayReason {
 			t.Errorf("with another of its name: %+v, want a denial", d)
 		}
@@ -266,14 +280,14 @@ func TestRequiredHoldsCallsOfTools(t *testing.T) {
 		if o, took := call(Call{Name: "shell"}); o.ErrorCode != protocol.CodeCancelled || took != time.Second {
 			t.Errorf("an interrupted call: %s after %s, want CANCELLED after 1s", o.Text(), took)
 		}
-		var p *guard
-		later(time.Second, func() { p = x.join() })
-		if o, took := call(Call{Name: "shell"}); o.Error != "guarded" || took != time.Second {
+		joined := make(chan *guard, 10)
+		later(time.Second, func() { joined <- x.join() })
+		if o, took := call(Call{Name: "shell"}); !strings.Contains(o.Error, "guarded") || took != time.Second {
 			t.Errorf("a gated call: %s after %s, want its denial after 1s", o.Text(), took)
 		}
 		// Its own tool comes back with it.
-		p.conn.Closed()
-		later(time.Second, func() { p = x.join() })
+		(<-joined).killed()
+		later(time.Second, func() { joined <- x.join() })
 		if o, took := call(Call{Name: "own"}); o.Text() != "done" || took != time.Second {
 			t.Errorf("its own tool: %s after %s, want done after 1s", o.Text(), took)
 		}
@@ -364,7 +378,7 @@ func TestRequiredFlaps(t *testing.T) {
 			for ctx.Err() == nil {
 				<-time.After(time.Second)
 				p := x.join()
-				p.conn.Closed()
+				p.killed()
 			}
 		}()
 		const most = protocol.RequiredTimeout + protocol.GateTimeout
@@ -418,11 +432,11 @@ func TestPromptWaitsForTools(t *testing.T) {
 		}
 		p := x.join()
 		s2, h2 := session()
-		later(time.Second, func() { p.conn.Receive([]byte(`{"type":"session.ready","sessionId":"s2"}`)) })
+		later(time.Second, func() { p.frames <- []byte(`{"type":"session.ready","sessionId":"s2"}`) })
 		if took := prompt(s2, h2); took != time.Second {
 			t.Errorf("a new session: the prompt waited %s, want 1s", took)
 		}
-		p.conn.Closed()
+		p.killed()
 		if took := prompt(s, h); took != promptHold {
 			t.Errorf("it was killed: the prompt waited %s, want %s", took, promptHold)
 		}
