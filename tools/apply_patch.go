@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tapgw/tools/internal/patch"
+	"tapgw/internal/patch"
 	"tapgw/tools/internal/workspace"
 )
 

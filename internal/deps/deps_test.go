@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli",
 		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel",
 		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff", "internal/instructions",
-		"internal/markdown", "internal/extension", "testdata/sdk"},
+		"internal/markdown", "internal/extension", "internal/patch", "testdata/sdk"},
 	{"internal/match", "internal/ownfile", "internal/schedule", "internal/terminal", "internal/recording",
 		"internal/toolsearch", "internal/link", "internal/gitread", "internal/lentpipe"},
 	{"internal/tapconfig", "internal/filelist"},

@@ -86,6 +86,7 @@ type toolCall struct {
 
 	text      *match.Text
 	files     []match.File
+	isUnclear bool // it may name more files: its patch can't be read
 	filesRead bool
 }
 
@@ -109,19 +110,15 @@ func (c *toolCall) argsText() *match.Text {
 	return c.text
 }
 
-// paths returns the files in the call's path, file, filePath and file_path arguments.
+// paths returns the files that the call names; see [CallFiles].
 func (c *toolCall) paths() []match.File {
 	if !c.filesRead {
 		c.filesRead = true
-		_ = protocol.Object(c.args, func(name string, v protocol.Raw) error {
-			switch name {
-			case "path", "file", "filePath", "file_path":
-				if s, ok := protocol.Text(v); ok {
-					c.files = append(c.files, match.NewFile(s))
-				}
-			}
-			return nil
-		})
+		var names []string
+		names, c.isUnclear = CallFiles(c.tool, c.args)
+		for _, name := range names {
+			c.files = append(c.files, match.NewFile(name))
+		}
 	}
 	return c.files
 }
@@ -143,6 +140,9 @@ func (r *rule) match(c *toolCall, g *Gateway) bool {
 		result = match.No
 		for _, file := range c.paths() {
 			result = max(result, r.file.Match(file))
+		}
+		if c.isUnclear && r.mayDeny() {
+			result = match.Yes
 		}
 	}
 	if r.args != nil && result != match.No {

@@ -1,0 +1,130 @@
+package patch
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Named returns the paths of the files that a patch of either form names; see [Names]. It is an error if programs may
+// find others in it.
+func Named(text string) ([]string, error) {
+	read := Parse
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == beginPatch {
+			read = ReadStrict
+		}
+	}
+	files, err := read(text)
+	if err != nil {
+		return nil, err
+	}
+	return Names(files), nil
+}
+
+// Names returns the paths of all files that a patch reads, writes or removes, each once and as the patch has them. A
+// file that moves counts with its old path and its new one.
+func Names(files []File) []string {
+	var names []string
+	for _, f := range files {
+		for _, name := range []string{f.Path, f.Target} {
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// ReadStrict reads the "*** Begin Patch" form as programs of others apply it, for whoever decides about their calls:
+// only the operations and paths of the files, no hunks. Where programs read a line in two ways, it is an error, so that
+// no file is touched that the result does not name.
+func ReadStrict(text string) ([]File, error) {
+	if len(text) > maxSize {
+		return nil, errors.New("the patch is too long: make several of it")
+	}
+	p := &parser{lines: strings.Split(strings.TrimSpace(text), "\n")}
+	if strings.TrimSpace(p.peek(0)) != beginPatch {
+		return nil, p.fault("want %q as the first line", beginPatch)
+	}
+	s := strict{parser: p}
+	for p.at++; !p.isDone(); p.at++ {
+		if err := s.line(strings.TrimRight(p.peek(0), " \t\r")); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case !s.isEnded:
+		return nil, p.fault("%q is missing", endPatch)
+	case len(s.files) == 0:
+		return nil, p.fault("the patch changes nothing")
+	}
+	return s.files, nil
+}
+
+// headers are the lines with which a file's part of an envelope begins.
+var headers = []struct {
+	word string
+	op   Op
+}{{addFile, Add}, {deleteFile, Delete}, {updateFile, Update}}
+
+// strict reads an envelope line by line.
+type strict struct {
+	*parser
+	files    []File
+	canMove  bool // the line before begins an update
+	takesNew bool // lines of a new file may follow
+	takesOld bool // lines of changes may follow
+	isEnded  bool
+}
+
+// line reads the current line, whose end has no blanks.
+func (s *strict) line(line string) error {
+	word := func(word string) (path string, ok bool) { return strings.CutPrefix(line+" ", word) }
+	canMove := s.canMove
+	s.canMove = false
+	if line == "" {
+		s.canMove = canMove
+		return nil
+	}
+	if s.isEnded {
+		return s.fault("%.80q comes after the end of the patch", line)
+	}
+	if line == endPatch {
+		s.isEnded = true
+		return nil
+	}
+	if path, ok := word(moveTo); ok && canMove {
+		return s.name(&s.files[len(s.files)-1].Target, path)
+	}
+	for _, h := range headers {
+		if path, ok := word(h.word); ok {
+			s.files = append(s.files, File{Op: h.op})
+			s.canMove, s.takesNew, s.takesOld = h.op == Update, h.op == Add, h.op == Update
+			return s.name(&s.files[len(s.files)-1].Path, path)
+		}
+	}
+	return s.content(line)
+}
+
+// content reads a line that is part of a file.
+func (s *strict) content(line string) error {
+	switch {
+	case line[0] == '+' && (s.takesNew || s.takesOld), line[0] == '-' && s.takesOld:
+		return nil
+	case line[0] == ' ' && s.takesOld && !strings.HasPrefix(strings.TrimSpace(line), "***"),
+		strings.HasPrefix(line, "@@") && s.takesOld, line == endOfFile && s.takesOld:
+		return nil
+	}
+	return s.fault("%.80q is not expected here", line)
+}
+
+// name sets a path of a file.
+func (s *strict) name(to *string, path string) error {
+	*to = strings.TrimSpace(path)
+	if *to == "" || strings.ContainsFunc(*to, unicode.IsControl) {
+		return s.fault("%q is no path", *to)
+	}
+	return nil
+}
