@@ -305,6 +305,15 @@ func (t *tracker) toolStart(d *rpc.ToolExecutionStartData) {
 	})
 }
 
+// toolUse returns the call that a request for permission is about; nil if it names none that runs.
+func (t *tracker) toolUse(req sdk.PermissionRequest) *toolUse {
+	o := t.openParts[partKey(gateway.OnEndToolExecution, callIDOf(req))]
+	if o == nil {
+		return nil
+	}
+	return &toolUse{o.tool, protocol.Raw(o.args)}
+}
+
 func (t *tracker) toolDelta(id, text string) {
 	o := t.openParts[partKey(gateway.OnEndToolExecution, id)]
 	if o == nil || text == "" {

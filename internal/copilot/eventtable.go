@@ -143,7 +143,7 @@ var eventTable = append([]eventRow{
 	// What a person is asked.
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.PermissionRequestedData) {
 		if c := t.conn(); c != nil {
-			t.s.answerPermission(c, d)
+			t.s.answerPermission(c, d, t.toolUse(d.PermissionRequest))
 		}
 	}).inTimeline(adminapi.LogWarning, "a denial with its reason; what is asked, and the answer").
 		withNote("answered by the policy, or a question of kind `permission`"),

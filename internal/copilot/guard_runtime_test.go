@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/github/copilot-sdk/go"
 
+	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
@@ -149,6 +150,9 @@ func (p *guard) asked() []string {
 	defer p.mu.Unlock()
 	return slices.Clone(p.checks)
 }
+
+// readsAll lets sessions read everything. So they need no hooks for their own edits, and begin without any.
+func readsAll(o *Options) { o.Permissions.Read = configs.Allow }
 
 // gateOf is a rule by which the provider is asked about a tool, and denies.
 func gateOf(tool string) []protocol.Rule {

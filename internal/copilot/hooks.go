@@ -10,21 +10,24 @@ import (
 )
 
 // A session starts without hooks. The runtime waits for the answer to each hook, at each prompt, call and end of a
-// turn, and most sessions have no rule, gate or user hook that needs one. The session gets its hooks once, when
-// something needs them.
+// turn, and some sessions have no rule, gate, user hook or limited edit that needs one. The session gets its hooks once,
+// when something needs them.
 
 // lateHooksVersion is the only runtime version on which enabling hooks later was measured to be safe. On CLI 1.0.102 a
 // running sub-agent keeps the hooks that it began with: none. Sessions of any other version have hooks from the start.
 const lateHooksVersion = "1.0.85"
 
-// needsHooks reports whether something needs the session's hooks. Until the gateway knows the session, only the trusted
-// project's language servers may.
+// needsHooks reports whether something needs the session's hooks: the trusted project's language servers, limited reads,
+// or what the gateway has for the session, which counts from when it knows the session.
 func (s *session) needsHooks() bool {
+	if s.hasLSP || s.guardsEdits() {
+		return true
+	}
 	select {
 	case <-s.ready:
-		return s.hasLSP || s.calls.NeedsHooks()
+		return s.calls.NeedsHooks()
 	default:
-		return s.hasLSP
+		return false
 	}
 }
 
@@ -91,7 +94,8 @@ func (s *session) promptSubmitted(
 // hookDeny is the decision of a hook that keeps the runtime from calling a tool.
 const hookDeny = "deny"
 
-// toolHook asks rules and gates about a call. It never answers allow, which would bypass the permissions.
+// toolHook asks rules and gates about a call, and then the permissions for reads about an edit. It never answers allow,
+// which would bypass the permissions.
 func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) {
 	if !s.awaitCalls() {
 		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: errEnded.Error()}, nil
@@ -108,7 +112,13 @@ func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*s
 	if tool != in.ToolName && !d.Deny {
 		s.noteAsked(tool, args)
 	}
+	denial := ""
+	if !d.Deny {
+		denial = s.editDenial(s.ctx, toolUse{tool, args})
+	}
 	switch {
+	case denial != "":
+		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: denial}, nil
 	case d.Deny:
 		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: d.Denial()}, nil
 	case d.Context != "":

@@ -129,7 +129,7 @@ func TestGateComesInMidTurn(t *testing.T) {
 			if tt.options == nil {
 				tt.options = func(*Options) {}
 			}
-			h := startHosted(t, newRigWith(t, rounds(tt.first, saysIt), tt.options))
+			h := startHosted(t, newRigWith(t, rounds(tt.first, saysIt), readsAll, tt.options))
 			p := h.provide(h.s, "tests")
 			turn := h.asking("go")
 			tt.reach(h, p)
@@ -174,7 +174,7 @@ func TestGateComesWhileASubAgentWorks(t *testing.T) {
 			}
 		}
 		return main(r)
-	}, func(o *Options) { o.Permissions.Shell = configs.Allow }))
+	}, readsAll, func(o *Options) { o.Permissions.Shell = configs.Allow }))
 	fifo := filepath.Join(h.r.cwd, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestGateComesWhileASubAgentWorks(t *testing.T) {
 // about all that begin after its ack.
 func TestGateComesAtAnyTime(t *testing.T) {
 	const all = 8
-	h := newHosted(t, newRigWith(t, rounds(slices.Repeat([]scriptmodel.Reply{calls("work", "{}")}, all)...)))
+	h := newHosted(t, newRigWith(t, rounds(slices.Repeat([]scriptmodel.Reply{calls("work", "{}")}, all)...), readsAll))
 	for before := range all - 2 {
 		h.s = h.start(fmt.Sprintf("session-%d", before))
 		worker := h.guard(fmt.Sprintf("worker-%d", before))
@@ -242,7 +242,7 @@ func TestGateComesAtAnyTime(t *testing.T) {
 // TestManyGatesAtOnce: providers that come at the same time in the middle of a turn are
 // all asked, in every session of one bound to all.
 func TestManyGatesAtOnce(t *testing.T) {
-	h := startHosted(t, newRigWith(t, rounds(calls("hang", "{}"), saysIt)))
+	h := startHosted(t, newRigWith(t, rounds(calls("hang", "{}"), saysIt), readsAll))
 	first := h.s
 	h.s = h.start("second")
 	sessions := []*gateway.Session{first, h.s}
@@ -328,7 +328,7 @@ func TestTransformComesWithAGate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := startHosted(t, newRigWith(t, rounds(calls("hang", "{}"), saysIt)))
+			h := startHosted(t, newRigWith(t, rounds(calls("hang", "{}"), saysIt), readsAll))
 			tests := h.provide(h.s, "tests")
 			p := h.guard("guard")
 			turn := h.asking("go")

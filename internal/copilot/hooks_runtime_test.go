@@ -27,7 +27,7 @@ func TestNoHooksUnlessWanted(t *testing.T) {
 		newRigWith(
 			t,
 			rounds(saysIt, calls("bash", `{"command":"echo ran","description":"x"}`)),
-			func(o *Options) { o.Permissions.Shell = configs.Allow },
+			readsAll, func(o *Options) { o.Permissions.Shell = configs.Allow },
 		),
 	)
 	h.provide(h.s, "tests")
@@ -70,7 +70,7 @@ func TestNoHooksUnlessWanted(t *testing.T) {
 // TestOldRuntimeKeepsHooks: a runtime that takes tools by a resume only goes on asking
 // hooks when tools change.
 func TestOldRuntimeKeepsHooks(t *testing.T) {
-	g := newRigWith(t, rounds(calls("hang", `{"x":"hung"}`), saysIt))
+	g := newRigWith(t, rounds(calls("hang", `{"x":"hung"}`), saysIt), readsAll)
 	g.r.lacksToolsSet = true
 	h := startHosted(t, g)
 	tests := h.provide(h.s, "tests")
@@ -108,7 +108,7 @@ func TestContextBringsHooks(t *testing.T) {
 		return string(requests[len(requests)-1].Body)
 	}
 	t.Run("startup", func(t *testing.T) {
-		h := startHosted(t, newRigWith(t, obey))
+		h := startHosted(t, newRigWith(t, obey, readsAll))
 		p := h.guard("starter")
 		hello := helloOf("starter", h.s.ID())
 		hello.StartupContext = "THE STARTUP"
@@ -119,7 +119,7 @@ func TestContextBringsHooks(t *testing.T) {
 		}
 	})
 	t.Run("update", func(t *testing.T) {
-		h := startHosted(t, newRigWith(t, obey))
+		h := startHosted(t, newRigWith(t, obey, readsAll))
 		tests := h.provide(h.s, "tests")
 		p := h.guard("teller")
 		p.send(helloOf("teller", h.s.ID()), "hello")
@@ -139,7 +139,7 @@ func TestContextBringsHooks(t *testing.T) {
 		h.whole()
 	})
 	t.Run("the user's own", func(t *testing.T) {
-		h := startHosted(t, newRigWith(t, obey))
+		h := startHosted(t, newRigWith(t, obey, readsAll))
 		tests := h.provide(h.s, "tests")
 		turn := h.asking("call:hang {}")
 		<-tests.hanging
@@ -170,7 +170,7 @@ func TestContextBringsHooks(t *testing.T) {
 // gate is refused, the turn that runs goes on without it, and so do others; it is bound
 // once they can be had.
 func TestHooksCantBeHad(t *testing.T) {
-	h := startHosted(t, newRigWith(t, rounds(calls("hang", "{}"), saysIt)))
+	h := startHosted(t, newRigWith(t, rounds(calls("hang", "{}"), saysIt), readsAll))
 	tests := h.provide(h.s, "tests")
 	turn := h.asking("go")
 	<-tests.hanging
@@ -220,7 +220,7 @@ func TestHooksCantBeHad(t *testing.T) {
 // TestModelChangesWhileHooksCome: a session that is resumed for its hooks has the model
 // that it was given meanwhile.
 func TestModelChangesWhileHooksCome(t *testing.T) {
-	h := newHosted(t, newRigWith(t, obey))
+	h := newHosted(t, newRigWith(t, obey, readsAll))
 	for n := range 8 {
 		h.s = h.start(fmt.Sprintf("session-%d", n))
 		s := h.session()
@@ -249,7 +249,7 @@ func TestModelChangesWhileHooksCome(t *testing.T) {
 // TestRuntimeKilledWithHooks: a session that has hooks has them in the next runtime, and
 // so has one of which the runtime ended while it got them.
 func TestRuntimeKilledWithHooks(t *testing.T) {
-	h := startHosted(t, newRigWith(t, rounds(saysIt)))
+	h := startHosted(t, newRigWith(t, rounds(saysIt), readsAll))
 	h.provide(h.s, "tests")
 	if said := <-h.asking("go"); !strings.Contains(said, "said") {
 		t.Errorf(`without a gate: %q, want "said" in it`, said)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	sdk "github.com/github/copilot-sdk/go"
@@ -70,13 +71,14 @@ func deferToPump(sdk.PermissionRequest, sdk.PermissionInvocation) (rpc.Permissio
 	return &rpc.PermissionDecisionNoResult{}, nil
 }
 
-// answerPermission answers a request for permission on a goroutine of its own. The pump calls it.
-func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData) {
+// answerPermission answers a request for permission on a goroutine of its own. The pump calls it. u is the call that
+// needs the permission; nil if no such call runs.
+func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData, u *toolUse) {
 	if s.joined != 0 || d.ResolvedByHook != nil && *d.ResolvedByHook {
 		return
 	}
 	s.whilePending(c, d.RequestID, func(ctx context.Context) {
-		decision := s.decide(ctx, d.PermissionRequest)
+		decision := s.decide(ctx, d.PermissionRequest, u)
 		if ctx.Err() != nil {
 			return // the runtime no longer waits
 		}
@@ -93,17 +95,17 @@ func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData) {
 
 // PermitShell implements [gateway.ShellHost].
 func (s *session) PermitShell(ctx context.Context, c gateway.ShellCommand) (denial string) {
-	switch d := s.decide(ctx, &rpc.PermissionRequestShell{FullCommandText: c.Line(), Intention: c.Why}).(type) {
-	case *rpc.PermissionDecisionApproveOnce:
-		return ""
-	case *rpc.PermissionDecisionReject:
-		return cmp.Or(deref(d.Feedback), "the gateway's policy does not allow it")
-	}
-	return "nobody is there who could allow it"
+	return denialOf(s.decide(ctx, &rpc.PermissionRequestShell{FullCommandText: c.Line(), Intention: c.Why}, nil))
 }
 
-// decide answers a request by the policy, or by asking a person.
-func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.PermissionDecision {
+// PermitRead implements [gateway.ReadHost].
+func (s *session) PermitRead(ctx context.Context, path, why string) (denial string) {
+	return s.readDenial(ctx, path, why)
+}
+
+// decide answers a request by the policy, or by asking a person. u is the call that needs the permission; nil if the
+// request does not come from one.
+func (s *session) decide(ctx context.Context, req sdk.PermissionRequest, u *toolUse) rpc.PermissionDecision {
 	if req == nil {
 		return &rpc.PermissionDecisionUserNotAvailable{}
 	}
@@ -112,18 +114,27 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.Per
 		return &rpc.PermissionDecisionReject{Feedback: &reason}
 	}
 	req = s.requested(req)
-	denial, mustAsk := s.policy(req)
-	switch {
-	case denial != "":
-		return reject(denial)
-	case !mustAsk, s.isApproved(req):
+	others, err := s.relatedRequests(req, u)
+	if err != nil {
+		return reject(err.Error())
+	}
+	for _, r := range append([]sdk.PermissionRequest{req}, others.judged...) {
+		if denial, _ := s.policy(r); denial != "" {
+			return reject(denial)
+		}
+	}
+	asked := append([]sdk.PermissionRequest{req}, others.asked...)
+	if !slices.ContainsFunc(asked, s.mustAsk) {
 		return &rpc.PermissionDecisionApproveOnce{}
 	}
 	if !s.awaitCalls() {
 		return &rpc.PermissionDecisionUserNotAvailable{}
 	}
-	q := permissionQuestion(req)
-	why := s.protectedReason(req)
+	q := permissionQuestion(req, others.asked...)
+	why := ""
+	for _, r := range asked {
+		why = cmp.Or(why, s.protectedReason(r))
+	}
 	if why != "" {
 		q.Message += ". It is protected: " + why
 	}
@@ -142,9 +153,17 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.Per
 		reason := cmp.Or(answer.Text, "the user denied it")
 		return &rpc.PermissionDecisionReject{Feedback: &reason} // the timeline shows the answer already
 	case answer.Decision == adminapi.DecideSession:
-		s.approve(req)
+		for _, r := range asked {
+			s.approve(r)
+		}
 	}
 	return &rpc.PermissionDecisionApproveOnce{}
+}
+
+// mustAsk reports whether a person must be asked about a request that the policy does not deny.
+func (s *session) mustAsk(req sdk.PermissionRequest) bool {
+	_, mustAsk := s.policy(req)
+	return mustAsk && !s.isApproved(req)
 }
 
 // policy returns why a request is denied, or else whether a person must be asked.
@@ -291,8 +310,8 @@ const maxIntention = 300
 type wording struct{ question, detail, reason, scope string }
 
 // permissionQuestion puts a request to a person. It shows all of what would be done, because that is what the person
-// allows.
-func permissionQuestion(req sdk.PermissionRequest) gateway.Question {
+// allows. others are files that the write moves to the place of req.
+func permissionQuestion(req sdk.PermissionRequest, others ...sdk.PermissionRequest) gateway.Question {
 	var w wording
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
@@ -305,6 +324,13 @@ func permissionQuestion(req sdk.PermissionRequest) gateway.Question {
 	case *rpc.PermissionRequestWrite:
 		detail := visible.Line(req.FileName) + "\n" + req.Diff
 		w = wording{"May the session write this file?", detail, req.Intention, "this file"}
+		for _, other := range others {
+			if from, ok := other.(*rpc.PermissionRequestWrite); ok {
+				w.question = "May the session move this file?"
+				w.detail = "from " + visible.Line(from.FileName) + "\nto " + w.detail
+				w.scope = "both files"
+			}
+		}
 	case *rpc.PermissionRequestURL:
 		w = wording{"May the session fetch this?", visible.Line(req.URL), req.Intention, "this host"}
 		if u, err := weburl.Parse(req.URL); err == nil && u.Href != req.URL {

@@ -302,7 +302,7 @@ func resumeRequest(
 func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	gen := s.nextGen()
 	// A turn that continues may call tools before the gateway knows whether the session needs hooks.
-	withHooks := carryOn || !p.canEnableHooksLater
+	withHooks := carryOn || !p.canEnableHooksLater || s.needsHooks()
 	cfg := s.resumeConfig(gen, withHooks)
 	cfg.ContinuePendingWork = &carryOn
 	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {

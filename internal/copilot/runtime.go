@@ -377,6 +377,14 @@ func (r *Runtime) privateDir() (string, error) {
 	return dir, nil
 }
 
+// PrivateDir returns the directory with the large results of sessions and the tokens of their shells; "" before the first
+// session.
+func (r *Runtime) PrivateDir() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dir
+}
+
 // Close ends the runtime: politely until ctx ends, then by force. Sessions that are left end with it and are not
 // reported, because the gateway ends its sessions before. The error is about the private directory, which Close
 // removes.

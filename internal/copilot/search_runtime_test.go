@@ -128,7 +128,7 @@ func TestToolsAreSearched(t *testing.T) {
 
 // The gateway asks the gates of a call about which no hook did.
 func TestSearchedCallsAreGatedOnce(t *testing.T) {
-	_, s := searching(t)
+	_, s := searching(t, readsAll)
 	s.turn(`call:call_tool {"name":"brew_tea"}`)
 	s.preToolUse = func(string, protocol.Raw) gateway.Decision { return gateway.Decision{} }
 	enableHooks(t, s)

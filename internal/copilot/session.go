@@ -184,14 +184,14 @@ func (s *session) startLoops(calls gateway.HostCalls) {
 
 // create makes the session in the runtime.
 func (s *session) create(ctx context.Context, p *process) error {
-	gen := s.nextGen()
+	gen, withHooks := s.nextGen(), !p.canEnableHooksLater || s.needsHooks()
 	created, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
-		return p.client.CreateSession(ctx, s.createConfig(gen, !p.canEnableHooksLater))
+		return p.client.CreateSession(ctx, s.createConfig(gen, withHooks))
 	})
 	if err != nil {
 		return err
 	}
-	c := &conn{process: p, sdk: created, gen: gen, hooksEnabled: !p.canEnableHooksLater}
+	c := &conn{process: p, sdk: created, gen: gen, hooksEnabled: withHooks}
 	if err := s.storeMetadata(ctx, c, s.metadata()); err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 //
 //	call:NAME {"some": "arguments"}
 //
-// makes the model call those tools, all at once, and then repeat their results. Any other prompt is echoed. The
-// gateway's local sessions do the same.
+// makes the model call those tools, all at once, and then repeat their results. A JSON string in place of the object
+// makes a freeform call with that text. Any other prompt is echoed. The gateway's local sessions do the same.
 //
 // A runtime adds messages of its own with the user's role, before a prompt or after a tool's result: notices, and the
 // context of hooks. Calls tells them from prompts by their position and their tags, so it neither calls a tool twice
@@ -52,7 +52,9 @@ func Calls(r *Request) Reply {
 		case args != "" && !json.Valid([]byte(args)):
 			return Reply{Text: fmt.Sprintf("The arguments of %q are not JSON: %s", name, args)}
 		}
-		p.ToolCalls = append(p.ToolCalls, ToolCall{Name: name, Args: args})
+		c := ToolCall{Name: name, Args: args}
+		c.IsFreeform = json.Unmarshal([]byte(args), &c.Args) == nil
+		p.ToolCalls = append(p.ToolCalls, c)
 	}
 	return p
 }

@@ -18,6 +18,12 @@ func completions(ctx context.Context, w http.ResponseWriter, r *Request, p Reply
 	var calls []any
 	for i, c := range p.ToolCalls {
 		finish = "tool_calls"
+		if c.IsFreeform {
+			calls = append(calls, object{
+				"index": i, "id": c.ID, "type": "custom", "custom": object{"name": c.Name, "input": c.Args},
+			})
+			continue
+		}
 		calls = append(calls, object{
 			"index": i, "id": c.ID, "type": "function",
 			"function": object{"name": c.Name, "arguments": c.Args},

@@ -40,19 +40,21 @@ type Message struct {
 }
 
 // Tool is a tool that the request offers to the model. Parameters is the JSON Schema of its arguments as it came, nil
-// if the request has none.
+// if the request has none. IsFreeform says that the tool takes a text in place of arguments, as OpenAI's custom tools.
 type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage
+	IsFreeform  bool
 }
 
 // ToolCall is a call that the model makes. In a [Reply], a call without an ID gets a new one, and a call without Args
 // gets {}. In a [Message] it is a call of an earlier reply.
 type ToolCall struct {
-	ID   string
-	Name string
-	Args string // a JSON object
+	ID         string
+	Name       string
+	Args       string // a JSON object, or the text of a freeform call
+	IsFreeform bool   // on the OpenAI wires only
 }
 
 // Context returns a context that ends when the client closes the connection or the server closes. A script that waits
@@ -137,6 +139,8 @@ type wireMessage struct {
 	Name      string          `json:"name"`
 	Arguments string          `json:"arguments"`
 	Output    json.RawMessage `json:"output"`
+	// custom_tool_call of the responses wire.
+	Input string `json:"input"`
 }
 
 type wireToolCall struct {
@@ -145,6 +149,17 @@ type wireToolCall struct {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	} `json:"function"`
+	Custom *struct {
+		Name  string `json:"name"`
+		Input string `json:"input"`
+	} `json:"custom"`
+}
+
+func (c wireToolCall) toolCall() ToolCall {
+	if c.Custom != nil {
+		return ToolCall{ID: c.ID, Name: c.Custom.Name, Args: c.Custom.Input, IsFreeform: true}
+	}
+	return ToolCall{ID: c.ID, Name: c.Function.Name, Args: c.Function.Arguments}
 }
 
 type wireTool struct {
@@ -157,6 +172,10 @@ type wireTool struct {
 		Description string          `json:"description"`
 		Parameters  json.RawMessage `json:"parameters"`
 	} `json:"function"`
+	Custom *struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+	} `json:"custom"`
 }
 
 func newRequest(hr *http.Request, body []byte) (*Request, error) {
@@ -214,7 +233,10 @@ func (m wireMessage) message() Message {
 	switch m.Type {
 	case "function_call":
 		return Message{Role: "assistant", ToolCalls: []ToolCall{{ID: m.CallID, Name: m.Name, Args: m.Arguments}}}
-	case "function_call_output":
+	case "custom_tool_call":
+		call := ToolCall{ID: m.CallID, Name: m.Name, Args: m.Input, IsFreeform: true}
+		return Message{Role: "assistant", ToolCalls: []ToolCall{call}}
+	case "function_call_output", "custom_tool_call_output":
 		return Message{Role: "tool", Text: contentText(m.Output), ToolCallID: m.CallID}
 	}
 	out := Message{Role: m.Role, Text: contentText(m.Content), ToolCallID: m.ToolCallID}
@@ -223,7 +245,7 @@ func (m wireMessage) message() Message {
 		out.Role = "system"
 	}
 	for _, c := range m.ToolCalls {
-		out.ToolCalls = append(out.ToolCalls, ToolCall{ID: c.ID, Name: c.Function.Name, Args: c.Function.Arguments})
+		out.ToolCalls = append(out.ToolCalls, c.toolCall())
 	}
 	return out
 }
@@ -277,9 +299,12 @@ func (t wireTool) tool() Tool {
 	if f := t.Function; f != nil {
 		return Tool{Name: f.Name, Description: f.Description, Parameters: f.Parameters}
 	}
+	if c := t.Custom; c != nil {
+		return Tool{Name: c.Name, Description: c.Description, IsFreeform: true}
+	}
 	name := t.Name
 	if name == "" { // the endpoint's own tools have only a type
 		name = t.Type
 	}
-	return Tool{Name: name, Description: t.Description, Parameters: t.Parameters}
+	return Tool{Name: name, Description: t.Description, Parameters: t.Parameters, IsFreeform: t.Type == "custom"}
 }

@@ -48,6 +48,13 @@ func outputItems(id string, p Reply) []object {
 		})
 	}
 	for _, c := range p.ToolCalls {
+		if c.IsFreeform {
+			items = append(items, object{
+				"type": "custom_tool_call", "id": "ctc_" + c.ID, "call_id": c.ID,
+				"name": c.Name, "input": c.Args, "status": "completed",
+			})
+			continue
+		}
 		items = append(items, object{
 			"type": "function_call", "id": "fc_" + c.ID, "call_id": c.ID,
 			"name": c.Name, "arguments": c.Args, "status": "completed",
@@ -145,6 +152,10 @@ func (s *responseStream) message(i int, item object) {
 }
 
 func (s *responseStream) call(i int, item object) {
+	if item["type"] == "custom_tool_call" {
+		s.freeformCall(i, item)
+		return
+	}
 	at := object{"item_id": item["id"], "output_index": i, "delta": item["arguments"]}
 	s.send("response.output_item.added", object{"output_index": i, "item": object{
 		"type": "function_call", "id": item["id"], "call_id": item["call_id"],
@@ -153,6 +164,20 @@ func (s *responseStream) call(i int, item object) {
 	s.send("response.function_call_arguments.delta", at)
 	s.send("response.function_call_arguments.done", object{
 		"item_id": item["id"], "output_index": i, "arguments": item["arguments"], "name": item["name"],
+	})
+	s.send("response.output_item.done", object{"output_index": i, "item": item})
+}
+
+func (s *responseStream) freeformCall(i int, item object) {
+	s.send("response.output_item.added", object{"output_index": i, "item": object{
+		"type": item["type"], "id": item["id"], "call_id": item["call_id"], "name": item["name"], "input": "",
+		"status": "in_progress",
+	}})
+	s.send("response.custom_tool_call_input.delta", object{
+		"item_id": item["id"], "output_index": i, "delta": item["input"],
+	})
+	s.send("response.custom_tool_call_input.done", object{
+		"item_id": item["id"], "output_index": i, "input": item["input"],
 	})
 	s.send("response.output_item.done", object{"output_index": i, "item": item})
 }

@@ -1,0 +1,222 @@
+package copilot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+	"tapgw/internal/patch"
+	"tapgw/internal/protocol"
+)
+
+// Names of the runtime's own tools that change files.
+const (
+	toolPatch  = "apply_patch"
+	toolCreate = "create"
+)
+
+// editTools are all of them. They read the file, or look whether it is there, before the runtime asks for permission to
+// write, and their errors tell the model what they saw. So a hook must judge their calls before they begin.
+var editTools = []string{toolPatch, toolCreate, "edit", "str_replace_editor"}
+
+// guardsEdits reports whether the session needs hooks for its own edits: reads are limited, and the model may be
+// offered a tool that edits files.
+func (s *session) guardsEdits() bool {
+	p := &s.o.Permissions
+	if s.joined != 0 || p.Read == configs.Allow && len(p.DenyPaths) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(editTools, func(tool string) bool {
+		names := []string{tool, "builtin:" + tool, "builtin:*", "*"}
+		isIn := func(patterns []string) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(patterns, name) })
+		}
+		c := s.baseConfig
+		return (len(c.AvailableTools) == 0 || isIn(c.AvailableTools)) && !isIn(c.ExcludedTools)
+	})
+}
+
+// toolUse is a call of a tool of the runtime's own.
+type toolUse struct {
+	tool string
+	args protocol.Raw
+}
+
+// fileChange is what a call does to one file. A file that moves has both paths.
+type fileChange struct {
+	path     string
+	target   string // "" unless the file moves
+	isCreate bool   // nothing of the file is read
+}
+
+// changes returns what a call of one of the edit tools does to files.
+func (u toolUse) changes() (changes []fileChange, err error) {
+	if u.tool == toolPatch {
+		files, err := u.patch()
+		if err != nil {
+			return nil, fmt.Errorf("the patch can't be read, so nothing of it is allowed: %w", err)
+		}
+		for _, f := range files {
+			changes = append(changes, fileChange{f.Path, f.Target, f.Op == patch.Add})
+		}
+		return changes, nil
+	}
+	paths, err := u.paths()
+	for _, path := range paths {
+		changes = append(changes, fileChange{path: path, isCreate: u.tool == toolCreate})
+	}
+	return changes, err
+}
+
+// patch reads the patch of a call of apply_patch, which is the whole of the arguments, or their only field.
+func (u toolUse) patch() ([]patch.File, error) {
+	text, ok := protocol.Text(u.args)
+	if !ok {
+		err := protocol.Object(u.args, func(name string, v protocol.Raw) error {
+			if ok {
+				return errors.New("it has more than a patch")
+			}
+			text, ok = protocol.Text(v)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return patch.ReadStrict(text)
+}
+
+// paths returns the files that the arguments of a call name.
+func (u toolUse) paths() ([]string, error) {
+	paths, isUnclear := gateway.CallFiles(u.tool, u.args)
+	if isUnclear {
+		return nil, errors.New("it can't be read which files the call names, so nothing is allowed")
+	}
+	return paths, nil
+}
+
+// editDenial judges what a call of the runtime's own tools does before the runtime asks for permission: it reads the
+// file that it changes, and says whether the file that it creates is there. The result is why it is denied; "" allows
+// the call to begin. Whether it may write, the runtime asks later.
+func (s *session) editDenial(ctx context.Context, u toolUse) string {
+	if !slices.Contains(editTools, u.tool) {
+		return ""
+	}
+	changes, err := u.changes()
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(changes) == 0:
+		return "the call names no file by path, so nothing is allowed"
+	}
+	for _, c := range changes {
+		denial := ""
+		if c.isCreate {
+			denial = s.createDenial(c.path)
+		} else {
+			denial = s.readDenial(ctx, c.path, "edit it")
+		}
+		if denial == "" && c.target != "" {
+			denial = s.createDenial(c.target)
+		}
+		if denial != "" {
+			return denial
+		}
+	}
+	return ""
+}
+
+// createDenial returns why the model may not learn whether a file is there: it may neither read nor write it.
+func (s *session) createDenial(path string) string {
+	if denial, mustAsk := s.policy(&rpc.PermissionRequestRead{Path: path}); denial == "" && !mustAsk {
+		return ""
+	}
+	denial, _ := s.policy(&rpc.PermissionRequestWrite{FileName: path})
+	return denial
+}
+
+// readDenial decides whether a file may be read, and asks a person if the policy says so.
+func (s *session) readDenial(ctx context.Context, path, why string) string {
+	return denialOf(s.decide(ctx, &rpc.PermissionRequestRead{Path: path, Intention: why}, nil))
+}
+
+// denialOf is why a request was denied; "" if it was not.
+func denialOf(d rpc.PermissionDecision) string {
+	switch d := d.(type) {
+	case *rpc.PermissionDecisionApproveOnce:
+		return ""
+	case *rpc.PermissionDecisionReject:
+		return cmp.Or(deref(d.Feedback), "the gateway's policy does not allow it")
+	}
+	return "nobody is there who could allow it"
+}
+
+// related are requests that go with one of the runtime's, which names a single file, though the call may touch several.
+type related struct {
+	judged []sdk.PermissionRequest // none of them may be denied
+	asked  []sdk.PermissionRequest // a person is asked about them with the runtime's own
+}
+
+// relatedRequests finds the requests that the runtime does not make: of the other files that the call names. The runtime
+// asks about each file of a patch by the path where it will be; a person is asked with it about the path where it was.
+func (s *session) relatedRequests(req sdk.PermissionRequest, u *toolUse) (r related, err error) {
+	switch {
+	case callIDOf(req) == "":
+		return r, nil
+	case u == nil:
+		return r, errors.New("the call that needs it is not known, so nothing is allowed")
+	}
+	write, isWrite := req.(*rpc.PermissionRequestWrite)
+	same := func(path string) sdk.PermissionRequest {
+		if isWrite {
+			return &rpc.PermissionRequestWrite{FileName: path}
+		}
+		return &rpc.PermissionRequestRead{Path: path}
+	}
+	if !isWrite || u.tool != toolPatch {
+		paths, err := u.paths()
+		for _, path := range paths {
+			r.judged = append(r.judged, same(path))
+		}
+		return r, err
+	}
+	changes, err := u.changes()
+	if err != nil {
+		return r, err
+	}
+	isNamed := false
+	for _, c := range changes {
+		r.judged = append(r.judged, same(c.path))
+		if c.target != "" {
+			r.judged = append(r.judged, same(c.target))
+		}
+		if s.file(cmp.Or(c.target, c.path)) == s.file(write.FileName) {
+			isNamed = true
+			if c.target != "" {
+				r.asked = append(r.asked, same(c.path))
+			}
+		}
+	}
+	if !isNamed {
+		return r, fmt.Errorf("the patch does not name %s, so nothing is allowed", write.FileName)
+	}
+	return r, nil
+}
+
+// callIDOf returns the runtime's id of the call that needs to read or write a file; "" for other requests.
+func callIDOf(req sdk.PermissionRequest) string {
+	switch req := req.(type) {
+	case *rpc.PermissionRequestRead:
+		return deref(req.ToolCallID)
+	case *rpc.PermissionRequestWrite:
+		return deref(req.ToolCallID)
+	}
+	return ""
+}

@@ -1,0 +1,195 @@
+//go:build runtime
+
+package copilot
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+)
+
+// patchModel makes the runtime offer apply_patch, as it does to models of its kind.
+func patchModel(o *Options) {
+	onEndpoint(func(e *configs.Endpoint, _ string) {
+		e.ModelID, e.Wire = "gpt-5.1-codex", configs.WireResponses
+	})(o)
+}
+
+// call is a prompt that makes the scripted model call a tool. Text alone makes a freeform call.
+func call(tool string, args any) string {
+	b, err := json.Marshal(args)
+	if err != nil {
+		panic(err)
+	}
+	return "call:" + tool + " " + string(b)
+}
+
+func envelope(lines string) string { return "*** Begin Patch\n" + lines + "\n*** End Patch" }
+
+func readFile(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// TestPatchIsJudgedByAllPaths: a patch moves nothing from where the session may not write or read, and is refused when
+// it can't be read, though the runtime asks about the place alone where a file will be.
+func TestPatchIsJudgedByAllPaths(t *testing.T) {
+	g := newRig(t, patchModel, func(o *Options) {
+		o.Permissions = configs.Permissions{
+			Read: configs.Allow, AllowWritePaths: []string{"**"}, DenyPaths: []string{"**/.env"},
+		}
+	})
+	outside := filepath.Join(t.TempDir(), "outside.txt")
+	s := g.start()
+	tests := map[string]struct{ patch, want string }{
+		"from outside": {envelope("*** Update File: " + outside + "\n*** Move to: got\n@@\n-secret\n+x"), "write = "},
+		"what is denied": {
+			envelope("*** Update File: .env\n*** Move to: got\n@@\n-secret\n+x"), "deny_paths",
+		},
+		"denied among others": {
+			envelope("*** Add File: got\n+x\n*** Update File: .env\n*** Move to: got2\n@@\n-secret\n+x"), "deny_paths",
+		},
+		"removed":             {envelope("*** Add File: got\n+x\n*** Delete File: " + outside), "write = "},
+		"header after blanks": {envelope("*** Update File: ok\n  *** Move to: got\n@@\n-secret\n+x"), "can't be read"},
+		"here document":       {"<<EOF\n" + envelope("*** Add File: got\n+x") + "\nEOF", "can't be read"},
+	}
+	for name, tt := range tests {
+		for form, args := range map[string]any{"freeform": tt.patch, "in JSON": map[string]string{"input": tt.patch}} {
+			t.Run(name+", "+form, func(t *testing.T) {
+				for _, path := range []string{outside, filepath.Join(g.cwd, ".env"), filepath.Join(g.cwd, "ok")} {
+					write(t, path, "secret\n")
+				}
+				s.turn(call("apply_patch", args))
+				if said := s.lastSaid(); !strings.Contains(said, tt.want) {
+					t.Errorf("the patch: %q, want %q in it", said, tt.want)
+				}
+				for path, want := range map[string]string{
+					outside: "secret\n", g.cwd + "/.env": "secret\n", g.cwd + "/ok": "secret\n", g.cwd + "/got": "",
+					g.cwd + "/got2": "",
+				} {
+					if got := readFile(path); got != want {
+						t.Errorf("%s has %q, want %q", path, got, want)
+					}
+				}
+			})
+		}
+	}
+	s.turn(call("apply_patch", envelope("*** Update File: ok\n*** Move to: moved\n@@\n-secret\n+x\n"+
+		"*** Add File: new\n+y")))
+	if readFile(g.cwd+"/moved") != "x\n" || readFile(g.cwd+"/new") != "y\n" || readFile(g.cwd+"/ok") != "" {
+		t.Errorf("a patch of files that may be written: %q, want its files", s.lastSaid())
+	}
+}
+
+// TestMoveIsAskedWhole: a person is asked about the file that moves with the place where it goes, and an answer for the
+// session covers no other file.
+func TestMoveIsAskedWhole(t *testing.T) {
+	g := newRig(t, patchModel, func(o *Options) { o.Permissions.Write = configs.Ask })
+	s := g.start()
+	var asked []string
+	s.answer = func(_ context.Context, q gateway.Question) (gateway.Answer, error) {
+		asked = append(asked, q.Message+"\n"+q.Detail)
+		return gateway.Answer{Decision: "session"}, nil
+	}
+	for _, name := range []string{"a", "b"} {
+		write(t, filepath.Join(g.cwd, name), "secret\n")
+		s.turn(call("apply_patch", envelope("*** Update File: "+name+"\n*** Move to: c\n@@\n-secret\n+x")))
+		if got := readFile(g.cwd + "/c"); got != "x\n" {
+			t.Errorf("%s moved: c has %q, %q, want x", name, got, s.lastSaid())
+		}
+		if err := os.Remove(g.cwd + "/c"); err != nil {
+			t.Error(err)
+		}
+		if last := strings.Join(asked, "\n"); !strings.Contains(last, "from "+name+"\nto ") {
+			t.Errorf("a person was asked %q, want the source %s in it", last, name)
+		}
+	}
+	if len(asked) != 2 {
+		t.Errorf("a person was asked %d times, want 2: the second file was never shown before", len(asked))
+	}
+}
+
+// TestEditsTellNothing: a call that edits a file which the session may not read gets one answer, whatever it guesses of
+// the file, and also if a sub-agent makes it.
+func TestEditsTellNothing(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside.txt")
+	write(t, outside, "secret\n")
+	for name, change := range map[string][]func(*Options){
+		"edit": nil, "apply_patch": {patchModel},
+		"writes allowed":              {func(o *Options) { o.Permissions.Write = configs.Allow }},
+		"writes allowed, apply_patch": {patchModel, func(o *Options) { o.Permissions.Write = configs.Allow }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secrets := make([]string, 1)
+			g := newRig(t, append(change, func(o *Options) {
+				o.Permissions.DenyPaths, o.Secrets = []string{"**/.env"}, secrets
+			})...)
+			secrets[0] = filepath.Join(g.cwd, "tap")
+			if err := os.Mkdir(secrets[0], 0o700); err != nil {
+				t.Fatal(err)
+			}
+			s := g.start()
+			for _, path := range []string{outside, g.cwd + "/.env", secrets[0] + "/.admin-token"} {
+				write(t, path, "secret\n")
+				said := map[string]bool{}
+				for _, guess := range []string{"secret", "wrong"} {
+					prompt := call("edit", map[string]string{"path": path, "old_str": guess, "new_str": "x"})
+					if strings.Contains(name, "apply_patch") {
+						prompt = call("apply_patch", envelope("*** Update File: "+path+"\n@@\n-"+guess+"\n+x"))
+					}
+					s.turn(prompt)
+					said[s.lastSaid()] = true
+					s.turn(call("task", map[string]string{
+						"description": "look", "name": "looker", "agent_type": "general-purpose", "mode": "sync",
+						"prompt": prompt,
+					}))
+					said[s.lastSaid()] = true
+				}
+				denied := 0
+				for text := range said {
+					if strings.Contains(text, "copilot.permissions") {
+						denied++
+					}
+				}
+				if denied != len(said) || len(said) > 2 {
+					t.Errorf("guesses about %s: %v, want a denial for each, and the same", path, said)
+				}
+				if readFile(path) != "secret\n" {
+					t.Errorf("%s was changed, want it as it was", path)
+				}
+			}
+		})
+	}
+}
+
+// TestCreateTellsNothing: where a session may neither read nor write, creating a file does not tell whether it is there.
+func TestCreateTellsNothing(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "there"), "x")
+	g := newRig(t)
+	s := g.start()
+	var said []string
+	for _, name := range []string{"there", "none", "no/none"} {
+		s.turn(call("create", map[string]string{"path": filepath.Join(dir, name), "file_text": "y"}))
+		said = append(said, s.lastSaid())
+	}
+	if said[0] != said[1] || said[1] != said[2] || !strings.Contains(said[0], "write = ") {
+		t.Errorf("creating a file that is there, and others: %q, want the same denial", said)
+	}
+	write(t, filepath.Join(g.cwd, "mine"), "old\n")
+	s.turn(call("edit", map[string]string{
+		"path": filepath.Join(g.cwd, "mine"), "old_str": "none", "new_str": "x",
+	}))
+	if !strings.Contains(s.lastSaid(), "No match") {
+		t.Errorf("an edit of a file that may be read: %q, want the runtime's own answer", s.lastSaid())
+	}
+}
