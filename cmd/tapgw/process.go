@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/adrg/xdg"
+
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
@@ -210,6 +212,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		TraceContent: p.traces.content,
 		Recorder:     p.records,
 		UploadDir:    p.state.Uploads(),
+		Private:      p.privateDirs,
 		Starters:     map[string]gateway.Starter{copilot.Kind: p.runtime, gateway.HostLocal: gateway.LocalStarter{}},
 	}
 	if p.keeper != nil { // else the interface would have a pointer to nothing
@@ -440,4 +443,13 @@ func listenError(err error) error {
 		failed.Addr,
 		who,
 	)
+}
+
+// privateDirs are the directories in which this program, lsclient and the Copilot runtime keep tokens and conversations.
+func (p *gatewayProcess) privateDirs() []string {
+	dirs := []string{configs.Home(), filepath.Join(xdg.StateHome, "tapgw")}
+	if dir := p.runtime.PrivateDir(); dir != "" {
+		dirs = append(dirs, dir)
+	}
+	return dirs
 }

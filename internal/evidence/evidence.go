@@ -3,7 +3,6 @@ package evidence
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +43,9 @@ type Checker struct {
 	Calls   Calls // nil: no calls are recorded
 	// Since is the time from which on events and calls count; zero for all.
 	Since time.Time
+	// ByPerson says that a person wrote the checks. They may read the whole of the session's directory; those of a
+	// model read what its session may read.
+	ByPerson bool
 }
 
 // Check returns nil if a check holds, else why not, in one line.
@@ -240,8 +242,8 @@ func below(dir, path string) (string, error) {
 	return rel, nil
 }
 
-// file looks at a file of the session's directory. Symbolic links don't lead out of it, and the rules about reading
-// files hold for it.
+// file looks at a file of the session's directory. Symbolic links don't lead out of it, and what the session's host and
+// the rules say about reading files holds for it, before anything of the file shows.
 func (k *Checker) file(ctx context.Context, c *adminapi.FileCheck) error {
 	dir := k.Session.View().CWD
 	path, err := below(dir, c.Path)
@@ -253,14 +255,11 @@ func (k *Checker) file(ctx context.Context, c *adminapi.FileCheck) error {
 		names = append(names, real) // a rule may name the file to which a link leads
 	}
 	for _, name := range names {
-		args, err := json.Marshal(map[string]string{"path": filepath.Join(dir, name)})
-		if err != nil {
+		if err := k.permitRead(ctx, filepath.Join(dir, name)); err != nil {
 			return err
 		}
-		if d := k.Session.PreToolUse(ctx, k.Session.OwnTool("read"), args); d.Deny {
-			return fmt.Errorf("reading it is denied: %s", d.Denial())
-		}
 	}
+	path = names[len(names)-1] // a link may lead elsewhere by now
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -275,6 +274,13 @@ func (k *Checker) file(ctx context.Context, c *adminapi.FileCheck) error {
 	}
 	defer f.Close()
 	return content(f, c)
+}
+
+func (k *Checker) permitRead(ctx context.Context, path string) error {
+	if k.ByPerson {
+		return k.Session.PermitReadOfPerson(ctx, path)
+	}
+	return k.Session.PermitRead(ctx, path, "check what the session's model says of its work")
 }
 
 // target is where a path below dir leads, also below dir; the path itself if it leads elsewhere, or nowhere.

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/evidence"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
@@ -189,8 +190,8 @@ func TestFiles(t *testing.T) {
 		`{"file": {"path": "near", "contains": "12"}}`:            "",
 		`{"file": {"path": "private", "contains": "k"}}`:          "denied: hook rule: it is private",
 		`{"file": {"path": "alias", "contains": "k"}}`:            "denied: hook rule: it is private",
-		`{"file": {"path": "out", "contains": "k"}}`:              "escapes",
-		`{"file": {"path": "loop"}}`:                              "loop",
+		`{"file": {"path": "out", "contains": "k"}}`:              "may read inside",
+		`{"file": {"path": "loop"}}`:                              "can't be told where",
 		`{"file": {"path": "../x"}}`:                              "not below",
 		`{"file": {"path": "tricky", "pattern": "(a+)+(b|c)+$"}}`: "takes too long",
 	} {
@@ -198,6 +199,69 @@ func TestFiles(t *testing.T) {
 	}
 	if !slices.ContainsFunc(asked, func(args string) bool { return strings.Contains(args, "report") }) {
 		t.Errorf("the rules were asked about %q, want the report among them", asked)
+	}
+}
+
+// strictHost is a host that lets its session read nothing whose name ends in .env.
+type strictHost struct{ gateway.Host }
+
+func (strictHost) PermitRead(_ context.Context, path, _ string) string {
+	if strings.HasSuffix(path, ".env") {
+		return "the policy forbids it"
+	}
+	return ""
+}
+
+func (strictHost) Log(adminapi.LogLevel, string) {}
+
+func (strictHost) Close(context.Context, string) error { return nil }
+
+// TestChecksTellNothingOfDeniedFiles: a model's check of a file that its session may not read has one answer, whatever
+// it guesses and whether the file is there. A person's check reads it, but no private file of the gateway.
+func TestChecksTellNothingOfDeniedFiles(t *testing.T) {
+	dir := t.TempDir()
+	private := filepath.Join(dir, ".copilot")
+	if err := os.Mkdir(private, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g := gateway.New(gateway.Options{Private: func() []string { return []string{private} }})
+	s, err := g.Register(gateway.SessionSpec{CWD: dir}, gateway.HostInfo{Kind: "strict"}, strictHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Drain(context.Background()) })
+	if err := os.Symlink(".env", filepath.Join(dir, "alias")); err != nil {
+		t.Fatal(err)
+	}
+	checks := func(path string) (all []adminapi.Check) {
+		for _, c := range []adminapi.FileCheck{
+			{}, {NonEmpty: true}, {Contains: "s"}, {Contains: "wrong"}, {Pattern: "^s"}, {Pattern: "^w"},
+		} {
+			c.Path = path
+			all = append(all, adminapi.Check{File: &c})
+		}
+		return all
+	}
+	for _, path := range []string{".env", "alias", ".copilot/.admin-token"} {
+		said := map[string]bool{}
+		for _, content := range []string{"", "secret"} {
+			if content != "" {
+				if err := os.WriteFile(filepath.Join(dir, path), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range checks(path) {
+				said[fmt.Sprint((&evidence.Checker{Session: s}).Check(t.Context(), c))] = true
+			}
+		}
+		if len(said) != 1 || said["<nil>"] {
+			t.Errorf("checks of %s: %v, want one denial for all", path, said)
+		}
+		byPerson := evidence.Checker{Session: s, ByPerson: true}
+		err := byPerson.Check(t.Context(), adminapi.Check{File: &adminapi.FileCheck{Path: path, Contains: "secret"}})
+		if isPrivate := strings.HasPrefix(path, ".copilot"); (err != nil) != isPrivate {
+			t.Errorf("a person's check of %s: %v, want a denial: %t", path, err, isPrivate)
+		}
 	}
 }
 

@@ -43,6 +43,9 @@ type Options struct {
 	TraceContent bool
 	Recorder     Recorder // nil: no records
 	Keeper       Keeper   // nil: no stream lasts
+	// Private returns the directories with tokens and with files of all sessions, which [Session.PermitRead] never
+	// allows; nil: there are none.
+	Private func() []string
 	// UploadDir is the directory of the files that prompts bring; "": they can't bring any. The gateway removes a
 	// session's files with it.
 	UploadDir string
@@ -69,7 +72,8 @@ type Gateway struct {
 	metrics       spans.Metrics
 	recorder      Recorder // nil: no records
 	keeper        Keeper   // nil: no stream lasts
-	pairings      windows  // by the page's origin; "" for programs
+	private       func() []string
+	pairings      windows // by the page's origin; "" for programs
 	questions     questions
 	injectQuiet   atomic.Int64                 // nanoseconds; 0 for the default
 	recordings    atomic.Pointer[[]*Recording] // nil: none; written with mu held
@@ -110,6 +114,7 @@ func New(o Options) *Gateway {
 		tracesContent:   o.TraceContent,
 		recorder:        o.Recorder,
 		keeper:          o.Keeper,
+		private:         o.Private,
 		instanceToken:   newSecret(prefixProvider),
 		adminToken:      newSecret(prefixAdmin),
 		sessions:        map[string]*Session{},

@@ -326,6 +326,8 @@ func (w *worker) look(ctx context.Context, turn gateway.LastTurn) (missing []str
 		Session: w.session,
 		Calls:   w.set.o.Calls,
 		Since:   since,
+
+		ByPerson: w.kept.By == adminapi.GoalByPerson,
 	}
 	if len(checks) == 0 {
 		missing = []string{noChecks}

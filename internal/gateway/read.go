@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"tapgw/internal/protect"
+)
+
+// ReadHost is a [Host] with rules of its own about the files that its sessions read.
+type ReadHost interface {
+	// PermitRead judges the reading of a file as if the host's own tools were to read it, and asks a person if the
+	// host's rules say so. why is the purpose, for a person. The result is why the reading is denied; "" allows it.
+	PermitRead(ctx context.Context, path, why string) (denial string)
+}
+
+// PermitRead decides whether the gateway or a provider may read a file for the session's model. Whether the file is
+// there, its size and how it compares with a text count as reading. path is absolute. All that stands before the host's
+// own reads is asked, and a host without rules of its own allows what lies in the session's directory. The error is one
+// line for the model.
+func (s *Session) PermitRead(ctx context.Context, path, why string) error {
+	if err := s.PermitReadOfPerson(ctx, path); err != nil {
+		return err
+	}
+	denial := ""
+	if h, ok := s.host.(ReadHost); ok {
+		denial = h.PermitRead(ctx, path, why)
+	} else if target, err := protect.Resolve(path); err != nil || !protect.Within(target, s.cwd) {
+		denial = "this session may read inside " + s.cwd + " only"
+	}
+	if denial != "" {
+		return fmt.Errorf("reading it is denied: %s", denial)
+	}
+	return nil
+}
+
+// PermitReadOfPerson is [Session.PermitRead] for what a person has the gateway read: rules and gates are asked, and the
+// host is not. Private files of the gateway are never read.
+func (s *Session) PermitReadOfPerson(ctx context.Context, path string) error {
+	target, err := protect.Resolve(path)
+	if err != nil {
+		return fmt.Errorf("reading it is denied: it can't be told where %s leads", path)
+	}
+	var private []string
+	if s.g.private != nil {
+		private = s.g.private()
+	}
+	for _, name := range []string{filepath.Clean(path), target} {
+		for _, dir := range private {
+			if protect.Within(name, dir) {
+				return fmt.Errorf("reading it is denied: it lies in %s, where tapgw and the Copilot "+
+					"runtime keep tokens and conversations; name a file elsewhere", dir)
+			}
+		}
+	}
+	args, err := json.Marshal(map[string]string{"path": path})
+	if err != nil {
+		return err
+	}
+	if d := s.PreToolUse(ctx, s.OwnTool("read"), args); d.Deny {
+		return fmt.Errorf("reading it is denied: %s", d.Denial())
+	}
+	return nil
+}
