@@ -445,7 +445,8 @@ func listenError(err error) error {
 	)
 }
 
-// privateDirs are the directories in which this program, lsclient and the Copilot runtime keep tokens and conversations.
+// privateDirs are the directories in which this program, lsclient and the Copilot runtime keep tokens and
+// conversations.
 func (p *gatewayProcess) privateDirs() []string {
 	dirs := []string{configs.Home(), filepath.Join(xdg.StateHome, "tapgw")}
 	if dir := p.runtime.PrivateDir(); dir != "" {

@@ -10,15 +10,15 @@ import (
 )
 
 // A session starts without hooks. The runtime waits for the answer to each hook, at each prompt, call and end of a
-// turn, and some sessions have no rule, gate, user hook or limited edit that needs one. The session gets its hooks once,
-// when something needs them.
+// turn, and some sessions have no rule, gate, user hook or limited edit that needs one. The session gets its hooks
+// once, when something needs them.
 
 // lateHooksVersion is the only runtime version on which enabling hooks later was measured to be safe. On CLI 1.0.102 a
 // running sub-agent keeps the hooks that it began with: none. Sessions of any other version have hooks from the start.
 const lateHooksVersion = "1.0.85"
 
-// needsHooks reports whether something needs the session's hooks: the trusted project's language servers, limited reads,
-// or what the gateway has for the session, which counts from when it knows the session.
+// needsHooks reports whether something needs the session's hooks: the trusted project's language servers, limited
+// reads, or what the gateway has for the session, which counts from when it knows the session.
 func (s *session) needsHooks() bool {
 	if s.hasLSP || s.guardsEdits() {
 		return true

@@ -164,8 +164,9 @@ type related struct {
 	asked  []sdk.PermissionRequest // a person is asked about them with the runtime's own
 }
 
-// relatedRequests finds the requests that the runtime does not make: of the other files that the call names. The runtime
-// asks about each file of a patch by the path where it will be; a person is asked with it about the path where it was.
+// relatedRequests finds the requests that the runtime does not make: of the other files that the call names. The
+// runtime asks about each file of a patch by the path where it will be; a person is asked with it about the path where
+// it was.
 func (s *session) relatedRequests(req sdk.PermissionRequest, u *toolUse) (r related, err error) {
 	switch {
 	case callIDOf(req) == "":

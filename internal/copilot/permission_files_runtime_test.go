@@ -171,7 +171,8 @@ func TestEditsTellNothing(t *testing.T) {
 	}
 }
 
-// TestCreateTellsNothing: where a session may neither read nor write, creating a file does not tell whether it is there.
+// TestCreateTellsNothing: where a session may neither read nor write, creating a file does not tell whether one is
+// there.
 func TestCreateTellsNothing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "there"), "x")

@@ -377,8 +377,8 @@ func (r *Runtime) privateDir() (string, error) {
 	return dir, nil
 }
 
-// PrivateDir returns the directory with the large results of sessions and the tokens of their shells; "" before the first
-// session.
+// PrivateDir returns the directory with the large results of sessions and the tokens of their shells; "" before the
+// first session.
 func (r *Runtime) PrivateDir() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

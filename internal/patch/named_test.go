@@ -17,9 +17,11 @@ func TestNamed(t *testing.T) {
 		"all kinds": {"*** Begin Patch\n*** Add File: new\n+x\n*** Delete File: old\n*** Update File: a b\n@@ f\n-x\n+y\n" +
 			" z\n" +
 			"*** End of File\n*** End Patch\n", []string{"new", "old", "a b"}},
-		"moved":            {update + "*** Move to: b\n@@\n-x\n*** End Patch", []string{"a", "b"}},
-		"CRLF":             {strings.ReplaceAll(update+"*** Move to: b\n@@\n-x\n*** End Patch\n", "\n", "\r\n"), []string{"a", "b"}},
-		"blanks at ends":   {"\n*** Begin Patch \n*** Update File:  a\t\n*** Move to:  b \n-x\n\n*** End Patch\n\n", []string{"a", "b"}},
+		"moved": {update + "*** Move to: b\n@@\n-x\n*** End Patch", []string{"a", "b"}},
+		"CRLF":  {strings.ReplaceAll(update+"*** Move to: b\n-x\n*** End Patch\n", "\n", "\r\n"), []string{"a", "b"}},
+		"blanks at ends": {
+			"\n*** Begin Patch \n*** Update File:  a\t\n*** Move to:  b \n-x\n\n*** End Patch\n\n", []string{"a", "b"},
+		},
 		"twice":            {update + "-x\n*** Update File: a\n+x\n*** End Patch", []string{"a"}},
 		"text of a patch":  {update + "+*** Delete File: b\n-*** Move to: c\n*** End Patch", []string{"a"}},
 		"unified":          {"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", []string{"x"}},

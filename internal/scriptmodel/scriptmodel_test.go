@@ -85,8 +85,9 @@ func TestRequestOfEitherWire(t *testing.T) {
 		if r.Model != "m" || r.System() != "be brief" || r.LastUser() != "hello" || r.LastResult() != "result" {
 			t.Errorf(`%s: %+v, want Model "m", "be brief", "hello" and "result"`, r.Path, r.Messages)
 		}
-		if call := r.Messages[2].ToolCalls; len(call) != 1 || call[0] != (ToolCall{"c1", "f", `{"a":1}`}) {
-			t.Errorf("%s: calls %+v, want 1 of them and %v", r.Path, call, (ToolCall{"c1", "f", `{"a":1}`}))
+		want := ToolCall{ID: "c1", Name: "f", Args: `{"a":1}`}
+		if call := r.Messages[2].ToolCalls; len(call) != 1 || call[0] != want {
+			t.Errorf("%s: calls %+v, want 1 of them and %v", r.Path, call, want)
 		}
 		if !r.HasTool("f") || r.HasTool("g") || r.Tools[0].Description != "d" ||
 			string(r.Tools[0].Parameters) != `{"type":"object"}` {
