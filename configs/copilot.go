@@ -2,7 +2,6 @@ package configs
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -371,11 +370,4 @@ func isHostOrNone(s string) error {
 		return nil
 	}
 	return isHost(s)
-}
-
-func isToolPattern(s string) error {
-	if s == "" || strings.ContainsAny(s, " \t\n\x00") {
-		return fmt.Errorf(`%q is not a tool's name or a pattern, such as "bash", "builtin:*" or "mcp:*"`, s)
-	}
-	return nil
 }

@@ -258,7 +258,7 @@ func TestProfileFaults(t *testing.T) {
 		{
 			"tool",
 			"[copilot]\nexcluded_tools=['a b']",
-			[]string{`2:17: copilot.excluded_tools[0]: "a b" is not a tool's name`},
+			[]string{`2:17: copilot.excluded_tools[0]: "a b" never matches`},
 		},
 	})
 }

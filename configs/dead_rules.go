@@ -3,28 +3,20 @@ package configs
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/BurntSushi/toml"
 
 	"tapgw/internal/shellrule"
 )
 
-// DeadRules are the rules of the files that count which can never hold: hooks for names that no tool has, and
-// patterns of [copilot.permissions] that allow nothing, or nothing that the same file does not deny.
+// DeadRules are the rules of the files that count which can never hold: patterns of [copilot.permissions] that allow
+// nothing, or nothing that the same file does not deny.
 func (f Files) DeadRules() Faults { return f.faultsOf(deadRules) }
 
 func deadRules(file string, data []byte, c Config) Faults {
 	doc, root := open(file, data)
 	if root == nil {
 		return doc.faults
-	}
-	for i, h := range c.Hooks {
-		if at := strings.IndexFunc(h.Match, isOutsideToolNames); at >= 0 {
-			path := toml.Key{"hooks", element(i), "match"}
-			root.faultAt(path, pathText(path), fmt.Errorf("%q never matches: no tool's name has %q, and * is the only "+
-				"wildcard; write a [[hooks]] for each name", h.Match, []rune(h.Match[at:])[0]))
-		}
 	}
 	p := c.Copilot.Permissions
 	denies := func(list []string) func(string) bool {
@@ -54,10 +46,4 @@ func deadRules(file string, data []byte, c Config) Faults {
 		}
 	}
 	return doc.sorted()
-}
-
-// isOutsideToolNames reports whether neither a tool's name nor a pattern of one may hold r.
-func isOutsideToolNames(r rune) bool {
-	isLetter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-	return !isLetter && !strings.ContainsRune("_-*./:", r)
 }

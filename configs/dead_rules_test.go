@@ -21,16 +21,6 @@ allow_write_paths = ["out/*"]
 deny_paths = ["secret/**", "out/*.key"]
 allow_urls = ["example.com", "intern.example"]
 deny_urls = ["intern.example"]
-
-[[hooks]]
-on = "pre_tool_use"
-match = "db_*"
-url = "http://127.0.0.1:1/"
-
-[[hooks]]
-on = "pre_tool_use"
-match = "edit|write"
-url = "http://127.0.0.1:1/"
 `)
 	got := []string{}
 	for _, f := range (Files{User: file}).DeadRules() {
@@ -48,8 +38,6 @@ url = "http://127.0.0.1:1/"
 			"deny_paths denies all of it, and a denial wins",
 		"f:10:30: copilot.permissions.allow_urls[1]: \"intern.example\" allows nothing: " +
 			"deny_urls denies all of it, and a denial wins",
-		"f:20:1: hooks[1].match: \"edit|write\" never matches: no tool's name has '|', " +
-			"and * is the only wildcard; write a [[hooks]] for each name",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("dead rules (-want +got):\n%s", diff)

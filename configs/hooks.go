@@ -2,7 +2,6 @@ package configs
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -112,13 +111,6 @@ func (h *Hook) check(t *table) {
 	if len(h.Command) > 0 && strings.ContainsRune(h.Command[0], filepath.Separator) {
 		h.Command[0] = resolvePath(h.Dir, h.Command[0])
 	}
-}
-
-func isHookMatch(s string) error {
-	if s == "" || strings.ContainsAny(s, " \t\n") {
-		return fmt.Errorf(`%q is not a tool's name, which may hold *, such as "shell" or "db_*"`, s)
-	}
-	return nil
 }
 
 func isHookURL(s string) error {

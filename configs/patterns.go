@@ -21,6 +21,7 @@ var foreignRule = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_-]*)\s*\((.*)\)$`)
 
 // Kinds of patterns, as faults name them.
 const (
+	forTools    = "tools"
 	forCommands = "commands"
 	forPaths    = "paths"
 	forURLs     = "URLs"
@@ -200,6 +201,53 @@ func isMatchingURL(s string) error {
 		return fmt.Errorf("%q never matches: write %q for all hosts below", s, "*"+strings.TrimPrefix(u.Host, "x."))
 	case err != nil || !hostWord.MatchString(u.Host) || strings.Contains(u.Host, "..") || !p.Denies(u) || !p.Allows(u):
 		return fmt.Errorf(`%q never matches: no URL has it; write a host, such as "docs.example" or "*.docs.example"`, s)
+	}
+	return nil
+}
+
+// isOutsideToolNames reports whether neither a tool's name nor a pattern of one may hold r.
+func isOutsideToolNames(r rune) bool {
+	isLetter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !isLetter && !strings.ContainsRune("_-*./:", r)
+}
+
+// isHookMatch accepts the name of a tool, in which * is the only wildcard.
+func isHookMatch(s string) error {
+	if err := foreignNotation(s, forTools); err != nil {
+		return err
+	}
+	if at := strings.IndexFunc(s, isOutsideToolNames); at >= 0 {
+		return fmt.Errorf("%q never matches: no tool's name has %q, and * is the only wildcard; "+
+			"write a [[hooks]] for each name", s, []rune(s[at:])[0])
+	}
+	if s == "" {
+		return fmt.Errorf(`%q is not a tool's name, which may hold *, such as "shell" or "db_*"`, s)
+	}
+	return nil
+}
+
+// sourcedTool matches [SOURCE:]NAME, as the Copilot runtime takes it in lists of tools: * stands for all names alone.
+var sourcedTool = lazyregexp.New(`^((builtin|mcp|custom):)?(\*|[A-Za-z0-9_-]+)$`)
+
+// isToolPattern accepts the tools of a session that the runtime can find by their name or source.
+func isToolPattern(s string) error {
+	if err := foreignNotation(s, forTools); err != nil {
+		return err
+	}
+	if !sourcedTool.MatchString(s) {
+		return fmt.Errorf(`%q never matches: write a tool's whole name or all of a source, such as "bash", `+
+			`"custom:greet" or "mcp:*"`, s)
+	}
+	return nil
+}
+
+// isToolGlob accepts a glob of names that a provider gives its tools.
+func isToolGlob(s string) error {
+	if err := foreignNotation(s, forTools); err != nil {
+		return err
+	}
+	if _, err := path.Match(s, ""); err != nil || s == "" {
+		return fmt.Errorf(`%q is not a glob of tools' names, such as "get_*"`, s)
 	}
 	return nil
 }

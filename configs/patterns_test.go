@@ -33,6 +33,28 @@ func TestPatternsThatNeverMatch(t *testing.T) {
 			"rm": "", "git push": "", "/bin/rm": "", "mkfs*": "", "npm * --force": "", "./x": "", "curl *": "", "*": "",
 			"FOO=1 make": "", "[": "", "g++": "", "sudo rm": "", "git -C . push": "",
 		}},
+		{isHookMatch, map[string]string{
+			"Bash(rm:*)": `Claude Code's notation for commands; this is a list of tools`,
+			"edit|write": "no tool's name has '|'",
+			"db *":       "no tool's name has ' '",
+			"":           "is not a tool's name",
+
+			"shell": "", "db_*": "", "*": "", "mcp:files/read": "",
+		}},
+		{isToolPattern, map[string]string{
+			"shell(rm:*)": "this is a list of tools",
+			"db_*":        "write a tool's whole name",
+			"mcp__files":  "",
+			"mcp:*":       "", "custom:greet": "", "bash": "", "*": "",
+			"tool:bash": "never matches",
+			"":          "never matches",
+		}},
+		{isToolGlob, map[string]string{
+			"Read(./.env)": "this is a list of tools",
+			"[":            "is not a glob",
+
+			"get_*": "", "read.file": "", "{a}": "",
+		}},
 		{isMatchingPath, map[string]string{
 			"Read(./.env)": `Claude Code's notation; write ".env"`,
 			"write(src/)":  `write "src/**"`,

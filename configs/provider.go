@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -408,13 +407,6 @@ func (s *Sessions) read(t *table) {
 const maxToolName = 64
 
 var toolPrefix = lazyregexp.New(`^[A-Za-z0-9_-]{0,32}$`)
-
-func isToolGlob(s string) error {
-	if _, err := path.Match(s, ""); err != nil || s == "" {
-		return fmt.Errorf(`%q is not a glob of tools' names, such as "get_*"`, s)
-	}
-	return nil
-}
 
 func isOutside(s string) error {
 	if !filepath.IsAbs(s) || !doublestar.ValidatePathPattern(s) {

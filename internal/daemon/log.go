@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/proc"
 )
 
 const (
@@ -99,7 +99,7 @@ func followFile(ctx context.Context, file *os.File, offset int64, partial string
 func PrintCommand(ctx context.Context, command []string, emit func(line string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var stderr bytes.Buffer
+	var stderr proc.Head
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

@@ -279,7 +279,7 @@ func (r *Repository) CheckIndex(ctx context.Context) (strayModule bool, err erro
 	if err != nil {
 		return false, err
 	}
-	var stderr bytes.Buffer
+	var stderr proc.Head
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		return false, fmt.Errorf("running git: %w", err)
@@ -371,7 +371,7 @@ func (g Git) command(ctx context.Context, dir string, env map[string]string, arg
 
 // output runs a command and returns what it prints, at most maxOutput.
 func output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
-	var stderr bytes.Buffer
+	var stderr proc.Head
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

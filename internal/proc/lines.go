@@ -58,3 +58,19 @@ func (r *ring) lines() []string {
 	defer r.mu.Unlock()
 	return append(append([]string(nil), r.kept[r.next:]...), r.kept[:r.next]...)
 }
+
+// maxHead bounds the beginning that a [Head] keeps, in bytes.
+const maxHead = 64 << 10
+
+// Head keeps the beginning of a program's output, up to 64 KiB, and drops the rest: enough for its complaint, whatever
+// the program writes. The zero value is ready for use by one writer.
+type Head struct{ text []byte }
+
+// Write implements [io.Writer]. It never fails, so the program is not ended for what it writes.
+func (h *Head) Write(p []byte) (int, error) {
+	h.text = append(h.text, p[:min(len(p), maxHead-len(h.text))]...)
+	return len(p), nil
+}
+
+// String returns what was kept.
+func (h *Head) String() string { return string(h.text) }

@@ -1,13 +1,13 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os/exec"
 	"strings"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/proc"
 )
 
 // manager is a program that runs a user's services: systemd or launchd.
@@ -46,7 +46,7 @@ const mark = "Written by tapgw service install, which replaces it."
 // runManager runs the manager's program and returns what it printed. Its error has what
 // the program printed on stderr, else on stdout.
 func runManager(ctx context.Context, name string, args ...string) (string, error) {
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr proc.Head
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -26,7 +26,7 @@ func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) e
 	cmd.Dir = t.Dir
 	cmd.Env = proc.Environ(map[string]string{"PATH": program.Path(nil, t.Dir)})
 	cmd.WaitDelay = time.Second
-	var stderr bytes.Buffer
+	var stderr proc.Head
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
@@ -48,7 +48,7 @@ func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) e
 		return fmt.Errorf("reading what ripgrep found: %w", readErr)
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &exit) && exit.ExitCode() == 2 && stderr.Len() > 0:
+	case errors.As(err, &exit) && exit.ExitCode() == 2 && stderr.String() != "":
 		return errors.New(strings.Join(strings.Fields(stderr.String()), " "))
 	case errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2):
 		return nil // nothing matches, or a file could not be read
