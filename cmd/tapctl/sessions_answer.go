@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,9 +27,10 @@ func answerCommand() *ucli.Command {
 		Description: `Without an answer it lists the questions that wait. Answer a permission with once,
 session (this and the same again, as long as the session lasts) or deny; a question of
 the model with TEXT; a form with --content, an object that its schema allows, or deny. If
-only one question waits, the ID and --question may be left out. --question without an
-answer shows a long question whole. The first answer counts. A question without an answer
-in time (answer_timeout in [copilot]) is refused.
+only one question waits, the ID and --question may be left out; then the question is shown
+on stderr, and on a terminal you confirm that it is the one you mean. --question without
+an answer shows a long question whole. The first answer counts. A question without an
+answer in time (answer_timeout in [copilot]) is refused.
 
 Examples:
   tapctl sessions answer
@@ -39,7 +43,7 @@ Examples:
 			&ucli.StringFlag{
 				Name:    "question",
 				Aliases: []string{"q"},
-				Usage:   "the question's `ID` (may be left out if only one waits)",
+				Usage:   "the question's `ID`: the answer is for this one or for none",
 			},
 			&ucli.StringFlag{Name: "content", Usage: "`JSON|-`: the content of a form"},
 			&ucli.BoolFlag{Name: "decline", Usage: "refuse to answer, whatever the question is"},
@@ -107,10 +111,43 @@ func answerQuestion(c *command) error {
 	if err != nil {
 		return err
 	}
-	if err := c.gw.Answer(c.ctx, q.Session, a); err != nil {
+	if err := c.showBefore(q, a); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context.Context, shortTimeout) // the time that the user took does not count
+	defer cancel()
+	if err := c.gw.Answer(ctx, q.Session, a); err != nil {
 		return err
 	}
 	return c.printDone(q.ID, "answered")
+}
+
+// showBefore shows the question that an answer is for, unless --question named it: the one that waits now may be
+// another than the user has seen. On a terminal the user has to confirm all answers but a denial.
+func (c *command) showBefore(q adminapi.Question, a adminapi.Answer) error {
+	if c.String("question") != "" {
+		return nil
+	}
+	c.out.Notef("%s", strings.TrimSuffix(questionText(c.out, q, false), "\n"))
+	in, _ := c.App.Reader.(*os.File)
+	if c.out.JSON || a.Decision == adminapi.DecideDeny || !cli.Terminal(in) {
+		return nil
+	}
+	_, _ = fmt.Fprintf(c.out.Err, "Is this the question that you answer? [y/N] ")
+	typed := make(chan string, 1)
+	go func() { // ends with the program, if nothing is typed
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		typed <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case line := <-typed:
+		if line != "y" && line != "yes" {
+			return errors.New("nothing was answered; tapctl sessions answer lists the questions that wait")
+		}
+		return nil
+	case <-c.Context.Done():
+		return c.Context.Err()
+	}
 }
 
 // answerArgs returns the session and the answer from the arguments, "" for a missing one. A

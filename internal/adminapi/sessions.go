@@ -237,7 +237,7 @@ type Question struct {
 // question's kind. The error is NOT_FOUND, INVALID_STATE for a question that is over, or
 // INVALID_JSON; after INVALID_JSON the question goes on waiting.
 type Answer struct {
-	Question string          `json:"question,omitempty"` // an id; may be left out if only one question waits
+	Question string          `json:"question"` // its id: an answer is for the question that the person saw
 	Decision string          `json:"decision,omitempty"`
 	Text     string          `json:"text,omitempty"`    // of an input; with [DecideDeny] the reason for the model
 	Content  json.RawMessage `json:"content,omitempty"` // of a form: an object

@@ -130,7 +130,7 @@ func (c *Client) Questions(ctx context.Context) ([]adminapi.Question, error) {
 	return get[[]adminapi.Question](ctx, c, "/questions", nil)
 }
 
-// Answer answers a question of a session. a.Question may be empty if only one question waits. It fails with
+// Answer answers a question of a session, which a.Question names. It fails with
 // [cli.ExitNotFound] if there is no such question, and with INVALID_STATE if it is over (docs/admin-api.md, POST
 // /api/v1/sessions/{id}/answer).
 func (c *Client) Answer(ctx context.Context, id string, a adminapi.Answer) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,7 +131,8 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest, u *tool
 	if !s.awaitCalls() {
 		return &rpc.PermissionDecisionUserNotAvailable{}
 	}
-	q := permissionQuestion(req, others.asked...)
+	provider, identity := s.toolProvider(req)
+	q := permissionQuestion(req, provider, others.asked...)
 	why := ""
 	for _, r := range asked {
 		why = cmp.Or(why, s.protectedReason(r))
@@ -152,7 +154,12 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest, u *tool
 	case answer.Denied():
 		reason := cmp.Or(answer.Text, "the user denied it")
 		return &rpc.PermissionDecisionReject{Feedback: &reason} // the timeline shows the answer already
-	case answer.Decision == adminapi.DecideSession:
+	}
+	if _, now := s.toolProvider(req); now != identity {
+		return reject(fmt.Sprintf("the answer was for the tool of provider %s, which is not there any more; "+
+			"call it again if another one has it", provider))
+	}
+	if answer.Decision == adminapi.DecideSession {
 		for _, r := range asked {
 			s.approve(r)
 		}
@@ -245,30 +252,50 @@ func (s *session) protectedReason(req sdk.PermissionRequest) string {
 	return protect.Why(absolute(write.FileName, s.cwd), dirs...)
 }
 
-// approvalKey is equal for requests that one approval for the session covers: the same command line, file, host or
-// tool.
-func (s *session) approvalKey(req sdk.PermissionRequest) string {
-	what := ""
+// approval is what one answer for the session covers: the same command line, file, host, or tool of the same provider.
+type approval struct {
+	kind rpc.PermissionRequestKind
+	what string // or the MCP server
+	tool string
+	// provider is the identity of the provider of the tool: another one with a tool of that name is asked about anew.
+	provider string
+}
+
+// approvalOf returns what an answer for the session to a request covers.
+func (s *session) approvalOf(req sdk.PermissionRequest) approval {
+	a := approval{kind: req.Kind()}
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
-		what = req.FullCommandText
+		a.what = req.FullCommandText
 	case *rpc.PermissionRequestRead:
-		what = s.file(req.Path)
+		a.what = s.file(req.Path)
 	case *rpc.PermissionRequestWrite:
-		what = s.file(req.FileName)
+		a.what = s.file(req.FileName)
 	case *rpc.PermissionRequestURL:
-		what = req.URL
+		a.what = req.URL
 		if u, err := weburl.Parse(req.URL); err == nil && u.Host != "" {
-			what = u.Scheme + "://" + u.Host + " " + u.Port
+			a.what = u.Scheme + "://" + u.Host + " " + u.Port
 		}
 	case *rpc.PermissionRequestMCP:
-		what = req.ServerName + " " + req.ToolName
+		a.what, a.tool = req.ServerName, req.ToolName
 	case *rpc.PermissionRequestCustomTool:
-		what = req.ToolName
+		a.tool = req.ToolName
 	case *rpc.PermissionRequestHook:
-		what = req.ToolName
+		a.tool = req.ToolName
 	}
-	return string(req.Kind()) + " " + what
+	_, a.provider = s.toolProvider(req)
+	return a
+}
+
+// toolProvider returns the provider whose tool a request is about, by name and identity; "" if it is about none.
+func (s *session) toolProvider(req sdk.PermissionRequest) (name, identity string) {
+	switch req := req.(type) {
+	case *rpc.PermissionRequestCustomTool:
+		return s.calls.ToolProvider(req.ToolName)
+	case *rpc.PermissionRequestHook:
+		return s.calls.ToolProvider(req.ToolName)
+	}
+	return "", ""
 }
 
 // file returns where a path leads now, symlinks resolved, or the absolute path if that fails.
@@ -281,13 +308,31 @@ func (s *session) file(path string) string {
 }
 
 func (s *session) approve(req sdk.PermissionRequest) {
-	same := s.approvalKey(req)
+	same := s.approvalOf(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.approvals == nil {
-		s.approvals = map[string]bool{}
+		s.approvals = map[approval]bool{}
 	}
 	s.approvals[same] = true
+}
+
+// forgetApprovals ends the approvals of tools that another provider has now. The one that a person approved is asked
+// about anew when it comes back.
+func (s *session) forgetApprovals() {
+	s.mu.Lock()
+	given := slices.Collect(maps.Keys(s.approvals))
+	s.mu.Unlock()
+	for _, a := range given {
+		if a.provider == "" {
+			continue
+		}
+		if _, now := s.calls.ToolProvider(a.tool); now != "" && now != a.provider {
+			s.mu.Lock()
+			delete(s.approvals, a)
+			s.mu.Unlock()
+		}
+	}
 }
 
 // isApproved reports whether a person approved such a request for the session. Requests that an administrator wants
@@ -296,7 +341,14 @@ func (s *session) isApproved(req sdk.PermissionRequest) bool {
 	if req.RequiresManagedApproval() || s.protectedReason(req) != "" {
 		return false
 	}
-	same := s.approvalKey(req)
+	s.forgetApprovals()
+	s.mu.Lock()
+	isNone := len(s.approvals) == 0
+	s.mu.Unlock()
+	if isNone {
+		return false // the gateway may not know the session yet
+	}
+	same := s.approvalOf(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.approvals[same]
@@ -310,9 +362,14 @@ const maxIntention = 300
 type wording struct{ question, detail, reason, scope string }
 
 // permissionQuestion puts a request to a person. It shows all of what would be done, because that is what the person
-// allows. others are files that the write moves to the place of req.
-func permissionQuestion(req sdk.PermissionRequest, others ...sdk.PermissionRequest) gateway.Question {
+// allows. provider is the one whose tool it is about, "" if there is none; others are files that the write moves to the
+// place of req.
+func permissionQuestion(req sdk.PermissionRequest, provider string, others ...sdk.PermissionRequest) gateway.Question {
 	var w wording
+	tool := "this tool"
+	if provider != "" {
+		tool += " of provider " + visible.Line(provider)
+	}
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
 		w = wording{"May the session run this command?", req.FullCommandText, req.Intention, "this very command"}
@@ -344,12 +401,12 @@ func permissionQuestion(req sdk.PermissionRequest, others ...sdk.PermissionReque
 		w = wording{question: "May the session call this MCP tool?", detail: detail, scope: "this tool"}
 	case *rpc.PermissionRequestCustomTool:
 		detail := req.ToolName + " " + string(rawJSON(req.Args))
-		w = wording{question: "May the session call this tool?", detail: detail, scope: "this tool"}
+		w = wording{question: "May the session call this tool?", detail: detail, scope: tool}
 	case *rpc.PermissionRequestMemory:
 		w = wording{question: "May the session remember this?", detail: req.Fact, scope: "memories"}
 	case *rpc.PermissionRequestHook:
 		detail := req.ToolName + " " + string(rawJSON(req.ToolArgs))
-		w = wording{"May the session call this tool?", detail, deref(req.HookMessage), "this tool"}
+		w = wording{"May the session call this tool?", detail, deref(req.HookMessage), tool}
 	}
 	if w.reason != "" {
 		reason := strings.Join(strings.Fields(visible.Ends(w.reason, maxIntention, 10)), " ")

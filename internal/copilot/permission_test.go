@@ -1,7 +1,9 @@
 package copilot
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -207,7 +210,7 @@ func TestPermissionQuestionIsWhole(t *testing.T) {
 	long := "git status " + strings.Repeat("x", 40_000) + "; rm -rf END"
 	q := permissionQuestion(&rpc.PermissionRequestShell{
 		FullCommandText: long, Intention: "look\n\n\n" + strings.Repeat("y", 5000) + " around",
-	})
+	}, "")
 	if q.Detail != long {
 		t.Errorf(
 			"the command is shown as %d bytes of %d: …%s, want all of it",
@@ -222,12 +225,12 @@ func TestPermissionQuestionIsWhole(t *testing.T) {
 		)
 	}
 	q = permissionQuestion(
-		&rpc.PermissionRequestWrite{FileName: "a\x1b[2J\nb", Diff: strings.Repeat("+x\n", 9000) + "+END"},
+		&rpc.PermissionRequestWrite{FileName: "a\x1b[2J\nb", Diff: strings.Repeat("+x\n", 9000) + "+END"}, "",
 	)
 	if !strings.HasPrefix(q.Detail, `a\x1b[2J\nb`+"\n+x") || !strings.HasSuffix(q.Detail, "+END") {
 		t.Errorf(`a file's name: %.40q, want %q at its start and "+END" at its end`, q.Detail, `a\x1b[2J\nb`+"\n+x")
 	}
-	if q = permissionQuestion(&rpc.PermissionRequestURL{URL: "https:ｅvil.example"}); !strings.Contains(
+	if q = permissionQuestion(&rpc.PermissionRequestURL{URL: "https:ｅvil.example"}, ""); !strings.Contains(
 		q.Detail, "https:ｅvil.example\nwhich is https://evil.example/",
 	) {
 		t.Errorf("a URL: %q, want %q in it", q.Detail, "https:ｅvil.example\nwhich is https://evil.example/")
@@ -246,6 +249,72 @@ func TestApprovalsOfProtectedFiles(t *testing.T) {
 	if s.isApproved(config) {
 		t.Error("a protected file is written without a question, want a question")
 	}
+}
+
+// toolOwners are the providers of a session's tools: identities by tool.
+type toolOwners struct {
+	gateway.HostCalls
+	of map[string]string
+
+	answers func()
+	asked   []gateway.Question
+}
+
+func (o *toolOwners) ToolProvider(tool string) (name, identity string) {
+	return strings.TrimRight(o.of[tool], "0123456789"), o.of[tool]
+}
+
+func (o *toolOwners) Note(adminapi.LogLevel, string) {}
+
+func (o *toolOwners) Ask(_ context.Context, q gateway.Question) (gateway.Answer, error) {
+	o.asked = append(o.asked, q)
+	if o.answers != nil {
+		o.answers()
+	}
+	return gateway.Answer{Decision: adminapi.DecideSession}, nil
+}
+
+// An answer for the session holds for one provider's tool, and ends when another provider takes its place.
+func TestApprovalIsOfItsProvider(t *testing.T) {
+	ready := make(chan struct{})
+	close(ready)
+	owners := &toolOwners{of: map[string]string{"deploy": "alpha1"}}
+	s := &session{o: &Options{Permissions: configs.Permissions{CustomTool: configs.Ask}}, calls: owners, ready: ready,
+		ctx: t.Context(), log: slog.New(slog.DiscardHandler), toolsChanged: make(chan struct{}),
+		lines: newQueue[line]()}
+	call := func(step string, wantAsked int, wantAllowed bool) {
+		t.Helper()
+		owners.asked = nil
+		d := s.decide(t.Context(), &rpc.PermissionRequestCustomTool{ToolName: "deploy"}, nil)
+		_, isAllowed := d.(*rpc.PermissionDecisionApproveOnce)
+		if len(owners.asked) != wantAsked || isAllowed != wantAllowed {
+			t.Errorf("%s: asked %d times, allowed %v; want %d and %v", step, len(owners.asked), isAllowed, wantAsked,
+				wantAllowed)
+		}
+	}
+	changeTo := func(identity string) {
+		owners.of["deploy"] = identity
+		if err := s.SetTools(t.Context(), 1, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	call("the first call", 1, true)
+	if q := owners.asked[0]; !strings.Contains(q.Message, "(session: this tool of provider alpha from now on)") {
+		t.Errorf("the question %q does not say whose tool it is", q.Message)
+	}
+	call("the next call", 0, true)
+	changeTo("")
+	changeTo("alpha1")
+	call("after its provider was away", 0, true)
+	owners.of["deploy"] = "beta2"
+	call("the tool of another, of which the session has not heard yet", 1, true)
+	changeTo("alpha1")
+	call("the first is back, after another had its place", 1, true)
+	changeTo("alpha3")
+	owners.answers = func() { owners.of["deploy"] = "gamma4" }
+	call("another takes the place of the provider that the question is about", 1, false)
+	owners.answers = nil
+	call("and is asked about itself", 1, true)
 }
 
 // A rule that allows a command allows it where the session's shell begins. Elsewhere it is another program, and a

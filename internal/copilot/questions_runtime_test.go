@@ -198,7 +198,7 @@ func TestPermissionAsked(t *testing.T) {
 	}
 }
 
-// TestPermissionsAskedByKind asks for a write, a read and a provider's tool.
+// TestPermissionsAskedByKind asks for a write, a read and a provider's tool, and anew when another provider has it.
 func TestPermissionsAskedByKind(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Permissions = configs.Permissions{Write: configs.Ask, Read: configs.Ask, CustomTool: configs.Ask}
@@ -225,6 +225,8 @@ func TestPermissionsAskedByKind(t *testing.T) {
 			t.Errorf(`calling: %q, want "acted"`, s.lastSaid())
 		}
 	}
+	s.record(func() { s.identity = "another" })
+	s.turn(`call:act {"x":"y"}`)
 	var details []string
 	for _, q := range asked {
 		details = append(details, q.Message[:strings.Index(q.Message, "?")]+" "+strings.SplitN(q.Detail, "\n", 2)[0])
@@ -232,6 +234,7 @@ func TestPermissionsAskedByKind(t *testing.T) {
 	want := []string{
 		"May the session write this file " + file,
 		"May the session read this " + file,
+		`May the session call this tool act {"x":"y"}`,
 		`May the session call this tool act {"x":"y"}`,
 	}
 	if !slices.Equal(details, want) {

@@ -117,6 +117,7 @@ type fakeSession struct {
 	answer     func(ctx context.Context, q gateway.Question) (gateway.Answer, error)
 
 	mu           sync.Mutex
+	identity     string // of the provider
 	changed      chan struct{}
 	events       []gateway.Event
 	notes        []string
@@ -375,6 +376,15 @@ func (s *fakeSession) Event(e gateway.Event) {
 
 func (s *fakeSession) Note(level adminapi.LogLevel, message string) {
 	s.record(func() { s.notes = append(s.notes, string(level)+": "+message) })
+}
+
+func (s *fakeSession) ToolProvider(tool string) (name, identity string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tools[tool] == nil {
+		return "", ""
+	}
+	return "tests", "tests" + s.identity
 }
 
 func (s *fakeSession) RestoreTimeline(lines []adminapi.TimelineLine, _ bool) {

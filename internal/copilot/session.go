@@ -86,8 +86,8 @@ type session struct {
 	inFlight     map[string]context.CancelFunc // calls of providers' tools, by request id
 	sent         []*sentPrompt                 // prompts that have not begun, in order
 
-	approvals     map[string]bool // what a person allowed for the session; see approvalKey
-	attachedPaths []attachedPath  // what prompts attached
+	approvals     map[approval]bool // what a person allowed for the session
+	attachedPaths []attachedPath    // what prompts attached
 }
 
 // conn is the session in one process of the runtime. After the runtime died, the session gets a new conn.

@@ -27,6 +27,7 @@ func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) 
 	s.toolsChanged = make(chan struct{})
 	c := s.conn
 	s.mu.Unlock()
+	s.forgetApprovals()
 	if c == nil {
 		return nil
 	}

@@ -61,6 +61,9 @@ type HostCalls interface {
 	// error is [ErrUnanswered] at the question's timeout, and another one when ctx, the turn
 	// or the session ends first.
 	Ask(ctx context.Context, q Question) (Answer, error)
+	// ToolProvider identifies the provider that has a tool now: its name, for people, and an identity that no other
+	// provider has, whatever it calls itself. Both are "" if no provider has the tool.
+	ToolProvider(tool string) (name, identity string)
 	// Event adds what the session does to its timeline, its live feed and the events of
 	// subscribed providers. Order is kept.
 	Event(e Event)

@@ -246,3 +246,55 @@ func TestKeptNames(t *testing.T) {
 		}
 	})
 }
+
+// A tool's identity is that of its provider: a new process of it has the same, another provider has another, also one
+// that has the same name or the same token.
+func TestToolProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		s := live(t, g, "s1")
+		defer g.Drain(context.Background())
+		tool := func(m *protocol.Hello) {
+			m.Tools = []protocol.Tool{{Name: "deploy", Description: "d", Parameters: protocol.Raw(`{}`)}}
+		}
+		instance := func(m *protocol.Hello) { tool(m); m.Instance = "i" }
+		file := func(name string) string {
+			return g.Issue(PassSpec{Trust: TrustProject, Name: name, Owner: "user"}).Token()
+		}
+		from := map[string]string{} // steps by identity
+		for _, step := range []struct {
+			what, token, name string
+			hello             func(*protocol.Hello)
+			same              string // the step with the same identity
+		}{
+			{what: "a file's", token: file("alpha"), name: "alpha", hello: tool},
+			{what: "its next process", token: file("alpha"), name: "alpha", hello: tool, same: "a file's"},
+			{what: "its instance", token: file("alpha"), name: "alpha", hello: instance, same: "a file's"},
+			{what: "another file's", token: file("beta"), name: "beta", hello: tool},
+			{what: "a program's with the file's name", token: g.InstanceToken(), name: "alpha", hello: tool},
+			{what: "another program's with its token", token: g.InstanceToken(), name: "gamma", hello: tool},
+		} {
+			h := connectWith(g, step.token)
+			if code := h.helloAs(step.name, "s1", step.hello); code != "" {
+				t.Fatalf("%s: hello is refused with %s", step.what, code)
+			}
+			name, identity := s.ToolProvider("deploy")
+			if name != step.name || identity == "" {
+				t.Errorf("%s: the tool is of %q %q, want %q", step.what, name, identity, step.name)
+			}
+			if before := from[identity]; before != step.same {
+				t.Errorf("%s: has the identity of %q, want %q", step.what, before, step.same)
+			} else if before == "" {
+				from[identity] = step.what
+			}
+			if _, meta := s.ToolProvider("list_" + step.name + "_instances"); meta != "" && meta != identity {
+				t.Errorf("%s: its list of instances has identity %q, want %q", step.what, meta, identity)
+			}
+			h.conn.Closed()
+			synctest.Wait()
+			if name, identity := s.ToolProvider("deploy"); name != "" || identity != "" {
+				t.Errorf("%s left: the tool is of %q %q, want none", step.what, name, identity)
+			}
+		}
+	})
+}

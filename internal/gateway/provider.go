@@ -76,7 +76,7 @@ type tool struct {
 func (p *Provider) take(t tool) *tool {
 	t.provider, t.alone = p, nil
 	if p.instance == "" {
-		t.alone = &route{name: t.Name, tools: []*tool{&t}, timeout: t.timeout}
+		t.alone = &route{name: t.Name, provider: p, tools: []*tool{&t}, timeout: t.timeout}
 		t.alone.define()
 	}
 	return &t

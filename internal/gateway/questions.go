@@ -170,30 +170,27 @@ func (qs *questions) withdraw(s *Session, reason string) {
 	}
 }
 
-// find returns the session's open question with an id; "" means its only one. The
-// error is NOT_FOUND, INVALID_STATE for a question that is over, or INVALID_JSON if an
-// id is needed.
+// find returns the session's open question with an id. The error is NOT_FOUND, INVALID_STATE for a question that is
+// over, or INVALID_JSON without an id; it names the questions that wait, since an answer is for one that was seen.
 func (qs *questions) find(s *Session, id string) (*openQuestion, *protocol.Error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	var own []*openQuestion
-	var ids []string
+	var waiting []string
 	for _, w := range qs.waiting {
-		if w.view.Session == s.id && !w.isAbandoned() {
-			own, ids = append(own, w), append(ids, w.view.ID)
+		switch {
+		case w.view.Session != s.id || w.isAbandoned():
+		case w.view.ID == id:
+			return w, nil
+		default:
+			waiting = append(waiting, w.name())
 		}
+	}
+	if id == "" && len(waiting) > 0 {
+		return nil, errorf(protocol.CodeInvalidJSON, "question: is required, the id of the one that is answered: %s",
+			nameSome(waiting))
 	}
 	if id == "" {
-		switch len(own) {
-		case 0:
-			return nil, errorf(protocol.CodeNotFound, "no question waits in this session")
-		case 1:
-			return own[0], nil
-		}
-		return nil, errorf(protocol.CodeInvalidJSON, "question: several wait: %s", strings.Join(ids, ", "))
-	}
-	if at := slices.Index(ids, id); at >= 0 {
-		return own[at], nil
+		return nil, errorf(protocol.CodeNotFound, "no question waits in this session")
 	}
 	if e := qs.endOf(s.id, id); e != nil {
 		return nil, errorf(protocol.CodeInvalidState, "question %s is over: %v", id, e)
@@ -202,7 +199,31 @@ func (qs *questions) find(s *Session, id string) (*openQuestion, *protocol.Error
 		return nil, errorf(protocol.CodeInvalidState,
 			"question %s is over: it was answered, its time was up or its turn ended", id)
 	}
-	return nil, errorf(protocol.CodeNotFound, "question %q does not exist in this session", id)
+	if len(waiting) == 0 {
+		waiting = []string{"none"}
+	}
+	return nil, errorf(protocol.CodeNotFound, "question %.64q does not exist in this session; waiting: %s", id,
+		nameSome(waiting))
+}
+
+// nameSome joins names of questions. Of many it has the first ones.
+func nameSome(names []string) string {
+	const most = 10
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		text += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return text
+}
+
+// name names the question in an error: its id, its kind and the beginning of its text.
+func (w *openQuestion) name() string {
+	const most = 80 // characters
+	text := []rune(w.questionLine())
+	if len(text) > most {
+		text = append(text[:most], '…')
+	}
+	return fmt.Sprintf("%s (%s: %s)", w.view.ID, w.Kind, string(text))
 }
 
 // isOver reports whether an id was given to a question that does not wait any more.
@@ -318,9 +339,8 @@ func oneLine(text string) string {
 	return strings.Join(strings.Fields(visible.Ends(strings.Join(strings.Fields(text), " "), maxLength, 2)), " ")
 }
 
-// Answer answers the session's question with an id; "" means its only one. The error
-// is NOT_FOUND, INVALID_STATE for a question that is over, or INVALID_JSON with the
-// field that does not fit the question; the question then goes on waiting.
+// Answer answers the session's question with an id. The error is NOT_FOUND, INVALID_STATE for a question that is over,
+// or INVALID_JSON with the field that is missing or does not fit the question; the question then goes on waiting.
 func (s *Session) Answer(id string, a Answer) error {
 	w, err := s.g.questions.find(s, id)
 	if err != nil {

@@ -114,7 +114,7 @@ func TestPermissionIsShownWhole(t *testing.T) {
 					detail, last, want,
 				)
 			}
-			if err := s.Answer("", Answer{Decision: adminapi.DecideOnce}); err != nil {
+			if err := s.Answer(g.Questions()[0].ID, Answer{Decision: adminapi.DecideOnce}); err != nil {
 				t.Error(err)
 			}
 			<-end
@@ -156,7 +156,7 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 			code protocol.Code
 			text string
 		}{
-			{s, "", Answer{}, protocol.CodeInvalidJSON, "decision: is required"},
+			{s, id, Answer{}, protocol.CodeInvalidJSON, "decision: is required"},
 			{s, id, Answer{Decision: "maybe"}, protocol.CodeInvalidJSON,
 				`decision: "maybe" is not one of once, session, deny`},
 			{s, id, Answer{Decision: adminapi.DecideOnce, Text: "x"}, protocol.CodeInvalidJSON,
@@ -246,7 +246,7 @@ func TestQuestionEnds(t *testing.T) {
 					t.Errorf("the timeline, want %q in it:\n%s", "input "+list[0].ID+" is over: "+tc.want, lines(s))
 				}
 				if name != "drain" {
-					if err := other.Answer("", Answer{Text: "yes"}); err != nil {
+					if err := other.Answer(list[1].ID, Answer{Text: "yes"}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -292,7 +292,7 @@ func TestAnswersOfInputsAndForms(t *testing.T) {
 			tc.q.Message = "What?"
 			end := asks(t.Context(), s, tc.q)
 			synctest.Wait()
-			err := s.Answer("", tc.a)
+			err := s.Answer(g.Questions()[0].ID, tc.a)
 			if err != nil {
 				if codeOf(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%+v: %v, want %q", tc.a, err, tc.want)
@@ -329,8 +329,9 @@ func TestManyQuestions(t *testing.T) {
 		end := asks(t.Context(), other, Question{Kind: adminapi.QuestionInput, Message: "elsewhere"})
 		synctest.Wait()
 		if err := s.Answer("", Answer{Text: "x"}); codeOf(err) != protocol.CodeInvalidJSON ||
-			!strings.Contains(err.Error(), "several wait") {
-			t.Errorf(`which one: %v, want %v and "several wait" in it`, err, protocol.CodeInvalidJSON)
+			!strings.Contains(err.Error(), "question: is required") || !strings.Contains(err.Error(), "990 more") {
+			t.Errorf(`which one: %v, want %v, "question: is required" and "990 more" in it`, err,
+				protocol.CodeInvalidJSON)
 		}
 		list := g.Questions()
 		var answering sync.WaitGroup
@@ -353,6 +354,44 @@ func TestManyQuestions(t *testing.T) {
 		}
 		if list := g.Questions(); len(list) != 0 {
 			t.Errorf("%d still wait, want none", len(list))
+		}
+	})
+}
+
+// An answer is for the question that a person saw. Without its id, or with that of another, nothing is answered, and
+// the error names what waits.
+func TestAnswerNamesItsQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s, other := asking(t)
+		beside := asks(t.Context(), other, Question{Kind: adminapi.QuestionPermission, Message: "There?"})
+		synctest.Wait()
+		end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "Here?", Detail: "rm x"})
+		synctest.Wait()
+		theirs, own := g.Questions()[0].ID, g.Questions()[1].ID
+		waits := own + " (permission: Here?: rm x)"
+		for id, code := range map[string]protocol.Code{
+			"": protocol.CodeInvalidJSON, "x": protocol.CodeNotFound, theirs: protocol.CodeNotFound,
+		} {
+			err := s.Answer(id, Answer{Decision: adminapi.DecideOnce})
+			if codeOf(err) != code || !strings.Contains(err.Error(), waits) || strings.Contains(err.Error(), "There") {
+				t.Errorf("an answer to %q: %v, want %s with %q", id, err, code, waits)
+			}
+		}
+		if n := len(g.Questions()); n != 2 {
+			t.Errorf("%d questions wait, want both", n)
+		}
+		for _, a := range []struct {
+			s  *Session
+			id string
+		}{{s, own}, {other, theirs}} {
+			if err := a.s.Answer(a.id, Answer{Decision: adminapi.DecideDeny}); err != nil {
+				t.Error(err)
+			}
+		}
+		<-end
+		<-beside
+		if err := s.Answer("", Answer{}); codeOf(err) != protocol.CodeNotFound {
+			t.Errorf("nothing waits: %v, want %s", err, protocol.CodeNotFound)
 		}
 	})
 }

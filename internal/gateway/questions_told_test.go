@@ -166,7 +166,7 @@ func TestEndedQuestionsAreBounded(t *testing.T) {
 			if first == "" {
 				first = g.Questions()[0].ID
 			}
-			if err := s.Answer("", Answer{Decision: adminapi.DecideOnce}); err != nil {
+			if err := s.Answer(g.Questions()[0].ID, Answer{Decision: adminapi.DecideOnce}); err != nil {
 				t.Fatal(err)
 			}
 			<-end

@@ -13,15 +13,25 @@ import (
 // route is a tool name's way to the providers that have it. It is immutable.
 type route struct {
 	name       string
-	tools      []*tool // one of each instance; none for a meta-tool
-	merged     bool    // the provider has instances, and target chooses one
-	instances  string  // of a meta-tool: the provider whose instances it lists; else ""
+	provider   *Provider // that has the tool; one of its instances
+	tools      []*tool   // one of each instance; none for a meta-tool
+	merged     bool      // the provider has instances, and target chooses one
+	instances  string    // of a meta-tool: the provider whose instances it lists; else ""
 	definition Tool
 	timeout    time.Duration
 }
 
 // owner is the name of the provider that has the tool.
 func (r *route) owner() string { return r.definition.Provider }
+
+// ToolProvider implements [HostCalls].
+func (s *Session) ToolProvider(tool string) (name, identity string) {
+	to := s.routes.Load().find(tool)
+	if to == nil {
+		return "", ""
+	}
+	return to.owner(), fmt.Sprintf("%q %q", to.provider.owner, to.provider.name)
+}
 
 // takesSameArgs reports whether arguments that were checked for r are good for other too:
 // both lead to the same tool first, with or without a target.
@@ -78,7 +88,7 @@ func newRoutes(bindings []*binding, userHooks []*rule) *routes {
 			}
 			to := merged[t.Name]
 			if to == nil {
-				to = &route{name: t.Name, merged: true, timeout: t.timeout}
+				to = &route{name: t.Name, provider: p, merged: true, timeout: t.timeout}
 				merged[t.Name] = to
 				r.list = append(r.list, to)
 			}
@@ -86,7 +96,7 @@ func newRoutes(bindings []*binding, userHooks []*rule) *routes {
 		}
 		if p.instance != "" && merged[metaTool(p.name)] == nil {
 			name := metaTool(p.name)
-			to := &route{name: name, instances: p.name, definition: Tool{
+			to := &route{name: name, provider: p, instances: p.name, definition: Tool{
 				Name: name, Provider: p.name,
 				Description: fmt.Sprintf("List connected %s instances", p.name),
 				Parameters:  protocol.Raw(`{"type":"object","properties":{}}`),

@@ -38,7 +38,10 @@ func TestAnswers(t *testing.T) {
 		status     int
 		want       string
 	}{
-		{at, `{"decision":"often"}`, 400, `decision: \"often\" is not one of once, session, deny`},
+		{at, `{"decision":"once"}`, 400,
+			"question: is required, the id of the one that is answered: " + id},
+		{at, fmt.Sprintf(`{"question":%q,"decision":"often"}`, id), 400,
+			`decision: \"often\" is not one of once, session, deny`},
 		{at, `{"content":[]}`, 400, "content: must be an object"},
 		{at, `{"choice":"once"}`, 400, "choice: is not a field of this request"},
 		{at, `{"question":"x","decision":"once"}`, 404, `question \"x\" does not exist in this session`},

@@ -136,7 +136,10 @@ var answerCases = []answerCase{
 	{op: "POST /api/v1/sessions/{id}/query", body: `{"prompt":"hello","detach":true,"mode":"immediate"}`, status: 202},
 	{op: "POST /api/v1/sessions/{id}/query", status: 400},
 	{op: "POST /api/v1/sessions/{id}/query", body: `{"prompt":"look","attachments":[{"path":"here"}]}`, status: 400},
-	{op: "POST /api/v1/sessions/{id}/answer", body: `{"decision":"session"}`, before: askPermission, status: 200},
+	{
+		op: "POST /api/v1/sessions/{id}/answer", body: `{"question":"ASKED","decision":"session"}`,
+		before: askPermission, status: 200,
+	},
 	{op: "POST /api/v1/sessions/{id}/answer", body: `{"text":"yes"}`, before: askPermission, status: 400},
 	{op: "POST /api/v1/sessions/{id}/answer", body: `{"decision":"once"}`, status: 404},
 	{op: "GET /api/v1/questions", before: askPermission, status: 200},
@@ -354,6 +357,9 @@ func (f *openAPIFixture) answers(o *apiOperation, c answerCase) {
 	s := f.made
 	if c.before != nil {
 		c.before(f, s)
+	}
+	if strings.Contains(body, "ASKED") {
+		body = strings.ReplaceAll(body, "ASKED", f.gateway.Questions()[0].ID)
 	}
 	response := f.request(ctx, o.method, at, body)
 	if response.StatusCode != c.status {

@@ -23,6 +23,7 @@ func TestPageAsks(t *testing.T) {
 	a := &asksPage{t: t, h: h, v: v, desk: desk, lab: lab}
 	a.goTo(desk, "desk")
 	a.onPhone()
+	a.twice()
 	a.stays()
 	a.byKeys()
 	a.isOver()
@@ -89,6 +90,40 @@ func (a *asksPage) onPhone() {
 	v.until(asksGone)
 	a.told(turn, "use make clean")
 	v.until(`document.activeElement.matches(".timeline")`)
+}
+
+// Who presses twice at one place answers once: the next question does not come under the pointer before it could be
+// read, and takes no answer then either. Nor does a key that is held answer two.
+func (a *asksPage) twice() {
+	v := a.v
+	v.press("w")
+	v.waitText("dialog.drawer", "Nothing waits for you")
+	for _, delay := range []int{100, 250, 400, 700, 1100} {
+		first := a.h.asking(a.desk, `ask:permission {"message":"May I?","detail":"echo first"}`)
+		v.waitText(".drawer .card pre", "echo first")
+		second := a.h.asking(a.lab, `ask:permission {"message":"May I?","detail":"echo second"}`)
+		v.waitText(".drawer .card pre", "echo second")
+		v.settled()
+		at := eval[struct{ X, Y float64 }](v.tab, `(() => {
+			const { left, top, width, height } = document.querySelector(".drawer .card .primary").getBoundingClientRect();
+			return { X: left + width / 2, Y: top + height / 2 };
+		})()`)
+		v.do("pressing once", chromedp.MouseClickXY(at.X, at.Y))
+		eval[any](v.tab, `window.pressedAt = performance.now(), 0`)
+		v.until(`performance.now() - window.pressedAt >= Number(%s)`, fmt.Sprint(delay))
+		v.do("pressing again", chromedp.MouseClickXY(at.X, at.Y))
+		a.told(first, "once")
+		v.until(`document.querySelectorAll(".drawer .card").length <= 1`)
+		if waiting := a.h.tapctl("sessions", "answer", "--json"); !strings.Contains(waiting, "echo second") {
+			a.t.Errorf("pressing twice within %d ms answered the next question, too", delay)
+			continue
+		}
+		v.click(".drawer .card .primary")
+		v.until(asksGone)
+		a.told(second, "once")
+	}
+	v.press("w")
+	v.waitNoDialog()
 }
 
 // The focus stays where the person writes when a question comes and goes.

@@ -154,11 +154,19 @@ func (v *view) text(selector string) string {
 	return eval[string](v.tab, `[...document.querySelectorAll(%s)].map((e) => e.innerText).join("\n")`, selector)
 }
 
+// settled waits until what asks has been where it is for a moment: before, its buttons do nothing.
+func (v *view) settled() {
+	v.t.Helper()
+	v.until(`[...document.querySelectorAll(".asking > *, .queue > *")].every((e) =>
+		!e.checkVisibility() || e.matches(".ready") && e.place === JSON.stringify(e.getBoundingClientRect()))`)
+}
+
 // button waits for a button that can be pressed, and presses it with the mouse.
 func (v *view) button(label string) {
 	v.t.Helper()
 	v.until(`window.pressed = [...(document.querySelector("dialog[open]") ?? document).querySelectorAll("button")]
 		.find((b) => b.textContent === %s && b.checkVisibility() && !b.disabled)`, label)
+	v.settled()
 	v.do("pressing "+label, chromedp.Click(chromedp.JSPath("window.pressed")))
 }
 
@@ -171,6 +179,7 @@ func (v *view) waitNoDialog() {
 // click presses what is at a selector with the mouse.
 func (v *view) click(selector string) {
 	v.t.Helper()
+	v.settled()
 	v.do("clicking "+selector, chromedp.Click(chromedp.CSS(selector)))
 }
 
@@ -190,6 +199,7 @@ func (v *view) fill(selector, text string) {
 // key for itself keeps its letter out of a field, as with a real keyboard.
 func (v *view) press(keys string, o ...chromedp.KeyOption) {
 	v.t.Helper()
+	v.settled()
 	for _, r := range keys {
 		key := chromedp.KeyEvent(string(r), o...)
 		if unicode.IsPrint(r) && !unicode.IsMark(r) {

@@ -32,6 +32,7 @@ func TestPageQueue(t *testing.T) {
 		v.until(`window.pressed = [...document.querySelectorAll(".queue li")].find((e) =>
 			e.querySelector(".what").textContent === %s)?.querySelectorAll("button")[["Edit", "Send it now",
 			"Cancel"].indexOf(%s)]`, text, label)
+		v.settled()
 		v.do("pressing "+label, chromedp.Click(chromedp.JSPath("window.pressed")))
 	}
 	press("two", "Cancel")

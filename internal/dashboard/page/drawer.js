@@ -65,7 +65,8 @@ export class Drawer {
   // next moves the focus to the next card: of the session that is shown, or else of all.
   next() {
     const cards = () =>
-      [...(this.box.open ? this.asks : this.asksOfSession()).element.children].filter((c) => c.checkVisibility());
+      [...(this.box.open ? this.asks : this.asksOfSession()).element.children]
+        .filter((c) => c.checkVisibility() && !c.answered);
     if (!cards().length && this.count && !this.box.open) this.toggle();
     const i = cards().indexOf(document.activeElement.closest(".card"));
     cards()[(i + 1) % cards().length]?.focus();

@@ -2,6 +2,7 @@ import { sessions } from "./api.js";
 import { attempt, dialog, field } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { oneLine, plain } from "./format.js";
+import { guardFresh } from "./fresh.js";
 
 // Queue shows the prompts that a session has not begun, with what a person can do with each. back() has the focus when
 // the prompt has gone that had it.
@@ -11,6 +12,7 @@ export class Queue {
     this.sessionOf = sessionOf;
     this.back = back;
     this.element = h("ul.queue", { "aria-label": "Prompts that wait", hidden: true });
+    guardFresh(this.element);
     app.on("queue", () => this.update());
   }
 

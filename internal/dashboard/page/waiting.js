@@ -2,6 +2,7 @@ import { sessions } from "./api.js";
 import { attempt } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { address, plain } from "./format.js";
+import { freshTime, guardFresh } from "./fresh.js";
 
 // A detail of more characters than this gets a line with its length.
 const longDetail = 2000;
@@ -23,6 +24,7 @@ export class Asks {
       tabindex: "-1", "aria-label": label, hidden: true,
       onfocusout: () => setTimeout(() => this.update()),
     });
+    guardFresh(this.element);
     for (const name of ["pairings", "questions", "sessions"]) app.on(name, () => this.update());
     setInterval(() => this.tick(), 1000);
   }
@@ -33,21 +35,36 @@ export class Asks {
       cards = [...this.element.children],
       waits = new Set(items.map((it) => it.key)),
       active = document.activeElement,
-      isOver = (card) => card && !waits.has(card.dataset.key),
-      here = active.closest(".card"),
-      answered = cards.find((card) => card.answered && isOver(card));
-    // A question that is over stays while the person is in it, with what is written there.
-    if (cards.includes(here) && isOver(here) && !here.answered && here.of === of) {
-      if (!here.querySelector(".over")) here.append(h("p.over", { role: "status" }, "This is over."));
-      const before = cards.slice(0, cards.indexOf(here)).filter((card) => !isOver(card)).length;
-      items.splice(before, 0, { key: here.dataset.key });
+      here = active.closest(".card");
+    let answered, kept = 0;
+    for (const card of cards) {
+      if (waits.has(card.dataset.key)) {
+        kept++;
+        continue;
+      }
+      if (!card.overAt) {
+        this.end(card);
+        if (card.answered && (active === document.body || card.contains(active))) answered = card;
+      }
+      // A question that is over leaves its place for a moment, so that no other one comes under the pointer. It stays
+      // while the person is in it, with what is written there.
+      const isWritten = card === here && !card.answered;
+      if (card.of !== of || !isWritten && performance.now() - card.overAt >= freshTime) continue;
+      items.splice(kept++, 0, { key: card.dataset.key });
     }
     reconcile(this.element, items, (it) => it.key, (it) => this.card(it, of),
       (card, it) => it.session && setText(card.querySelector(".of"), this.label(it.session)));
     this.element.hidden = !items.length;
-    if (answered && (active === document.body || answered.contains(active)))
-      (items.length ? this.element : this.back()).focus({ preventScroll: true });
+    if (answered) (waits.size ? this.element : this.back()).focus({ preventScroll: true });
     this.tick();
+  }
+
+  // end shows that a card is over, and takes it away a little later.
+  end(card) {
+    card.overAt = performance.now();
+    card.append(h("p.over", { role: "status" }, "This is over."));
+    for (const button of card.querySelectorAll("button")) button.disabled = true;
+    setTimeout(() => this.update(), freshTime);
   }
 
   label(id) {
@@ -90,6 +107,7 @@ export class Asks {
 
 async function answer(q, button, members) {
   const card = button.closest(".card");
+  if (card.answered) return;
   card.answered = true;
   await attempt(button, () => sessions.answer(q.session, { question: q.id, ...members }).catch((e) => {
     card.answered = false;
