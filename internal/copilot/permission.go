@@ -120,12 +120,13 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest, u *tool
 		return reject(err.Error())
 	}
 	for _, r := range append([]sdk.PermissionRequest{req}, others.judged...) {
-		if denial, _ := s.policy(r); denial != "" {
+		denial, _ := s.policy(r)
+		if denial = cmp.Or(denial, s.searchDenial(r, u)); denial != "" {
 			return reject(denial)
 		}
 	}
 	asked := append([]sdk.PermissionRequest{req}, others.asked...)
-	if !slices.ContainsFunc(asked, s.mustAsk) {
+	if !slices.ContainsFunc(asked, s.mustAsk) || s.wasCreateAllowed(req) {
 		return &rpc.PermissionDecisionApproveOnce{}
 	}
 	if !s.awaitCalls() {

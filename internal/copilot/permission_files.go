@@ -3,6 +3,7 @@ package copilot
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,6 +55,7 @@ type fileChange struct {
 	path     string
 	target   string // "" unless the file moves
 	isCreate bool   // nothing of the file is read
+	content  string // of a file that create makes
 }
 
 // changes returns what a call of one of the edit tools does to files.
@@ -64,13 +66,17 @@ func (u toolUse) changes() (changes []fileChange, err error) {
 			return nil, fmt.Errorf("the patch can't be read, so nothing of it is allowed: %w", err)
 		}
 		for _, f := range files {
-			changes = append(changes, fileChange{f.Path, f.Target, f.Op == patch.Add})
+			changes = append(changes, fileChange{path: f.Path, target: f.Target, isCreate: f.Op == patch.Add})
 		}
 		return changes, nil
 	}
 	paths, err := u.paths()
+	var create struct {
+		Text string `json:"file_text"`
+	}
+	_ = json.Unmarshal(u.args, &create) // without a text a person sees none, and is asked again
 	for _, path := range paths {
-		changes = append(changes, fileChange{path: path, isCreate: u.tool == toolCreate})
+		changes = append(changes, fileChange{path: path, isCreate: u.tool == toolCreate, content: create.Text})
 	}
 	return changes, err
 }
@@ -119,12 +125,12 @@ func (s *session) editDenial(ctx context.Context, u toolUse) string {
 	for _, c := range changes {
 		denial := ""
 		if c.isCreate {
-			denial = s.createDenial(c.path)
+			denial = s.createDenial(ctx, c.path, c.content)
 		} else {
 			denial = s.readDenial(ctx, c.path, "edit it")
 		}
 		if denial == "" && c.target != "" {
-			denial = s.createDenial(c.target)
+			denial = s.createDenial(ctx, c.target, "")
 		}
 		if denial != "" {
 			return denial
@@ -133,13 +139,41 @@ func (s *session) editDenial(ctx context.Context, u toolUse) string {
 	return ""
 }
 
-// createDenial returns why the model may not learn whether a file is there: it may neither read nor write it.
-func (s *session) createDenial(path string) string {
+// createDenial returns why the model may not learn whether a file is there: it may neither read nor write it. Where a
+// person decides about the write, the question comes now, before the runtime looks. The runtime asks again with the
+// content of the file; the answer counts for that too if it was shown.
+func (s *session) createDenial(ctx context.Context, path, content string) string {
 	if denial, mustAsk := s.policy(&rpc.PermissionRequestRead{Path: path}); denial == "" && !mustAsk {
 		return ""
 	}
-	denial, _ := s.policy(&rpc.PermissionRequestWrite{FileName: path})
+	write := &rpc.PermissionRequestWrite{FileName: path, Diff: content, NewFileContents: &content}
+	mustAsk := s.mustAsk(write)
+	denial := denialOf(s.decide(ctx, write, nil))
+	if denial == "" && mustAsk && content != "" {
+		s.mu.Lock()
+		s.created = createdFile{s.file(path), content}
+		s.mu.Unlock()
+	}
 	return denial
+}
+
+// createdFile is a file that a person allowed to create, with what it may hold.
+type createdFile struct{ path, content string }
+
+// wasCreateAllowed reports whether a person has just allowed this very file, and forgets the answer.
+func (s *session) wasCreateAllowed(req sdk.PermissionRequest) bool {
+	write, ok := req.(*rpc.PermissionRequestWrite)
+	if !ok || deref(write.NewFileContents) == "" || write.RequiresManagedApproval() {
+		return false
+	}
+	file := createdFile{s.file(write.FileName), *write.NewFileContents}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isSame := s.created == file
+	if isSame {
+		s.created = createdFile{}
+	}
+	return isSame
 }
 
 // readDenial decides whether a file may be read, and asks a person if the policy says so.

@@ -194,3 +194,70 @@ func TestCreateTellsNothing(t *testing.T) {
 		t.Errorf("an edit of a file that may be read: %q, want the runtime's own answer", s.lastSaid())
 	}
 }
+
+// TestCreateIsAskedFirst: where a person decides about a write, the runtime does not look whether a file that the
+// session may not read is there before the person has answered. The answer covers the write that was shown.
+func TestCreateIsAskedFirst(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "there"), "x")
+	g := newRig(t, func(o *Options) { o.Permissions.Write = configs.Ask })
+	s := g.start()
+	var asked []string
+	decision := "deny"
+	s.answer = func(_ context.Context, q gateway.Question) (gateway.Answer, error) {
+		asked = append(asked, q.Detail)
+		return gateway.Answer{Decision: decision}, nil
+	}
+	create := func(name string) (said string) {
+		s.turn(call("create", map[string]string{"path": filepath.Join(dir, name), "file_text": "content\n"}))
+		return s.lastSaid()
+	}
+	there, none := create("there"), create("none")
+	if there != none || len(asked) != 2 || !strings.Contains(asked[0], "content") {
+		t.Errorf("creating a file that is there: %q, and another: %q, asked %q; want the same, each asked with its content",
+			there, none, asked)
+	}
+	decision = "once"
+	create("new")
+	if got := readFile(filepath.Join(dir, "new")); got != "content\n" || len(asked) != 3 {
+		t.Errorf("creating a file as allowed: it has %q after %d questions, want it made after one more",
+			got, len(asked))
+	}
+}
+
+// TestSearchFindsNothingDenied: a search reads no file of deny_paths, whatever narrows it, hidden files and links to
+// the directory among them.
+func TestSearchFindsNothingDenied(t *testing.T) {
+	g := newRig(t, func(o *Options) { o.Permissions.DenyPaths = []string{"**/.env", "private/**"} })
+	for _, name := range []string{"a/.env", "b/c/.env", "private/key", "src/main.go"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(g.cwd, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(g.cwd, name), "find me "+name+"\n")
+	}
+	if err := os.Symlink("a", filepath.Join(g.cwd, "link")); err != nil {
+		t.Fatal(err)
+	}
+	s := g.start()
+	for _, args := range []map[string]any{
+		{}, {"glob": "*.go"}, {"glob": ".env"}, {"path": "a"}, {"path": "b"}, {"path": "link"}, {"path": "private"},
+		{"paths": []string{"src", "a"}}, {"output_mode": "count"}, {"path": "src/.."}, {"path": g.cwd},
+	} {
+		if args["output_mode"] == nil {
+			args["output_mode"] = "content"
+		}
+		args["pattern"] = "find me"
+		s.turn(call("grep", args))
+		if said := s.lastSaid(); strings.Contains(said, "find me") || !strings.Contains(said, "deny_paths") {
+			t.Errorf("grep %v: %q, want it denied by deny_paths", args, said)
+		}
+	}
+	s.turn(call("grep", map[string]any{"pattern": "find me", "paths": []string{"src"}, "output_mode": "content"}))
+	if said := s.lastSaid(); !strings.Contains(said, "find me src/main.go") {
+		t.Errorf("grep in a directory without such files: %q, want what it finds", said)
+	}
+	s.turn(call("glob", map[string]any{"pattern": "**/*.go"}))
+	if said := s.lastSaid(); !strings.Contains(said, "main.go") {
+		t.Errorf("glob: %q, want the names of files", said)
+	}
+}

@@ -109,22 +109,30 @@ func pathVerdict(name, cwd string, allow, deny []string) verdict {
 // matchesPath reports whether one of the globs matches. A relative glob is relative to the session's directory, and ~/
 // is the user's home.
 func matchesPath(globs []string, name, cwd string) bool {
-	return slices.ContainsFunc(globs, func(glob string) bool {
-		home, err := os.UserHomeDir()
-		if err != nil && strings.HasPrefix(glob, "~/") {
-			return false
+	return matchesGlob(pathGlobs(globs, cwd), name)
+}
+
+// pathGlobs returns the globs that absolute paths are compared with, each also with the symlinks of its fixed beginning
+// resolved.
+func pathGlobs(patterns []string, cwd string) (globs []string) {
+	home, err := os.UserHomeDir()
+	for _, pattern := range patterns {
+		if err != nil && strings.HasPrefix(pattern, "~/") {
+			continue
 		}
-		glob = configs.PathGlob(glob, filepath.ToSlash(cwd), filepath.ToSlash(home))
-		if ok, _ := doublestar.Match(glob, filepath.ToSlash(name)); ok {
-			return true
-		}
-		// The fixed beginning of the glob may lead through symlinks too.
+		glob := configs.PathGlob(pattern, filepath.ToSlash(cwd), filepath.ToSlash(home))
+		globs = append(globs, glob)
 		base, rest := doublestar.SplitPattern(glob)
-		real, err := resolve(base)
-		if err != nil || real == base {
-			return false
+		if real, err := resolve(base); err == nil && real != base {
+			globs = append(globs, configs.PathGlob(rest, filepath.ToSlash(real), ""))
 		}
-		ok, _ := doublestar.Match(configs.PathGlob(rest, filepath.ToSlash(real), ""), filepath.ToSlash(name))
+	}
+	return globs
+}
+
+func matchesGlob(globs []string, name string) bool {
+	return slices.ContainsFunc(globs, func(glob string) bool {
+		ok, _ := doublestar.Match(glob, filepath.ToSlash(name))
 		return ok
 	})
 }

@@ -87,6 +87,7 @@ type session struct {
 	sent         []*sentPrompt                 // prompts that have not begun, in order
 
 	approvals     map[approval]bool // what a person allowed for the session
+	created       createdFile       // a person allowed it, and the runtime has not asked yet
 	attachedPaths []attachedPath    // what prompts attached
 }
 
