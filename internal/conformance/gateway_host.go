@@ -152,6 +152,14 @@ func (h *host) allowed(request string) string {
 	return m.text("result", "context")
 }
 
+// deniedFor waits for the answer to a request, which must deny the call with a reason that has a rule's
+// own in it: a gateway may name the provider before it.
+func (h *host) deniedFor(reason, request string) {
+	if got := h.denied(request); !strings.Contains(got, reason) {
+		h.s.fail(fmt.Sprintf("a denial with the reason %q", reason), "%q", got)
+	}
+}
+
 // denied waits for the denial of a tool call and returns its reason.
 func (h *host) denied(request string) string {
 	m := h.answer(request)

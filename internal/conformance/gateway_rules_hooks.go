@@ -31,7 +31,7 @@ const gateOfX = `{"match":{"tool":"x"},"action":"gate","gateId":"g"}`
 func ruleDeny(s *scene) {
 	h := s.session()
 	p := s.provider(h, rules(gateOfX, `{"match":{"tool":"x"},"action":"deny","reason":"not today"}`))
-	s.equal("the reason of a denial", h.denied(h.pretool("x", `{}`)), "not today")
+	h.deniedFor("not today", h.pretool("x", `{}`))
 	h.allows("y", `{}`)
 	p.fence()
 	p.none("a static denial comes first", "gate.check")
@@ -57,7 +57,7 @@ func ruleMatch(s *scene) {
 		{"run_command", `{ "command" : "g\u0069t push" }`, "args"}, {"x", `{"path":"/w/src/a/b.key"}`, "file"},
 		{"x", `{"file_path":"src/b.key"}`, "file"}, {"own", `{}`, "provider"},
 	} {
-		s.equal("the reason for "+c.tool+" "+c.args, h.denied(h.pretool(c.tool, c.args)), c.reason)
+		h.deniedFor(c.reason, h.pretool(c.tool, c.args))
 	}
 	h.allows("run_command", `{"command":"git status"}`)
 	h.allows("x", `{"path":"/w/b.key"}`)
@@ -99,7 +99,7 @@ func gateDecisions(s *scene) {
 		h.allowed(s.decide(h, p, `"decision":"context","reason":"CI is slow"`)),
 		"CI is slow",
 	)
-	s.equal("the reason of a deny", h.denied(s.decide(h, p, `"decision":"deny","reason":"CI fails"`)), "CI fails")
+	h.deniedFor("CI fails", s.decide(h, p, `"decision":"deny","reason":"CI fails"`))
 }
 
 func gateAll(s *scene) {
@@ -109,7 +109,7 @@ func gateAll(s *scene) {
 	first, second := one.await("gate.check"), two.await("gate.check")
 	one.send(`{"type":"gate.result","callId":%s,"decision":"allow"}`, first["callId"])
 	two.send(`{"type":"gate.result","callId":%s,"decision":"deny","reason":"no"}`, second["callId"])
-	s.equal("the reason of a denial", h.denied(asked), "no")
+	h.deniedFor("no", asked)
 }
 
 func gateMalformed(s *scene) {

@@ -41,7 +41,7 @@ func reconnectRestores(s *scene) {
 	p.send(`{"type":"tool.result","id":%s,"data":"kept tool"}`, p.await("tool.call")["id"])
 	h.succeeds(call, "kept tool")
 	s.equal("the context after a reconnect", h.prompt(), "kept context")
-	s.equal("the reason of the rule after a reconnect", h.denied(h.pretool("blocked", `{}`)), "kept rule")
+	h.deniedFor("kept rule", h.pretool("blocked", `{}`))
 	section := h.section(h.transform("tone", "kind"), "tone")
 	if !strings.Contains(section, "kept section") {
 		s.fail("the section with what the provider appends, after a reconnect", "%q", section)
