@@ -20,17 +20,6 @@ func installCommand() *ucli.Command {
 	}
 }
 
-func uninstallCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:  "uninstall",
-		Usage: "take away what tapgw install wrote",
-		Description: `Examples:
-  tapgw uninstall skills
-  tapgw uninstall copilot`,
-		Subcommands: []*ucli.Command{uninstallSkillsCommand(), uninstallCopilotCommand()},
-	}
-}
-
 // installFlags choose where something is installed.
 func installFlags() []ucli.Flag {
 	return []ucli.Flag{

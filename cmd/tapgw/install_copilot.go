@@ -226,7 +226,8 @@ func changeCopilot(c *ucli.Context, install bool) error {
 		}
 		list = append(list, ch)
 	}
-	if err := applyCopilot(c, list); err != nil {
+	err = applyCopilot(c, list)
+	if err = errors.Join(err, noteProject(c, place.project)); err != nil {
 		return err
 	}
 	if len(faults) > 0 {

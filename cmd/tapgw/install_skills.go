@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
@@ -73,10 +75,20 @@ const (
 func changeSkills(
 	c *ucli.Context, changes map[string]string, apply func(skills.Found) error, advice string,
 ) error {
-	list, err := skillChanges(c, changes, apply)
+	project, err := installProject(c)
 	if err != nil {
 		return err
 	}
+	list, err := skillChanges(project, changes, apply)
+	if err != nil {
+		return err
+	}
+	err = showSkills(c, list, advice)
+	return errors.Join(err, noteProject(c, project))
+}
+
+// showSkills shows the changes and makes them, unless the user says no.
+func showSkills(c *ucli.Context, list []skillChange, advice string) error {
 	out := cli.Out(c)
 	changing, kept := 0, 0
 	for _, ch := range list {
@@ -127,12 +139,8 @@ func changeSkills(
 
 // skillChanges finds out what becomes of each skill in each folder.
 func skillChanges(
-	c *ucli.Context, changes map[string]string, apply func(skills.Found) error,
+	project string, changes map[string]string, apply func(skills.Found) error,
 ) ([]skillChange, error) {
-	project, err := installProject(c)
-	if err != nil {
-		return nil, err
-	}
 	folders, err := skills.Folders(project)
 	if err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ Examples:
 			if err != nil {
 				return err
 			}
-			if err := applyChange(c, client, change); err != nil {
+			if err := errors.Join(applyChange(c, client, change), noteProject(c, project)); err != nil {
 				return err
 			}
 			if server.URL != "" && change.Kind != mcpclients.None {
@@ -93,7 +93,7 @@ Examples:
 			if err != nil {
 				return err
 			}
-			return applyChange(c, client, change)
+			return errors.Join(applyChange(c, client, change), noteProject(c, project))
 		},
 	}
 }

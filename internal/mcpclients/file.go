@@ -18,6 +18,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/diff"
 	"tapgw/internal/lazyregexp"
+	"tapgw/internal/ownfile"
 )
 
 // maxFile is the size in bytes of the largest file that is read. Claude Code keeps much besides servers in its file.
@@ -37,6 +38,7 @@ type Change struct {
 	Kind string
 
 	target   string   // File without symbolic links
+	below    string   // the project, or the user's home
 	was, now []byte   // nil: no file
 	shown    []string // the strings of the entry
 }
@@ -52,7 +54,7 @@ func (c Client) Install(s Server, project string) (*Change, error) {
 }
 
 // Uninstall returns the change that takes the gateway's entry out of the client's file. The file then has the bytes
-// that it had before [Client.Install], or is gone if there was none.
+// that it had before [Client.Install], or is gone with the directories that are empty then if there was none.
 func (c Client) Uninstall(project string) (*Change, error) {
 	return c.change(project, func(text []byte) ([]byte, error) {
 		if text == nil {
@@ -156,8 +158,14 @@ func (c Client) choose(project string) (*Change, error) {
 
 // read reads a client's file. Symbolic links are followed, in a project only to files of the project.
 func read(file, project string) (*Change, error) {
-	ch := &Change{File: file, Kind: None}
+	ch := &Change{File: file, Kind: None, below: project}
 	var err error
+	if project == "" {
+		ch.below, err = os.UserHomeDir()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
 	if ch.target, err = follow(file); err == nil && project != "" {
 		err = checkInside(ch.target, project)
 	}
@@ -271,7 +279,12 @@ func (ch *Change) write() error {
 		return errors.New("it was changed meanwhile: run the command again")
 	}
 	if ch.now == nil {
-		return os.Remove(ch.target)
+		if err := os.Remove(ch.target); err != nil {
+			return err
+		}
+		_ = pending.Cleanup() // it is in the directory
+		ownfile.RemoveEmpty(filepath.Dir(ch.target), ch.below)
+		return nil
 	}
 	return pending.CloseAtomicallyReplace()
 }

@@ -32,6 +32,7 @@ type File struct {
 	KeepRoot bool   // Root stays when it is empty, even if the form counts no directories
 	Text     string // without a mark
 	Form     Form
+	Private  bool // only its owner may read it
 }
 
 // Found is a file and its state.
@@ -58,6 +59,15 @@ func (f File) Look() (Found, error) {
 		return Found{}, f.explain("reading", err)
 	}
 	return found, nil
+}
+
+// Text returns the text of a file that tapgw wrote, without its mark. It is empty for any other.
+func (s Found) Text() string {
+	plain, _, ours := s.File.Form.read(s.was)
+	if !ours {
+		return ""
+	}
+	return plain
 }
 
 // rel is the path of the file from its root on.
@@ -135,7 +145,11 @@ func (s Found) Write() error {
 		if err := root.MkdirAll(filepath.Dir(f.rel()), 0o755); err != nil {
 			return err
 		}
-		return replace(root, f.rel(), text)
+		perm := fs.FileMode(0o644)
+		if f.Private {
+			perm = 0o600
+		}
+		return replace(root, f.rel(), text, perm)
 	})
 	if err != nil {
 		return f.explain("writing", err)
@@ -185,6 +199,20 @@ func (s Found) Remove() error {
 	return nil
 }
 
+// RemoveEmpty removes a directory and those above it that are empty then, if they are below another one. It ends at a
+// symbolic link.
+func RemoveEmpty(dir, below string) {
+	for ; ; dir = filepath.Dir(dir) {
+		rel, err := filepath.Rel(below, dir)
+		if err != nil || rel == "." || !filepath.IsLocal(rel) {
+			return
+		}
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() || os.Remove(dir) != nil {
+			return
+		}
+	}
+}
+
 // inRoot opens the root and makes sure that the file is as it was found. If another process has made it what is wanted,
 // nothing is left to do.
 func (s Found) inRoot(wanted string, do func(*os.Root) error) error {
@@ -206,9 +234,9 @@ func (s Found) inRoot(wanted string, do func(*os.Root) error) error {
 }
 
 // replace writes a file in one step.
-func replace(root *os.Root, rel, text string) error {
+func replace(root *os.Root, rel, text string, perm fs.FileMode) error {
 	temp := filepath.Join(filepath.Dir(rel), "."+filepath.Base(rel)+"."+rand.Text())
-	err := write(root, temp, text)
+	err := write(root, temp, text, perm)
 	if err == nil {
 		err = root.Rename(temp, rel)
 	}
@@ -219,8 +247,8 @@ func replace(root *os.Root, rel, text string) error {
 }
 
 // write writes a new file, and waits until the disk has it.
-func write(root *os.Root, rel, text string) error {
-	file, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+func write(root *os.Root, rel, text string, perm fs.FileMode) error {
+	file, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}

@@ -166,3 +166,26 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestRemoveEmpty wants directories to go as far as they are empty, and neither links nor what is not below.
+func TestRemoveEmpty(t *testing.T) {
+	home := t.TempDir()
+	at := func(path string) string { return filepath.Join(home, path) }
+	for _, dir := range []string{"a/b/c", "full/x", "real"} {
+		must(t, os.MkdirAll(at(dir), 0o700))
+	}
+	must(t, os.WriteFile(at("full/mine"), nil, 0o600))
+	must(t, os.Symlink(at("real"), at("link")))
+	for _, dir := range []string{"a/b/c", "full/x", "link"} {
+		RemoveEmpty(at(dir), home)
+	}
+	RemoveEmpty(at("real"), at("full"))
+	RemoveEmpty(home, home)
+	for path, want := range map[string]bool{
+		"a": false, "full/x": false, "full/mine": true, "link": true, "real": true,
+	} {
+		if _, err := os.Lstat(at(path)); (err == nil) != want {
+			t.Errorf("%s is there: %v, want %v", path, err == nil, want)
+		}
+	}
+}

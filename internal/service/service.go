@@ -14,7 +14,10 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/adrg/xdg"
+
 	"tapgw/internal/cli"
+	"tapgw/internal/ownfile"
 	"tapgw/internal/proc"
 )
 
@@ -187,8 +190,9 @@ func (s *Service) restore(ctx context.Context, old []byte, before State) error {
 	return s.m.apply(ctx, State{}, before.Running)
 }
 
-// Uninstall stops the service, disables it and removes its file. It returns [Removed], or [None] if the service was not
-// installed or a step before the removal failed. A file that tapgw did not write is an error.
+// Uninstall stops the service, disables it and removes its file, with the directories that are empty then. It returns
+// [Removed], or [None] if the service was not installed or a step before the removal failed. A file that tapgw did not
+// write is an error.
 func (s *Service) Uninstall(ctx context.Context) (action string, err error) {
 	isInstalled, err := s.Installed()
 	if err != nil || !isInstalled {
@@ -236,6 +240,9 @@ func (s *Service) write(data []byte) error {
 func (s *Service) remove(ctx context.Context) error {
 	if err := os.Remove(s.File()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if _, ok := s.m.(systemd); ok { // launchd's directory is the system's
+		ownfile.RemoveEmpty(filepath.Dir(s.File()), xdg.Home)
 	}
 	return s.m.reload(ctx)
 }

@@ -369,6 +369,37 @@ func TestTerminalGatewayFails(t *testing.T) {
 	}
 }
 
+// TestTerminalProgramGone has hooks of a tapgw that is deleted while a terminal runs. The CLI's own calls go on.
+func TestTerminalProgramGone(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	data, err := os.ReadFile(tapgw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := h.path("tapgw")
+	if err := os.WriteFile(program, data, 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	if out, err := h.command(nil, program, "install", "copilot", "--hooks").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	g := h.serve()
+	x := h.terminals(model(t, scriptmodel.Calls), 1).open("work")
+	x.say("Good morning", "You said: Good morning")
+	p := g.guard(x.joined(), forbids)
+	x.enter(`call:bash {"command": "touch forbidden", "description": "touches"}`)
+	p.deny("Nobody touches this.")
+	x.waitScreen("Nobody touches this.", ready)
+
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	x.say(`call:bash {"command": "touch alone && echo made $((6*7))", "description": "touches"}`, "made 42")
+	x.made("alone", true)
+	x.made("forbidden", false)
+}
+
 // guard binds a provider in this process that has these rules.
 func (g *gateway) guard(session string, rules message) *peer {
 	g.t.Helper()

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/ownfile"
+	"tapgw/internal/statedir"
+)
+
+// Bounds of the list of projects.
+const (
+	maxProjects    = 1000
+	maxProjectPath = 4096 // bytes
+)
+
+// projectList is the list of the directories where --project wrote something, so that tapgw uninstall finds them.
+type projectList struct {
+	dirs  []string
+	found ownfile.Found
+}
+
+// readProjects reads the list. There is none as long as no project has anything. A list that a person has changed is
+// an error.
+func readProjects() (l projectList, err error) {
+	home, err := statedir.Home()
+	if err != nil {
+		return l, err
+	}
+	file := ownfile.File{
+		Path: filepath.Join(statedir.Of(home), "projects.json"), Root: home, Form: ownfile.JSON, Private: true,
+	}
+	if l.found, err = file.Look(); err != nil {
+		return l, err
+	}
+	if l.found.State == ownfile.Changed {
+		return l, fmt.Errorf("reading %s: tapgw did not write it so: run tapgw uninstall in each project, "+
+			"then delete it", file.Path)
+	}
+	var content struct {
+		Projects []string `json:"projects"`
+	}
+	if text := l.found.Text(); text != "" {
+		if err := json.Unmarshal([]byte(text), &content); err != nil {
+			return l, fmt.Errorf("reading %s: %w", file.Path, err)
+		}
+	}
+	for _, dir := range content.Projects {
+		if canList(dir) && len(l.dirs) < maxProjects {
+			l.dirs = append(l.dirs, dir)
+		}
+	}
+	return l, nil
+}
+
+// canList reports whether the list can have a directory.
+func canList(dir string) bool {
+	return filepath.IsAbs(dir) && filepath.Clean(dir) == dir && len(dir) <= maxProjectPath && utf8.ValidString(dir) &&
+		!strings.ContainsFunc(dir, unicode.IsControl)
+}
+
+// write replaces the list, unless another process has changed it meanwhile. An empty one goes.
+func (l projectList) write(dirs []string) error {
+	if slices.Equal(dirs, l.dirs) {
+		return nil
+	}
+	if len(dirs) == 0 {
+		return l.found.Remove()
+	}
+	text, err := json.MarshalIndent(map[string][]string{"projects": dirs}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("making the list of projects: %w", err)
+	}
+	l.found.File.Text = string(text) + "\n"
+	return l.found.Write()
+}
+
+// changeProjects edits the list. It tries again when another process was faster.
+func changeProjects(edit func(dirs []string) []string) error {
+	const tries = 20
+	var err error
+	for range tries {
+		var l projectList
+		if l, err = readProjects(); err != nil {
+			return err
+		}
+		if err = l.write(edit(slices.Clone(l.dirs))); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// noteProject brings the list up to date after something was installed in a project, or removed there.
+func noteProject(c *ucli.Context, dir string) error {
+	if dir == "" || c.Bool("dry-run") {
+		return nil
+	}
+	u := newRemovals(c)
+	if err := u.project(dir); err != nil {
+		return err
+	}
+	has := len(u.list) > 0
+	err := errors.New("its path has characters that the list can't have, or is too long")
+	if canList(dir) || !has {
+		full := false
+		err = changeProjects(func(dirs []string) []string {
+			is := slices.Contains(dirs, dir)
+			switch {
+			case has && !is:
+				if full = len(dirs) >= maxProjects; !full {
+					dirs = append(dirs, dir)
+				}
+			case !has && is:
+				dirs = slices.DeleteFunc(dirs, func(d string) bool { return d == dir })
+			}
+			return dirs
+		})
+		if full {
+			err = fmt.Errorf("the list has %d projects, and no more fit", maxProjects)
+		}
+	}
+	if err != nil && has {
+		return cli.Failed("%s is not in the list of projects, so tapgw uninstall finds it only when it is run there: "+
+			"%v", dir, err)
+	}
+	return err
+}

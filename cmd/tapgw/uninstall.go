@@ -1,0 +1,376 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/diff"
+	"tapgw/internal/git"
+	"tapgw/internal/mcpclients"
+	"tapgw/internal/service"
+	"tapgw/internal/visible"
+	"tapgw/skills"
+)
+
+func uninstallCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:  "uninstall",
+		Usage: "take away what tapgw wrote into other programs' files, and the service",
+		Description: `Without a name it removes all that tapgw install, tapgw mcp install and tapgw service install
+wrote: for you, in the working directory, and in the projects where --project wrote something.
+The service stops. It shows everything first; on a terminal it asks, elsewhere it needs --yes.
+
+Files have the bytes again that they had before. A file of tapgw that a person has changed
+stays, and so does one that can't be read; the exit code is 1 then. Sign-in, config and records
+stay as well: docs/operations.md says where they are.
+
+Examples:
+  tapgw uninstall --dry-run
+  tapgw uninstall
+  tapgw uninstall --yes --json
+  tapgw uninstall mcp`,
+		Flags:  uninstallFlags(),
+		Action: func(c *ucli.Context) error { return uninstall(c, (*removals).everything) },
+		Subcommands: []*ucli.Command{
+			uninstallCopilotCommand(),
+			uninstallSkillsCommand(),
+			{
+				Name:  "mcp",
+				Usage: "take the gateway out of the config files of all MCP clients",
+				Description: `It removes the entry tapgw for you, in the working directory, and in the projects where
+--project wrote something. tapgw mcp uninstall CLIENT does it for one client.
+
+Examples:
+  tapgw uninstall mcp --dry-run
+  tapgw uninstall mcp --yes`,
+				Flags:  uninstallFlags(),
+				Action: func(c *ucli.Context) error { return uninstall(c, (*removals).allMCP) },
+			},
+			{
+				Name:  "service",
+				Usage: "stop the service and remove its file",
+				Description: `It does what tapgw service uninstall does, and asks first. Sessions end as with every stop.
+
+Examples:
+  tapgw uninstall service --dry-run
+  tapgw uninstall service --yes`,
+				Flags: uninstallFlags(),
+				Action: func(c *ucli.Context) error {
+					return uninstall(c, func(u *removals) error { u.service(); return nil })
+				},
+			},
+		},
+	}
+}
+
+func uninstallFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show what would go, and remove nothing"},
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "remove without asking"},
+	}
+}
+
+// removal is a place of what tapgw wrote, and what becomes of it, as JSON shows it.
+type removal struct {
+	What    string `json:"what"`  // hooks, mcp, extension, skills, service, projects
+	For     string `json:"for"`   // the program that reads it
+	Scope   string `json:"scope"` // user, project
+	File    string `json:"file,omitempty"`
+	Change  string `json:"change"`           // removed, kept
+	Written bool   `json:"written"`          // whether the change is made
+	Reason  string `json:"reason,omitempty"` // why it is kept
+	Diff    string `json:"diff,omitempty"`   // of a file that other programs write, too
+
+	diff  *diff.Diff
+	apply func() error
+}
+
+// removals are all places of what tapgw wrote, each once.
+type removals struct {
+	c    *ucli.Context
+	list []*removal
+	gone []string // projects of the list that are not there anymore
+}
+
+func newRemovals(c *ucli.Context) *removals { return &removals{c: c, list: []*removal{}} }
+
+const changedByPerson = "a person has changed or written it; remove it by hand if nobody needs it"
+
+func (u *removals) add(r removal) {
+	if !slices.ContainsFunc(u.list, func(o *removal) bool { return o.File != "" && o.File == r.File }) {
+		u.list = append(u.list, &r)
+	}
+}
+
+// keep adds a place that stays.
+func (u *removals) keep(what, program, scope, file, reason string) {
+	u.add(removal{What: what, For: program, Scope: scope, File: file, Change: keptAsItIs, Reason: reason})
+}
+
+// everything is what is there for the user and in projects, and at last the service: its end would take a session away
+// from whoever still has the hooks.
+func (u *removals) everything() error {
+	if err := u.project(""); err != nil {
+		return err
+	}
+	if err := u.projects(u.project); err != nil {
+		return err
+	}
+	u.service()
+	return nil
+}
+
+func (u *removals) allMCP() error {
+	u.mcp("")
+	return u.projects(func(dir string) error { u.mcp(dir); return nil })
+}
+
+// projects looks into the working directory, its repository, and the projects of the list.
+func (u *removals) projects(look func(dir string) error) error {
+	dir, err := cli.Workdir(u.c)
+	if err != nil {
+		return err
+	}
+	l, err := readProjects()
+	if err != nil {
+		u.keep("projects", "tapgw", skills.User, "", err.Error())
+	}
+	dirs := append(slices.Clone(l.dirs), dir)
+	if tree, ok := git.Of(dir); ok {
+		dirs = append(dirs, tree.Root)
+	}
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			u.gone = append(u.gone, dir)
+			cli.Out(u.c).Notef("tapgw: %s is not there anymore, and is passed over", visible.Line(dir))
+			continue
+		}
+		if err := look(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// project adds what is in a project, or for the user if that is "".
+func (u *removals) project(dir string) error {
+	if err := u.copilot(dir); err != nil {
+		return err
+	}
+	u.mcp(dir)
+	return u.skills(dir)
+}
+
+// copilot adds the files of tapgw install copilot. The entry of the MCP servers is one of those of all clients.
+func (u *removals) copilot(dir string) error {
+	place, err := newCopilotPlace("")
+	if err != nil {
+		return err
+	}
+	if dir != "" { // a list has the root of the repository already
+		place.project, place.root = dir, dir
+	}
+	for _, part := range []string{partExtension, partHooks} {
+		ch, err := place.uninstall(part)
+		switch {
+		case err != nil:
+			u.keep(part, "copilot", place.scope(), place.file(part).Path, err.Error())
+		case ch.Change == keptAsItIs:
+			u.keep(part, "copilot", ch.Scope, ch.File, changedByPerson)
+		case ch.Change != nothingChanges:
+			u.add(removal{What: part, For: "copilot", Scope: ch.Scope, File: ch.File, Change: ch.Change,
+				apply: ch.apply})
+		}
+	}
+	return nil
+}
+
+func (u *removals) mcp(dir string) {
+	scope := skills.User
+	if dir != "" {
+		scope = skills.Project
+	}
+	for _, name := range mcpclients.Names() {
+		client, _ := mcpclients.Find(name)
+		ch, err := client.Uninstall(dir)
+		switch {
+		case err != nil:
+			u.keep("mcp", name, scope, "", err.Error())
+		case ch.Kind != mcpclients.None:
+			u.add(removal{What: "mcp", For: name, Scope: scope, File: ch.File, Change: ch.Kind, diff: new(ch.Diff()),
+				apply: ch.Write})
+		}
+	}
+}
+
+func (u *removals) skills(dir string) error {
+	folders, err := skills.Folders(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		found, err := f.Look()
+		if err != nil {
+			u.keep("skills", f.For, f.Scope, f.Path, err.Error())
+		}
+		for _, s := range found {
+			switch s.State {
+			case skills.Installed, skills.Outdated:
+				u.add(removal{What: "skills", For: f.For, Scope: f.Scope, File: s.File, Change: mcpclients.Removed,
+					apply: s.Remove})
+			case skills.Changed:
+				u.keep("skills", f.For, f.Scope, s.File, changedByPerson)
+			}
+		}
+	}
+	return nil
+}
+
+func (u *removals) service() {
+	s, err := service.New()
+	if err != nil {
+		return // a system without a service manager has no service
+	}
+	switch is, err := s.Installed(); {
+	case err != nil:
+		u.keep("service", s.Manager(), skills.User, s.File(), err.Error())
+	case is:
+		u.add(removal{What: "service", For: s.Manager(), Scope: skills.User, File: s.File(), Change: service.Removed,
+			apply: func() error {
+				ctx, cancel := context.WithTimeout(u.c.Context, service.Timeout)
+				defer cancel()
+				_, err := s.Uninstall(ctx)
+				return err
+			}})
+	}
+}
+
+// uninstall shows what find has found, and removes it unless the user says no.
+func uninstall(c *ucli.Context, find func(*removals) error) error {
+	if err := cli.MaxArgs(c, 0); err != nil {
+		return err
+	}
+	u := newRemovals(c)
+	if err := find(u); err != nil {
+		return err
+	}
+	out, dryRun := cli.Out(c), c.Bool("dry-run")
+	removes := slices.ContainsFunc(u.list, func(r *removal) bool { return r.apply != nil })
+	if removes && !dryRun && !c.Bool("yes") && !canAsk(c) {
+		return cli.Usage("uninstall: there is no terminal to ask on: give --yes to remove everything that " +
+			"--dry-run shows")
+	}
+	if err := u.show(out); err != nil {
+		return err
+	}
+	if removes && !dryRun {
+		if !c.Bool("yes") {
+			if err := confirm(c.Context, c, "Remove it?"); err != nil {
+				return err
+			}
+		}
+		u.remove()
+		u.noteGateway()
+	}
+	if !dryRun {
+		if err := u.forget(); err != nil {
+			return err
+		}
+	}
+	if removes && dryRun {
+		out.Notef("tapgw: nothing was changed, because of --dry-run")
+	}
+	return u.report(out)
+}
+
+// show prints the list, and what becomes of files that are not tapgw's alone.
+func (u *removals) show(out *cli.Output) error {
+	for _, r := range u.list {
+		if r.diff == nil {
+			continue
+		}
+		r.Diff = r.diff.String()
+		if !out.JSON {
+			if err := printDiff(out, r.diff); err != nil {
+				return err
+			}
+		}
+	}
+	if out.JSON {
+		return nil
+	}
+	t := cli.Table{Columns: []string{"CHANGE", "WHAT", "FOR", "SCOPE", "FILE"}}
+	for _, r := range u.list {
+		t.Row(r.Change, r.What, r.For, r.Scope, visible.Line(r.File))
+	}
+	return out.Table(&t, "nothing of tapgw is installed")
+}
+
+// remove removes what can be removed.
+func (u *removals) remove() {
+	for _, r := range u.list {
+		if r.apply == nil {
+			continue
+		}
+		if err := r.apply(); err != nil {
+			r.Change, r.Reason = keptAsItIs, err.Error()
+			continue
+		}
+		r.Written = true
+	}
+}
+
+// noteGateway says that a gateway runs on that is not the service's.
+func (u *removals) noteGateway() {
+	if g, runs := stateDir().Running(u.c.Context); runs {
+		cli.Out(u.c).Notef("tapgw: the gateway at %s runs on: tapgw stop ends it", g.URL)
+	}
+}
+
+// forget takes the projects from the list that have nothing of tapgw anymore.
+func (u *removals) forget() error {
+	if slices.ContainsFunc(u.list, func(r *removal) bool { return r.What == "projects" }) {
+		return nil // it can't be read, which the list says
+	}
+	return changeProjects(func(dirs []string) []string {
+		return slices.DeleteFunc(dirs, func(dir string) bool {
+			if slices.Contains(u.gone, dir) {
+				return true
+			}
+			left := newRemovals(u.c)
+			return left.project(dir) == nil && len(left.list) == 0
+		})
+	})
+}
+
+// report says what is done. What is kept makes the command fail.
+func (u *removals) report(out *cli.Output) error {
+	if out.JSON {
+		if err := out.Document(u.list); err != nil {
+			return err
+		}
+	}
+	kept := false
+	for _, r := range u.list {
+		if r.Change != keptAsItIs {
+			continue
+		}
+		kept = true
+		if r.File == "" { // the reason names it
+			out.Notef("tapgw: kept: %s", visible.Line(r.Reason))
+		} else {
+			out.Notef("tapgw: kept %s: %s", visible.Line(r.File), visible.Line(r.Reason))
+		}
+	}
+	if kept {
+		return cli.Reported(cli.ExitFailed)
+	}
+	return nil
+}
