@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapgw/internal/jsonrpc"
+	"tapgw/internal/proc"
 )
 
 // outlet is the way of a runtime's output to the SDK, which takes as much memory as a message announces. The launcher
 // sends the pipe to the SDK over a socket, and gets another one for the runtime; the gateway reads that, and passes on
 // what is within bounds. A runtime that says anything else is killed.
 type outlet struct {
-	listener net.Listener
+	listener *net.UnixListener
 	running  sync.WaitGroup
 
 	mu        sync.Mutex // guards the fields that follow
@@ -34,10 +35,13 @@ type outlet struct {
 func openOutlet(dir string) (*outlet, error) {
 	path := outletSocket(dir)
 	_ = os.Remove(path)
-	listener, err := net.Listen("unix", path)
+	address, release := proc.SocketAddress(path)
+	listener, err := net.ListenUnix("unix", address)
+	release()
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the Copilot runtime: %w", err)
 	}
+	listener.SetUnlinkOnClose(false) // it goes with the directory; its address is no path then
 	o := &outlet{listener: listener}
 	o.running.Go(o.serve)
 	return o, nil
@@ -45,11 +49,11 @@ func openOutlet(dir string) (*outlet, error) {
 
 // serve takes the launcher's pipe and passes the runtime's messages on to it.
 func (o *outlet) serve() {
-	conn, err := o.listener.Accept()
+	conn, err := o.listener.AcceptUnix()
 	if err != nil {
 		return
 	}
-	err = o.exchange(conn.(*net.UnixConn)) //nolint:forcetypeassert // of a listener for "unix"
+	err = o.exchange(conn)
 	_ = conn.Close()
 	if err != nil {
 		return // the launcher says so, and ends
@@ -120,12 +124,13 @@ func (o *outlet) close() {
 
 // exchangeOutput gives the gateway this process's standard output, and makes the pipe that comes back the new one.
 func exchangeOutput(socket string) error {
-	conn, err := net.Dial("unix", socket)
+	address, release := proc.SocketAddress(socket)
+	pipe, err := net.DialUnix("unix", nil, address)
+	release()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }()
-	pipe := conn.(*net.UnixConn) //nolint:forcetypeassert // as dialled
+	defer func() { _ = pipe.Close() }()
 	if err := sendFile(pipe, strconv.Itoa(os.Getpid()), os.Stdout); err != nil {
 		return err
 	}

@@ -3,12 +3,13 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"syscall"
 	"time"
+
+	"tapgw/internal/proc"
 )
 
 // A gateway that ends because it is restarted hands its listening sockets over, so that nobody else can have its
@@ -46,7 +47,7 @@ type keeper struct {
 func (d Dir) keepSockets(notify func(line string), restart func() error) error {
 	_ = os.Remove(d.file(socketsFile)) // of a program that was killed
 	defer func() { _ = os.Remove(d.file(socketsFile)) }()
-	address, release := d.socketsAddress()
+	address, release := proc.SocketAddress(d.file(socketsFile))
 	listener, err := net.ListenUnix("unix", address)
 	release()
 	if err != nil { // the path is too long for macOS, for example
@@ -183,25 +184,9 @@ func (d Dir) TakeSockets() (listeners []net.Listener, heritage []byte) {
 }
 
 func (d Dir) dialSockets() (*net.UnixConn, error) {
-	address, release := d.socketsAddress()
+	address, release := proc.SocketAddress(d.file(socketsFile))
 	defer release()
 	return net.DialUnix("unix", nil, address)
-}
-
-// maxSocketPath is the length of the longest path of a socket, in bytes, on all systems.
-const maxSocketPath = 103
-
-// socketsAddress returns the address of the socket in the directory, to use until release. Linux has a short way to a
-// directory that is open.
-func (d Dir) socketsAddress() (address *net.UnixAddr, release func()) {
-	path, release := d.file(socketsFile), func() {}
-	if len(path) > maxSocketPath {
-		if dir, err := os.Open(string(d)); err == nil {
-			path = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketsFile)
-			release = func() { _ = dir.Close() }
-		}
-	}
-	return &net.UnixAddr{Name: path, Net: "unix"}, release
 }
 
 // sendSockets sends the kind of a message, and sockets with it.

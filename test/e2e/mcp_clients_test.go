@@ -43,9 +43,11 @@ type mcpAgent struct {
 // all tests.
 func copilotEnv(m *scriptmodel.Server) []string {
 	return []string{"COPILOT_PROVIDER_BASE_URL=" + m.URL, "COPILOT_PROVIDER_API_KEY=" + modelKey,
-		"COPILOT_MODEL=" + scriptmodel.ModelID, "COPILOT_OFFLINE=true",
-		"COPILOT_PKG_CACHE_HOME=" + filepath.Join(root, "copilot-cli")}
+		"COPILOT_MODEL=" + scriptmodel.ModelID, "COPILOT_OFFLINE=true", unpackedOnce()}
 }
+
+// unpackedOnce is the variable by which all tests share what the Copilot CLI unpacks.
+func unpackedOnce() string { return "COPILOT_PKG_CACHE_HOME=" + filepath.Join(root, "copilot-cli") }
 
 // mcpAgents have the names that tapgw mcp install has for them.
 var mcpAgents = map[string]mcpAgent{

@@ -35,6 +35,7 @@ func TestProjectHooks(t *testing.T) {
 				`{"version":1,"hooks":{"preToolUse":[{"type":"command","bash":"./gate.sh"}]}}`)
 			h.put(".config/tapgw/tapgw.toml", "[copilot]\ncli = \""+installed(t, cli)+"\"\n"+
 				"[copilot.permissions]\nallow_commands = [\"echo *\"]\n")
+			h.env = append(h.env, unpackedOnce())
 			h.serve()
 			shell := func(session, command, want string) {
 				t.Helper()
