@@ -172,8 +172,8 @@ func (f Files) load() (c Config, found []layer, err error) {
 
 // LoadAt returns the configuration for sessions in a directory: that of Load, with the keys
 // of the nearest trusted project's tapgw.toml over it. project is that file, "" for none. A
-// file that has changed since the user trusted it does not count. Of files in the directory and
-// above it that do not count, the permissions that are stricter do: they harm nobody.
+// file that has changed since the user trusted it does not count. What a file
+// says more strictly counts besides: see [Permissions.TightenAt].
 func (f Files) LoadAt(dir string) (c Config, project string, err error) {
 	c, found, err := f.load()
 	if err != nil || f.isNamed {
@@ -191,7 +191,7 @@ func (f Files) LoadAt(dir string) (c Config, project string, err error) {
 			return Config{}, project, faults
 		}
 	}
-	return c, cmp.Or(project, c.Copilot.Permissions.tightenAt(dir, project)), nil
+	return c, project, nil
 }
 
 // TrustsAt reports whether a directory is itself a project that the user trusts, and all its files that count are as
@@ -247,7 +247,7 @@ func (f Files) Notes() (notes Faults) {
 		if p, trusted, err := trustedAbove(filepath.Dir(f.Project)); err != nil || !trusted {
 			notes = append(notes, f.leftOutFault(f.Project))
 		} else if err := Unchanged(p.Dir, f.Project); err != nil {
-			notes = append(notes, Fault{f.Project, 1, 1, "left out: " + err.Error()})
+			notes = append(notes, Fault{f.Project, 1, 1, "left out: " + err.Error() + f.stricter(f.Project)})
 		}
 	}
 	projects, err := TrustedProjects()
@@ -260,7 +260,7 @@ func (f Files) Notes() (notes Faults) {
 			continue
 		}
 		if err := Unchanged(p.Dir, file); err != nil {
-			notes = append(notes, Fault{file, 1, 1, "left out: " + err.Error()})
+			notes = append(notes, Fault{file, 1, 1, "left out: " + err.Error() + f.stricter(file)})
 		}
 	}
 	return notes
@@ -438,7 +438,8 @@ func readProviders(dir string, load func(*ProviderFile) bool) (found []ProviderF
 // leftOutFault is the fault of a project's file that the user has not trusted.
 func (f Files) leftOutFault(file string) Fault {
 	command := TrustCommand(f.projectDir())
-	return Fault{file, 1, 1, fmt.Sprintf("a project's file, left out: run %s if you trust all files there", command)}
+	return Fault{file, 1, 1, fmt.Sprintf("a project's file, left out: run %s if you trust all files there%s",
+		command, f.stricter(file))}
 }
 
 // projectDir is the directory of Project, else the working directory.

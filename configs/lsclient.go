@@ -173,7 +173,7 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 	if trusted {
 		project, f.project = p.Dir, p.Dir
 	}
-	f.Project = projectFile(project, lsFile, changesLSClient)
+	f.Project = projectFile(project, lsFile, f.changes)
 	leave := func(path string, why error) {
 		if f.Untrusted == "" {
 			f.Untrusted, f.Why = path, why
@@ -227,6 +227,27 @@ func changesLSClient(file string, data []byte) bool {
 	return len(faults) > 0 || !isEqual(c, DefaultLSClient())
 }
 
+// changes reports whether a project's lsclient.toml says anything else than what counts without it, or has a fault. A
+// default counts too where the user's file says something else.
+func (f LSFiles) changes(file string, data []byte) bool {
+	if changesLSClient(file, data) {
+		return true
+	}
+	c, err := LSFiles{User: f.User}.Load()
+	with := c
+	return err == nil && (len(with.parseProject(file, data)) > 0 || !isEqual(with, c))
+}
+
+// parseProject is parse for a project's file. One with defaults only, such as the sample, may have the user's keys, and
+// they say nothing there.
+func (c *LSClient) parseProject(file string, data []byte) Faults {
+	before := *c
+	faults := c.parse(file, data, changesLSClient(file, data))
+	c.Server, c.Proxy, c.GitHub, c.Allow, c.Kept =
+		before.Server, before.Proxy, before.GitHub, before.Allow, before.Kept
+	return faults
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -252,7 +273,11 @@ func (f LSFiles) Load() (LSClient, error) {
 		if err != nil {
 			return LSClient{}, err
 		}
-		if faults := c.parse(file, data, file == f.Project); len(faults) > 0 {
+		parse := func(file string, data []byte) Faults { return c.parse(file, data, false) }
+		if file == f.Project {
+			parse = c.parseProject
+		}
+		if faults := parse(file, data); len(faults) > 0 {
 			return LSClient{}, faults
 		}
 	}

@@ -3,12 +3,13 @@ package configs
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
-// tightenAt applies what the tapgw.toml of projects that hold a directory say more strictly, and returns the nearest
-// that did; "" for none. counts is a file that counts as a whole, and is left out. Of a file with faults, the keys
-// without them count.
-func (p *Permissions) tightenAt(dir, counts string) (nearest string) {
+// TightenAt applies what each tapgw.toml of a project says more strictly, in a directory and above it, and returns the
+// nearest file that did; "" for none. No trust is needed, for nobody is harmed. Of a file with faults, the keys without
+// them count.
+func (p *Permissions) TightenAt(dir string) (nearest string) {
 	dir, err := realDir(dir)
 	if err != nil {
 		return ""
@@ -16,22 +17,7 @@ func (p *Permissions) tightenAt(dir, counts string) (nearest string) {
 	for {
 		for _, name := range projectDirs {
 			file := filepath.Join(dir, name, configFile)
-			if file == counts {
-				continue
-			}
-			data, err := readFile(file)
-			if err != nil {
-				continue
-			}
-			var c Config
-			_, root := open(file, data)
-			if root == nil {
-				continue // [Files.Notes] has the fault
-			}
-			c.read(root)
-			before := *p
-			p.tighten(c.Copilot.Permissions)
-			if nearest == "" && !isEqual(before, *p) {
+			if p.tightenBy(file) && nearest == "" {
 				nearest = file
 			}
 		}
@@ -43,8 +29,39 @@ func (p *Permissions) tightenAt(dir, counts string) (nearest string) {
 	}
 }
 
-// tighten makes p as strict as another one where that is stricter. An empty kind of the other says nothing.
-func (p *Permissions) tighten(by Permissions) {
+// tightenBy applies what one tapgw.toml says more strictly, and reports whether it says any such thing.
+func (p *Permissions) tightenBy(file string) bool {
+	data, err := readFile(file)
+	if err != nil {
+		return false
+	}
+	var c Config
+	_, root := open(file, data)
+	if root == nil {
+		return false // [Files.Notes] has the fault
+	}
+	c.read(root)
+	before := *p
+	p.Tighten(c.Copilot.Permissions)
+	return !isEqual(before, *p)
+}
+
+// stricter says which permissions of a project's tapgw.toml count though the file does not; "" for none.
+func (f Files) stricter(file string) string {
+	dir, name := filepath.Split(file)
+	c, err := f.Load()
+	if err != nil || name != configFile || !slices.Contains(projectDirs, filepath.Base(dir)) {
+		return ""
+	}
+	with := c
+	if !with.Copilot.Permissions.tightenBy(file) {
+		return ""
+	}
+	return "; stricter than yours, and counting without trust: " + strings.Join(Changed(c, with), ", ")
+}
+
+// Tighten makes p as strict as another one where that is stricter. An empty kind of the other says nothing.
+func (p *Permissions) Tighten(by Permissions) {
 	// From the widest to the strictest. Of ask and cwd none is stricter: p's own stays.
 	rank := map[string]int{Allow: 1, Ask: 2, CWD: 2, Deny: 3}
 	for _, kind := range []struct{ own, other *string }{

@@ -1,10 +1,14 @@
 package configs
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/adrg/xdg"
 )
 
 // TestStricterPermissionsNeedNoTrust: of a project's file that nobody trusts, what is stricter than the user's file
@@ -14,6 +18,8 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
+	xdg.Reload()
+	t.Cleanup(xdg.Reload)
 	project := filepath.Join(t.TempDir(), "project")
 	below := filepath.Join(project, "below")
 	file := filepath.Join(project, ".tapgw", "tapgw.toml")
@@ -42,6 +48,7 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		from = cmp.Or(from, c.Copilot.Permissions.TightenAt(below))
 		return c, from
 	}
 	for name, text := range map[string]string{"as it is": stricter, "with a fault": stricter + "memory = 3\n"} {
@@ -57,9 +64,17 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 		}
 	}
 	write(file, "[copilot.permissions]\nwrite = \"deny\"\n")
+	const says = "; stricter than yours, and counting without trust: copilot.permissions.write"
 	if counts, err := WhatCounts(project); err != nil || len(counts) != 1 ||
-		counts[0].What != "sessions here use its copilot.permissions.write" {
+		counts[0].What != "sessions here use its copilot.permissions.write"+says {
 		t.Errorf("what counts: %v, %v, want copilot.permissions.write", counts, err)
+	}
+	f, err := Find(project, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := f.Notes(); len(notes) != 1 || !strings.HasSuffix(notes[0].Message, says) {
+		t.Errorf("notes: %v, want one that ends with %q", notes, says)
 	}
 	if _, _, err := Trust(project); err != nil {
 		t.Fatal(err)
@@ -70,5 +85,54 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 	write(file, "[copilot.permissions]\nwrite = \"ask\"\nshell = \"allow\"\n")
 	if c, _ := at(); c.Copilot.Permissions.Write != Ask || c.Copilot.Permissions.Shell != Deny {
 		t.Errorf("changed since: %+v, want only what is stricter", c.Copilot.Permissions)
+	}
+}
+
+// TestLSClientDefaultsOfAProject: a default in a project's lsclient.toml counts where the user's file says something
+// else, once it is trusted. Of the keys that a project can't set, the user's stay, though the file has the defaults.
+func TestLSClientDefaultsOfAProject(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"} {
+		t.Setenv(name, t.TempDir())
+	}
+	xdg.Reload()
+	t.Cleanup(xdg.Reload)
+	project := t.TempDir()
+	file := filepath.Join(project, ".tapgw", lsFile)
+	for path, text := range map[string]string{
+		filepath.Join(UserDir(), lsFile): "max_rounds = 100\n[allow]\nterminal = [\"ls\"]\n",
+		file:                             "max_rounds = 25\n[allow]\nterminal = []\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := func() (LSFiles, LSClient) {
+		t.Helper()
+		f, err := FindLSClient(project, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := f.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f, c
+	}
+	if f, c := load(); f.Untrusted != file || c.MaxRounds != 100 {
+		t.Errorf("untrusted: %q is left out, %d rounds, want %s and 100", f.Untrusted, c.MaxRounds, file)
+	}
+	counts, err := WhatCounts(project)
+	if err != nil || len(counts) != 1 || counts[0].What != "lsclient uses here its max_rounds" {
+		t.Errorf("what counts: %v, %v, want max_rounds", counts, err)
+	}
+	if _, _, err := Trust(project); err != nil {
+		t.Fatal(err)
+	}
+	if _, c := load(); c.MaxRounds != 25 || !slices.Equal(c.Allow.Terminal, []string{"ls"}) {
+		t.Errorf("trusted: %d rounds, %v allowed, want 25 and ls", c.MaxRounds, c.Allow.Terminal)
 	}
 }

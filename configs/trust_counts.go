@@ -81,18 +81,26 @@ func whatCounts(file, rel string, text []byte) string {
 			return "nothing, it only repeats what counts without it"
 		}
 		if faults := c.parseProject(file, text, &found); len(faults) > 0 {
-			return ignored + faults.Error()
+			return ignored + faults.Error() + f.stricter(file)
 		}
-		return "sessions here use its " + strings.Join(Changed(before, c), ", ")
+		return "sessions here use its " + strings.Join(Changed(before, c), ", ") + f.stricter(file)
 	case name == lsFile && strings.Count(rel, "/") == 1:
-		c := DefaultLSClient()
-		if !changesLSClient(file, text) {
-			return "nothing, it only repeats the defaults"
+		var f LSFiles
+		if own := filepath.Join(UserDir(), lsFile); exists(own) {
+			f.User = own
 		}
-		if faults := c.parse(file, text, true); len(faults) > 0 {
+		c, err := f.Load()
+		if err != nil {
+			c = DefaultLSClient()
+		}
+		before := c
+		if !f.changes(file, text) {
+			return "nothing, it only repeats what counts without it"
+		}
+		if faults := c.parseProject(file, text); len(faults) > 0 {
 			return ignored + faults.Error()
 		}
-		return "lsclient uses here its " + strings.Join(Changed(DefaultLSClient(), c), ", ")
+		return "lsclient uses here its " + strings.Join(Changed(before, c), ", ")
 	case strings.HasSuffix(at, "/"+providerDirName+"/"):
 		p, faults := parseProvider(file, text, true)
 		switch {

@@ -86,6 +86,11 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 		hooks, faults := s.o.ProjectHooks(so.cwd)
 		s.projectHooks, s.faults = hooks, append(s.faults, faults...)
 	}
+	p, stricter := s.tighten()
+	if stricter != "" {
+		s.faults = append(s.faults, stricter)
+	}
+	s.skipsTools = p.CustomTool == configs.Allow
 	s.hasLSP = !slices.Contains(s.baseConfig.ExcludedTools, lspTool)
 	if err := os.MkdirAll(s.outputDir, 0o700); err != nil {
 		return nil, internalError(fmt.Errorf("making a directory for large results: %w", err))

@@ -176,7 +176,7 @@ func (s *session) mustAsk(req sdk.PermissionRequest) bool {
 
 // policy returns why a request is denied, or else whether a person must be asked.
 func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool) {
-	p := &s.o.Permissions
+	p := s.permissions()
 	kind := req.Kind()
 	setting, known := settingOf(p, kind)
 	if !known {

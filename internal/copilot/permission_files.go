@@ -30,7 +30,7 @@ var editTools = []string{toolPatch, toolCreate, "edit", "str_replace_editor"}
 // guardsEdits reports whether the session needs hooks for its own edits: reads are limited, and the model may be
 // offered a tool that edits files.
 func (s *session) guardsEdits() bool {
-	p := &s.o.Permissions
+	p := s.permissions()
 	if s.joined != 0 || p.Read == configs.Allow && len(p.DenyPaths) == 0 {
 		return false
 	}

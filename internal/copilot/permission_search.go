@@ -23,12 +23,12 @@ var errFound = errors.New("found")
 // asks for the directory alone. The runtime searches hidden files as well and follows no symbolic link on its way.
 func (s *session) searchDenial(req sdk.PermissionRequest, u *toolUse) string {
 	read, ok := req.(*rpc.PermissionRequestRead)
-	if !ok || u == nil || len(s.o.Permissions.DenyPaths) == 0 || slices.Contains(listers, u.tool) {
+	if !ok || u == nil || len(s.permissions().DenyPaths) == 0 || slices.Contains(listers, u.tool) {
 		return ""
 	}
 	const advice = `, so nothing in it is searched: search files or directories further down, several of them with ` +
 		`"paths", that hold no file of deny_paths ([copilot.permissions] of tapgw.toml)`
-	switch count, err := deniedBelow(absolute(read.Path, s.cwd), s.cwd, s.o.Permissions.DenyPaths); {
+	switch count, err := deniedBelow(absolute(read.Path, s.cwd), s.cwd, s.permissions().DenyPaths); {
 	case errors.Is(err, errFound):
 		return read.Path + " holds files of deny_paths" + advice
 	case err != nil:

@@ -33,6 +33,7 @@ type session struct {
 	baseConfig      *sdk.SessionConfig  // made from the profile; sent again at each resume
 	faults          []string            // what of the project is left out, for the timeline
 	projectHooks    []gateway.Hook      // of the project that the user trusts
+	skipsTools      bool                // when it started, calls of providers' tools needed no permission
 	hasLSP          bool                // the runtime may start the language servers of the trusted project
 	offeredModels   []string            // models of its own endpoint that may be chosen; nil: any
 	provider        *sdk.ProviderConfig // the user's endpoint, sent again at each resume; nil: GitHub's models
@@ -86,9 +87,10 @@ type session struct {
 	inFlight     map[string]context.CancelFunc // calls of providers' tools, by request id
 	sent         []*sentPrompt                 // prompts that have not begun, in order
 
-	approvals     map[approval]bool // what a person allowed for the session
-	created       createdFile       // a person allowed it, and the runtime has not asked yet
-	attachedPaths []attachedPath    // what prompts attached
+	tightened     *configs.Permissions // with what projects' files made stricter since; nil: nothing
+	approvals     map[approval]bool    // what a person allowed for the session
+	created       createdFile          // a person allowed it, and the runtime has not asked yet
+	attachedPaths []attachedPath       // what prompts attached
 }
 
 // conn is the session in one process of the runtime. After the runtime died, the session gets a new conn.

@@ -13,7 +13,6 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
-	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
@@ -207,9 +206,10 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	return defs
 }
 
-// skipsPermission reports whether nobody need allow a call of a provider's tool. In a terminal its person decides.
+// skipsPermission reports whether the runtime asks nobody before a call of a provider's tool. In a terminal its person
+// decides. It stays while the session runs: see needsPermission.
 func (s *session) skipsPermission() bool {
-	return s.joined == 0 && s.o.Permissions.CustomTool == configs.Allow
+	return s.joined == 0 && s.skipsTools
 }
 
 // startCall starts a tool call of the model, and answers the runtime on a goroutine of its own. The pump calls it, and
@@ -244,18 +244,25 @@ func (s *session) runCall(
 		HostID: d.ToolCallID}
 	call.AskGates = s.joined == byExtension // which has no hooks
 	var wait func(context.Context) gateway.Outcome
-	if !s.isSearcher(call.Name) {
+	asks := s.needsPermission(call.Name)
+	if !asks && !s.isSearcher(call.Name) {
 		wait = start(call) // here, for another goroutine comes later
 	}
 	s.r.wg.Go(func() {
 		defer cancel()
 		var outcome gateway.Outcome
-		if wait != nil {
+		begin := func(ctx context.Context, c gateway.Call) gateway.Outcome { return start(c)(ctx) }
+		if s.isSearcher(call.Name) {
+			own := begin
+			begin = func(ctx context.Context, c gateway.Call) gateway.Outcome { return s.answer(ctx, c, own) }
+		}
+		switch {
+		case wait != nil:
 			outcome = wait(ctx)
-		} else {
-			outcome = s.answer(ctx, call, func(ctx context.Context, c gateway.Call) gateway.Outcome {
-				return start(c)(ctx)
-			})
+		case asks:
+			outcome = s.permitted(ctx, call, begin)
+		default:
+			outcome = begin(ctx, call)
 		}
 		cancelled := ctx.Err() != nil
 		s.mu.Lock()
