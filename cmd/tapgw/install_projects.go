@@ -15,6 +15,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/ownfile"
 	"tapgw/internal/statedir"
+	"tapgw/internal/visible"
 )
 
 // Bounds of the list of projects.
@@ -74,7 +75,10 @@ func (l projectList) write(dirs []string) error {
 		return nil
 	}
 	if len(dirs) == 0 {
-		return l.found.Remove()
+		err := l.found.Remove()
+		// The extension's directory may have been made for another file that is gone already.
+		ownfile.RemoveEmpty(filepath.Dir(filepath.Dir(l.found.File.Path)), l.found.File.Root)
+		return err
 	}
 	text, err := json.MarshalIndent(map[string][]string{"projects": dirs}, "", "  ")
 	if err != nil {
@@ -131,7 +135,7 @@ func noteProject(c *ucli.Context, dir string) error {
 	}
 	if err != nil && has {
 		return cli.Failed("%s is not in the list of projects, so tapgw uninstall finds it only when it is run there: "+
-			"%v", dir, err)
+			"%v", visible.Line(dir), err)
 	}
 	return err
 }

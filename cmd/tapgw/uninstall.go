@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	ucli "github.com/urfave/cli/v2"
@@ -14,6 +15,7 @@ import (
 	"tapgw/internal/git"
 	"tapgw/internal/mcpclients"
 	"tapgw/internal/service"
+	"tapgw/internal/statedir"
 	"tapgw/internal/visible"
 	"tapgw/skills"
 )
@@ -281,7 +283,7 @@ func uninstall(c *ucli.Context, find func(*removals) error) error {
 	}
 	if !dryRun {
 		if err := u.forget(); err != nil {
-			return err
+			u.keep("projects", "tapgw", skills.User, "", err.Error())
 		}
 	}
 	if removes && dryRun {
@@ -329,7 +331,11 @@ func (u *removals) remove() {
 
 // noteGateway says that a gateway runs on that is not the service's.
 func (u *removals) noteGateway() {
-	if g, runs := stateDir().Running(u.c.Context); runs {
+	dir := stateDir()
+	if _, err := os.Stat(filepath.Join(string(dir), statedir.InfoFile)); err != nil {
+		return // none runs, and to ask for one would make its lock
+	}
+	if g, runs := dir.Running(u.c.Context); runs {
 		cli.Out(u.c).Notef("tapgw: the gateway at %s runs on: tapgw stop ends it", g.URL)
 	}
 }
