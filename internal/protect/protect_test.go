@@ -79,6 +79,17 @@ func TestWhy(t *testing.T) {
 		"Cargo.toml": false, "pyproject.toml": false, "flake.nix": false, "setup.py": false, "Rprofile.md": false,
 		"gdbinit": false, "script.ps1": false, "BUILD.bazel": false, "pipeline.conf": false, "crush.go": false,
 		"Gemfile": false, "data.sqlite": false, "tox.ini": false, "Dockerfile": false,
+		".hg/hgrc": true, ".jj/repo/config.toml": true, ".lintstagedrc.json": true, "lint-staged.config.mjs": true,
+		".openhands/setup.sh": true, ".pi/extensions/a.ts": true, ".iflow/settings.json": true,
+		".tabnine/mcp_servers.json": true, ".bsp/scala.json": true, "a.sublime-project": true,
+		".externalToolBuilders/a.launch": true, ".run/a.run.xml": true, ".config/gdb/gdbinit": true, ".rvmrc": true,
+		"sub/.autoenv.zsh": true, ".local/bin/git": true, ".kube/config": true, ".docker/config.json": true,
+		".aws/config": true, "ansible.cfg": true, ".ipython/profile_default/startup/a.py": true,
+		"jupyter_server_config.py": true, "lib/python3/dist-packages/a.pth": true, ".venv/pyvenv.cfg": true,
+		"rust-toolchain.toml": true, ".pnp.cjs": true, ".user.ini": true, "NuGet.Config": true,
+		"Directory.Build.rsp": true, "tools/bazel": true, "gradle/wrapper/gradle-wrapper.properties": true,
+		".latexmkrc": true, "tools/bazel.md": false, "bin/git": false, "uv.lock": false, "a.ini": false,
+		"runs/a.xml": false, "Directory.Build.props": false, "jupyter_notes.md": false, "rust.toml": false,
 	} {
 		if got := Why(root+"/"+path, filepath.Join(root, "mine")); (got != "") != want {
 			t.Errorf("%q: %q, want protected: %v", path, got, want)
