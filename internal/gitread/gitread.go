@@ -205,7 +205,7 @@ func checkFiles(ctx context.Context, found git.Repository) error {
 		return err
 	}
 	places := []string{filepath.Join(found.Dir, "index")}
-	for _, name := range []string{"objects", "refs", "packed-refs", "reftable", "shallow"} {
+	for _, name := range []string{"objects", "refs", "packed-refs", "reftable", "shallow", "info"} {
 		places = append(places, filepath.Join(found.Common, name))
 	}
 	shared, _ := filepath.Glob(filepath.Join(found.Dir, "sharedindex.*"))

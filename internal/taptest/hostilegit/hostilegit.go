@@ -179,6 +179,30 @@ var attacks = []struct {
 	{"info/exclude as a link", func(m *maker, dir string) {
 		m.linked(dir, "info/exclude", "patterns")
 	}},
+	{"info as a link", func(m *maker, dir string) {
+		m.write(filepath.Join(m.outside, "info", "exclude"), guessed+"\n")
+		m.linked(dir, "info", "info")
+	}},
+	{"HEAD with ..", func(m *maker, dir string) {
+		m.write(filepath.Join(dir, ".git", "HEAD"), "ref: refs/heads/../../../../outside/secret.txt\n")
+	}},
+	{"ref with ..", func(m *maker, dir string) {
+		m.write(filepath.Join(dir, ".git", "refs", "heads", "main"), "ref: ../../outside/secret.txt\n")
+	}},
+	{"packs as a link", func(m *maker, dir string) {
+		m.git(filepath.Join(m.outside, "private"), "repack", "-q", "-a")
+		m.write(filepath.Join(dir, ".git", "HEAD"), m.commit+"\n")
+		m.remove(filepath.Join(dir, ".git", "objects", "pack"))
+		m.link(filepath.Join(m.objects(), "pack"), filepath.Join(dir, ".git", "objects", "pack"))
+	}},
+	{".gitignore as a link", func(m *maker, dir string) {
+		m.link(filepath.Join(m.outside, "patterns"), filepath.Join(dir, ".gitignore"))
+	}},
+	{"sparse checkout by a link", func(m *maker, dir string) {
+		m.index(dir, "secret.txt")
+		m.git(dir, "config", "core.sparseCheckout", "true")
+		m.linked(dir, "info/sparse-checkout", "patterns")
+	}},
 	{"submodule with another repository", func(m *maker, dir string) {
 		m.git(dir, "update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",sub")
 		m.write(filepath.Join(dir, "sub", ".git"), "gitdir: "+filepath.Join(m.outside, "private", ".git")+"\n")
