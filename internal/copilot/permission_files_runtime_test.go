@@ -60,7 +60,14 @@ func TestPatchIsJudgedByAllPaths(t *testing.T) {
 		},
 		"removed":             {envelope("*** Add File: got\n+x\n*** Delete File: " + outside), "write = "},
 		"header after blanks": {envelope("*** Update File: ok\n  *** Move to: got\n@@\n-secret\n+x"), "can't be read"},
-		"here document":       {"<<EOF\n" + envelope("*** Add File: got\n+x") + "\nEOF", "can't be read"},
+		"behind a carriage return": {
+			envelope("*** Update File: ok\n@@\n-secret\n+x\r*** Update File: " + outside +
+				"\r*** Move to: got\r@@\n-secret\n+x\n*** Delete File: got"), "can't be read",
+		},
+		"removed behind a carriage return": {
+			envelope("*** Add File: got\n+a\r*** Delete File: .env\n*** Delete File: got"), "can't be read",
+		},
+		"here document": {"<<EOF\n" + envelope("*** Add File: got\n+x") + "\nEOF", "can't be read"},
 	}
 	for name, tt := range tests {
 		for form, args := range map[string]any{"freeform": tt.patch, "in JSON": map[string]string{"input": tt.patch}} {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Named returns the paths of the files that a patch of either form names; see [Names]. It is an error if programs may
@@ -44,6 +46,10 @@ func ReadStrict(text string) ([]File, error) {
 	if len(text) > maxSize {
 		return nil, errors.New("the patch is too long: make several of it")
 	}
+	if otherBreak.MatchString(text) {
+		return nil, errors.New("it has a line break that is no newline (such as a lone carriage return), where some " +
+			"programs begin a line and others do not: change such a file in another way")
+	}
 	p := &parser{lines: strings.Split(strings.TrimSpace(text), "\n")}
 	if strings.TrimSpace(p.peek(0)) != beginPatch {
 		return nil, p.fault("want %q as the first line", beginPatch)
@@ -62,6 +68,10 @@ func ReadStrict(text string) ([]File, error) {
 	}
 	return s.files, nil
 }
+
+// otherBreak matches line breaks that only some programs know. Such a program would find a file's header behind one,
+// in what is a line of a file for others.
+var otherBreak = lazyregexp.New(`\r([^\n]|$)|[\v\f\x1c-\x1e\x{85}\x{2028}\x{2029}]`)
 
 // headers are the lines with which a file's part of an envelope begins.
 var headers = []struct {

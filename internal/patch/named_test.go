@@ -45,6 +45,12 @@ func TestNamed(t *testing.T) {
 		"no path":                {"*** Begin Patch\n*** Delete File: \n*** End Patch", nil},
 		"NUL":                    {"*** Begin Patch\n*** Delete File: a\x00b\n*** End Patch", nil},
 		"CR alone":               {"*** Begin Patch\n*** Delete File: a\r*** Delete File: b\n*** End Patch", nil},
+		"CR in a file":           {update + "+x\r*** Delete File: b\n*** End Patch", nil},
+		"CR at the end":          {update + "+x\n*** End Patch\r", nil},
+		"CR CR LF":               {update + "+x\r\r\n*** End Patch", nil},
+		"line separator":         {update + "+x\u2028*** Delete File: b\n*** End Patch", nil},
+		"next line":              {update + "+x\u0085*** Delete File: b\n*** End Patch", nil},
+		"form feed":              {update + "+x\f*** Delete File: b\n*** End Patch", nil},
 		"JSON":                   {`{"input":"*** Begin Patch\n*** Delete File: a\n*** End Patch"}`, nil},
 	}
 	for name, tt := range tests {
@@ -68,7 +74,8 @@ func FuzzReadStrict(f *testing.F) {
 			return
 		}
 		names := Names(files)
-		for line := range strings.Lines(text) {
+		isBreak := func(r rune) bool { return strings.ContainsRune("\n\v\f\r\x1c\x1d\x1e\u0085\u2028\u2029", r) }
+		for line := range strings.FieldsFuncSeq(text, isBreak) {
 			line = strings.TrimSpace(line)
 			for _, word := range []string{addFile, deleteFile, updateFile, moveTo} {
 				if name, ok := strings.CutPrefix(line, word); ok && !slices.Contains(names, strings.TrimSpace(name)) {

@@ -25,9 +25,9 @@ type place struct{ name, what string }
 // loading), LLDB, R (Startup), GHCi, irb, pry, Python (site), SQLite, psql, Octave, Vim, Emacs, direnv, mise,
 // asdf, Nix, npm, yarn, pnpm, pip, cargo, Bazel, Maven (.mvn), Gradle (init scripts), PowerShell (profiles), the
 // dev container specification, pre-commit, husky, lint-staged and lefthook, Mercurial (hgrc), IPython, Ansible, PHP,
-// MSBuild, NuGet, latexmk, rustup (toolchain files), the Build Server Protocol, docker and kubectl (helpers); and the pages on MCP servers, hooks and settings of
-// each agent and editor. Files that a project's daily work edits, such as Makefile, package.json and conftest.py,
-// are free, though programs run them too.
+// MSBuild, NuGet, latexmk, rustup (toolchain files), the Build Server Protocol, docker and kubectl (helpers); and
+// the pages on MCP servers, hooks and settings of each agent and editor. Files that a project's daily work edits,
+// such as Makefile, package.json and conftest.py, are free, though programs run them too.
 var places = []place{
 	{".git", "git runs what its configuration and hooks name"},
 	{".gitmodules", "git fetches what it names"},
