@@ -179,6 +179,9 @@ func (v value) span(text, name string, level certainty) (Span, bool) {
 	isCode := v.quote == 0 && !v.isFlag && !isCapital(lastByte(name))
 	switch {
 	case level == maybe && v.isParameter && len(found) >= 12:
+	case name == "PASS" && v.isApart && v.quote == 0:
+		return Span{}, false // of a test
+	case level == maybe && word == "auth" && isBasic(found): // of Docker
 	case level == maybe && (!LooksRandom(found) || isHexWord(found)):
 		return Span{}, false
 	case isCode && v.isApart && !isLikelySecret(found):
@@ -205,10 +208,8 @@ func isCall(text string, end int) bool {
 // isNoSecret reports whether a value is a reference, a placeholder, a path, or a word that is no one's secret.
 func isNoSecret(text, name string) bool {
 	switch c := text[0]; {
-	case c == '$' || c == '<' || c == '*' || c == '-' || c == '{' || c == '[' || c == '@':
+	case isReference(text, name):
 		return true
-	case c == '%' && len(text) > 2 && strings.IndexByte(text[1:min(len(text), 64)], '%') > 0:
-		return true // %NAME%
 	case c == '/' || c == '~' || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../"):
 		return isPath(text)
 	}
@@ -225,7 +226,10 @@ func isNoSecret(text, name string) bool {
 	if strings.EqualFold(text, strings.TrimLeft(name, "-")) || strings.Trim(lower, "x.*•#_-") == "" {
 		return true
 	}
-	for _, begin := range []string{"your", "my-", "process.env", "os.environ", "os.getenv", "env:", "env.", "env(",
+	if strings.HasPrefix(lower, "your") && !strings.ContainsAny(lower, "0123456789") {
+		return true
+	}
+	for _, begin := range []string{"my-", "process.env", "os.environ", "os.getenv", "env:", "env.", "env(",
 		"op://", "vault:", "file:", "secretref", "${{", "…", "arn:"} {
 		if strings.HasPrefix(lower, begin) {
 			return true
@@ -233,6 +237,30 @@ func isNoSecret(text, name string) bool {
 	}
 	return strings.Contains(lower, "your-") || strings.Contains(lower, "your_")
 }
+
+// isReference reports whether a value as a whole stands for another: a variable, a placeholder in brackets, an alias, a
+// file, or the flag that follows a flag without a value. Passwords may begin with the same signs.
+func isReference(text, name string) bool {
+	rest := text[1:]
+	switch text[0] {
+	case '$':
+		isHash := strings.Count(text, "$") > 2 && rest[0] >= '0' && rest[0] <= '9' // $2b$10$...
+		return rest == "" || rest[0] == '{' || rest[0] == '(' || !isHash && strings.Trim(rest, nameBytes+"$.:/->") == ""
+	case '%':
+		return strings.IndexByte(rest[:min(len(rest), 63)], '%') > 0
+	case '<', '{', '[':
+		closing := map[byte]string{'<': ">", '{': "}", '[': "]"}[text[0]]
+		return rest == "" || strings.Contains(rest, closing)
+	case '*', '@':
+		return strings.Trim(rest, nameBytes+"./~*-") == ""
+	case '-':
+		return strings.HasPrefix(name, "-") || strings.Trim(rest, "0123456789.") == ""
+	}
+	return false
+}
+
+// nameBytes are those of isName.
+const nameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 // isPath reports whether a text that begins like a path has only what paths usually have. The keys that begin with a
 // slash are in base64, which has capital letters and digits.

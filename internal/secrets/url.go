@@ -31,7 +31,8 @@ func inURL(text string, start int) (Span, bool) {
 // hooks are the addresses of which whoever knows them may use them, and the part of the path before what is secret.
 var hooks = []struct{ host, path string }{
 	{"hooks.slack.com", "/services/"}, {"hooks.slack.com", "/workflows/"}, {"hooks.slack.com", "/triggers/"},
-	{"discord.com", "/api/webhooks/"}, {"discordapp.com", "/api/webhooks/"},
+	{"discord.com", "/api/webhooks/"}, {"discord.com", "/api/v9/webhooks/"}, {"discord.com", "/api/v10/webhooks/"},
+	{"discordapp.com", "/api/webhooks/"},
 	{"hooks.zapier.com", "/hooks/catch/"}, {"mcp.zapier.com", "/api/mcp/s/"}, {"mcp.zapier.com", "/api/mcp/a/"},
 	{"webhook.office.com", "/webhookb2/"}, {"outlook.office.com", "/webhook/"},
 	{"maker.ifttt.com", "/trigger/"}, {"hook.make.com", "/"}, {"hook.eu1.make.com", "/"}, {"hook.eu2.make.com", "/"},
