@@ -141,6 +141,13 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
+// isGone reports whether nothing has a path. A link that leads nowhere is there and can't be read: what it led to may
+// come back, and a gate stays closed meanwhile.
+func isGone(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
 // Load reads the user's tapgw.toml: the gateway's own configuration. Paths in it become
 // absolute, relative to the file's directory. The error is a [Faults] if the file could be
 // read. Without a file, it returns [Default].
@@ -410,7 +417,7 @@ func readProviders(dir string, load func(*ProviderFile) bool) (found []ProviderF
 		load = func(file *ProviderFile) bool { return file.read(false) }
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil && !missing(dir) {
+	if err != nil && !isGone(dir) {
 		file := ProviderFile{
 			File:     dir,
 			Provider: &Provider{},
@@ -454,7 +461,7 @@ func (f Files) projectDir() string {
 func (p *ProviderFile) read(project bool) bool {
 	data, err := readFile(p.File)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case err != nil && isGone(p.File):
 		return false
 	case err != nil:
 		p.Faults = Faults{{p.File, 1, 1, err.Error()}}

@@ -2,7 +2,10 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,6 +143,19 @@ func TestRequiredProviderDoesNotRun(t *testing.T) {
 	}
 	if got, want := decide(), away+"by the user; tapctl providers start a"; got != want {
 		t.Errorf("stopped: %s, want %s", got, want)
+	}
+	// A link that leads nowhere is a file that can't be read, and no file that is gone.
+	file := filepath.Join(r.dir, "a.toml")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.Symlink("/nowhere/a.toml", link), os.Rename(link, file)); err != nil {
+		t.Fatal(err)
+	}
+	r.s.Reload()
+	if got := decide(); !strings.HasPrefix(got, away) {
+		t.Errorf("behind a link that leads nowhere: %s, want %s", got, away)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
 	}
 	r.put("a", "kind = \"command\"\ncommand = [\"x\"]\nenabled = false\n")
 	r.s.Reload()
