@@ -105,10 +105,12 @@ func (k *keeper) serve() {
 
 // handle takes the sockets of the gateway that ends, or gives them to the next one.
 func (k *keeper) handle(c *net.UnixConn) {
+	_ = c.SetReadDeadline(time.Now().Add(socketsTimeout / 2)) // a gateway that waits behind it gets its turn
 	kind, files, err := receiveSockets(c)
 	if err != nil {
 		return
 	}
+	_ = c.SetReadDeadline(time.Time{})
 	if kind == takeSockets {
 		_ = c.SetDeadline(time.Now().Add(socketsTimeout))
 		if sendSockets(c, giveSockets, k.files) == nil {

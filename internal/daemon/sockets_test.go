@@ -116,3 +116,32 @@ func TestSocketsOfAKilledGateway(t *testing.T) {
 	}
 	_ = again.Close()
 }
+
+// Who connects and says nothing ends no handover.
+func TestSilentClientOfTheKeeper(t *testing.T) {
+	d := Dir(t.TempDir())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.keepSockets(func(string) {}, func() error {
+		silent, err := d.dialSockets()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = silent.Close() }()
+		d.HandSockets([]net.Listener{l}).Finish([]byte("heritage"))
+		_ = l.Close()
+		listeners, heritage := d.TakeSockets()
+		if len(listeners) != 1 || string(heritage) != "heritage" {
+			t.Errorf("took %v and %q behind a silent client, want the listener and its heritage", listeners, heritage)
+		}
+		for _, l := range listeners {
+			_ = l.Close()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
