@@ -89,7 +89,8 @@ func TestLoadProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := Files{dir: dir, isNamed: true}
-	if got, want := summary(f.Providers()), "a: connect; b: connect; bad: 2 faults; dir: 1 faults; "; got != want {
+	const want = "a: connect; b: connect; bad: 2 faults; dir: 1 faults; gone: 1 faults; "
+	if got := summary(f.Providers()); got != want {
 		t.Errorf("found %s, want %s", got, want)
 	}
 }
