@@ -110,23 +110,34 @@ func newPairingCode() string {
 	return fmt.Sprintf("%06d", n)
 }
 
+// isPairingCode reports whether a code is the one that the connection waits for. Call with g.mu held.
+func (c *Conn) isPairingCode(code string) bool {
+	p := c.pairing
+	return p != nil && !p.session.isEnding() && !time.Now().After(p.expires) &&
+		subtle.ConstantTimeCompare([]byte(p.code), []byte(code)) == 1
+}
+
 // confirm handles auth.confirm with the code that the user typed. A connection has one try.
 func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	g := c.g
-	if err := c.checkAdmission(protocol.TypeAuthConfirm); err != nil {
-		c.reportError(err)
-		return
+	g.mu.Lock()
+	isRight := c.isPairingCode(m.Code)
+	g.mu.Unlock()
+	if isRight { // a wrong code is no reason for a place
+		if err := c.checkAdmission(protocol.TypeAuthConfirm); err != nil {
+			c.reportError(err)
+			return
+		}
 	}
 	g.mu.Lock()
 	p := c.pairing
+	isRight = isRight && c.isPairingCode(m.Code)
 	c.pairing = nil
 	g.touch()
 	if p != nil {
 		p.timer.Stop()
 	}
-	valid := p != nil && !p.session.isEnding() && !time.Now().After(p.expires) &&
-		subtle.ConstantTimeCompare([]byte(p.code), []byte(m.Code)) == 1
-	if !valid {
+	if !isRight {
 		g.mu.Unlock()
 		g.stats.AuthFailures.Add(1)
 		err := errorf(protocol.CodeAuthFailed, "the pairing code is wrong or has expired; connect again for a new one")

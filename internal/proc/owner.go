@@ -3,6 +3,7 @@ package proc
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/user"
 	"strconv"
@@ -18,6 +19,9 @@ type Owner struct {
 	Command string // the command line
 	UID     int    // the user's id; -1: unknown
 }
+
+// Ends are the addresses of a TCP connection: that of its other end, and ours. Addresses of IPv4 have their short form.
+type Ends struct{ Peer, Own netip.AddrPort }
 
 // unknown is the owner if the system does not tell.
 var unknown = Owner{UID: -1}

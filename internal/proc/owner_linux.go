@@ -33,9 +33,26 @@ func PeerOf(peer, own netip.AddrPort) (Owner, bool) {
 	return ownerOf(func(local, remote netip.AddrPort, _ string) bool { return local == peer && remote == own })
 }
 
+// PeersOf returns the TCP connections at whose other end is a process of a user; other processes may have this end. It
+// reads the kernel's tables once, which takes milliseconds.
+func PeersOf(uid int) map[Ends]bool {
+	found := map[Ends]bool{}
+	for _, s := range allSockets(func(_, _ netip.AddrPort, _ string) bool { return true }) {
+		if s.uid == uid {
+			found[s.ends] = true
+		}
+	}
+	return found
+}
+
+// allSockets returns the matching sockets of IPv4 and IPv6.
+func allSockets(matches func(local, remote netip.AddrPort, state string) bool) []socket {
+	return append(sockets("/proc/net/tcp", matches), sockets("/proc/net/tcp6", matches)...)
+}
+
 // ownerOf finds the process that has a matching socket in the kernel's tables.
 func ownerOf(matches func(local, remote netip.AddrPort, state string) bool) (Owner, bool) {
-	sockets := append(sockets("/proc/net/tcp", matches), sockets("/proc/net/tcp6", matches)...)
+	sockets := allSockets(matches)
 	if len(sockets) == 0 {
 		return unknown, false
 	}
@@ -79,6 +96,7 @@ type socket struct {
 	link string // the target of its link in /proc/PID/fd
 	uid  int
 	port uint16 // its own
+	ends Ends   // as the process at its other end sees them
 }
 
 // sockets returns the matching sockets of a table of the kernel.
@@ -96,8 +114,9 @@ func sockets(table string, matches func(local, remote netip.AddrPort, state stri
 		local, ok := kernelAddr(f[1])
 		remote, rok := kernelAddr(f[2])
 		uid, err := strconv.Atoi(f[7])
-		if ok && rok && err == nil && matches(unmapAddrPort(local), unmapAddrPort(remote), f[3]) && f[9] != noInode {
-			found = append(found, socket{"socket:[" + f[9] + "]", uid, local.Port()})
+		ends := Ends{Peer: unmapAddrPort(local), Own: unmapAddrPort(remote)}
+		if ok && rok && err == nil && matches(ends.Peer, ends.Own, f[3]) && f[9] != noInode {
+			found = append(found, socket{"socket:[" + f[9] + "]", uid, local.Port(), ends})
 		}
 	}
 	return found

@@ -53,6 +53,9 @@ func TestPeerOf(t *testing.T) {
 	if owner, ok := PeerOf(peer, own); !ok || owner.PID != os.Getpid() || owner.UID != os.Geteuid() {
 		t.Errorf("found %+v, %v; want this process and its user", owner, ok)
 	}
+	if !PeersOf(os.Geteuid())[Ends{peer, own}] || PeersOf(1234567)[Ends{peer, own}] {
+		t.Error("the connection is not this user's, or another's; want it this user's alone")
+	}
 	if owner, ok := PeerOf(netip.AddrPortFrom(peer.Addr(), own.Port()), own); ok {
 		t.Errorf("found %+v for a connection that is not there, want none", owner)
 	}
@@ -60,6 +63,9 @@ func TestPeerOf(t *testing.T) {
 	_ = theirs.Close()
 	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
+	}
+	if PeersOf(0)[Ends{peer, own}] {
+		t.Error("an end that is closed is root's, want nobody's")
 	}
 	if owner, ok := PeerOf(peer, own); ok {
 		t.Errorf("found %+v for an end that is closed, want none", owner)

@@ -73,6 +73,9 @@ func failureSource(r *http.Request) string {
 	return source
 }
 
+// thisMachine is the source of all loopback addresses.
+const thisMachine = "this machine"
+
 // addressSource is what counts as one address. All loopback addresses are one, since a program has sixteen
 // million of them to choose from. So are the addresses of IPv6 that one machine may choose from.
 func addressSource(remote string) string {
@@ -82,7 +85,7 @@ func addressSource(remote string) string {
 	case err != nil:
 		return remote
 	case addr.IsLoopback():
-		return "this machine"
+		return thisMachine
 	case addr.Is6():
 		subnet, _ := addr.Prefix(64)
 		return subnet.String()

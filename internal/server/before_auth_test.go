@@ -11,14 +11,19 @@ import (
 	"time"
 )
 
-// A gateway takes 50 provider connections. Those that have not authenticated count too and are closed after 10 s;
-// session hosts do not count.
+// A gateway admits 50 providers and refuses the upgrade of the next. What has not authenticated takes no place and is
+// closed after 10 s; session hosts do not count.
 func TestConnectionCap(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
-		for i := range 50 {
-			if err := s.dial(fmt.Sprintf("p%d", i), "/", nil); err != nil {
-				t.Fatalf("connection %d: %v", i+1, err)
+		dial := func(name, path string) {
+			t.Helper()
+			if err := s.dial(name, path, nil); err != nil {
+				t.Fatalf("%s: %v", name, err)
 			}
+		}
+		auth := func(name string) {
+			s.conns[name].send([]byte(`{"type":"auth","token":"` + s.gateway.InstanceToken() + `"}`))
+			synctest.Wait()
 		}
 		refused := func() {
 			t.Helper()
@@ -28,29 +33,40 @@ func TestConnectionCap(t *testing.T) {
 					r.Header)
 			}
 		}
+		for i := range 60 {
+			dial(fmt.Sprintf("silent%d", i), "/")
+		}
+		for i := range 49 {
+			dial(fmt.Sprintf("p%d", i), "/")
+			auth(fmt.Sprintf("p%d", i))
+		}
+		dial("p49", "/")
+		dial("late", "/") // the gateway does not know yet which of the two is the 50th
+		s.collect()
+		auth("p49")
+		if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"type":"sessions"`) {
+			t.Fatalf("the 50th provider: got %s, want it let in", said)
+		}
 		refused()
+		auth("late")
+		if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"RATE_LIMITED"`) {
+			t.Errorf("a provider that was connected before the 50th was let in: got %s, want RATE_LIMITED", said)
+		}
 		for i := range 3 {
-			if err := s.dial(fmt.Sprintf("h%d", i), "/host", nil); err != nil {
-				t.Fatalf("a session host: %v", err)
-			}
+			dial(fmt.Sprintf("h%d", i), "/host")
 		}
 		if r := s.get("GET", "/healthz", ownHost, nil); r.StatusCode != 200 {
 			t.Errorf("healthz: got %d, want 200", r.StatusCode)
 		}
 		s.conns["p7"].hangUp()
 		synctest.Wait()
-		if err := s.dial("p50", "/", nil); err != nil {
-			t.Fatal(err)
-		}
+		dial("p50", "/")
+		auth("p50")
 		refused()
-		for i := range 20 {
-			s.conns[fmt.Sprintf("p%d", i)].send([]byte(`{"type":"auth","token":"` + s.gateway.InstanceToken() + `"}`))
-		}
+		s.collect()
 		advance(10 * time.Second)
-		for i := range 31 {
-			if err := s.dial(fmt.Sprintf("q%d", i), "/", nil); err != nil {
-				t.Fatalf("after 10 s, connection %d: %v", i+1, err)
-			}
+		if n := strings.Count(strings.Join(s.collect(), "\n"), "<close 1008 no auth within 10s"); n < 60 {
+			t.Errorf("after 10 s %d silent connections were closed with 1008, want 60 at least", n)
 		}
 		refused()
 	})
@@ -127,7 +143,11 @@ func TestPagesKeepToThemselves(t *testing.T) {
 			strings.Count(said, "RATE_LIMITED") != 1 {
 			t.Errorf("six pairings of a page: got %s, want five INVALID_SESSION and one RATE_LIMITED", said)
 		}
-		for name, header := range map[string]http.Header{"program": nil, "page": from("good")} {
+		for _, name := range []string{"program", "page"} { // $code is the last one's
+			var header http.Header
+			if name == "page" {
+				header = from("good")
+			}
 			if err := s.dial(name, "/", header); err != nil {
 				t.Fatal(err)
 			}
@@ -137,10 +157,13 @@ func TestPagesKeepToThemselves(t *testing.T) {
 				t.Errorf("%s pairs meanwhile: got %s, want auth.pairing", name, said)
 			}
 		}
-		for i := range 49 {
-			if err := s.dial(fmt.Sprintf("p%d", i), "/", nil); err != nil {
+		for i := range 50 {
+			name := fmt.Sprintf("p%d", i)
+			if err := s.dial(name, "/", nil); err != nil {
 				t.Fatalf("beside 5 pages and a program, connection %d: %v", i+2, err)
 			}
+			s.conns[name].send([]byte(`{"type":"auth","token":"` + s.gateway.InstanceToken() + `"}`))
+			synctest.Wait()
 		}
 		// A page that is let in takes a place, and may try again while there is none.
 		s.conns["page"].send([]byte(s.names.reveal(`{"type":"auth.confirm","code":"$code"}`)))

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,15 +25,22 @@ const (
 
 var errSlow = errors.New("slow consumer: too much waits to be sent")
 
-// listener accepts connections as [conn].
-type listener struct{ net.Listener }
+// listener accepts connections as [conn], among the unproven ones.
+type listener struct {
+	net.Listener
+
+	unproven *unproven
+}
 
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return newConn(c), nil
+	accepted := newConn(c)
+	accepted.unproven = l.unproven
+	l.unproven.enter(accepted)
+	return accepted, nil
 }
 
 // conn writes like its net.Conn until startQueueing. From then on Write never blocks: what the
@@ -41,7 +49,9 @@ func (l listener) Accept() (net.Conn, error) {
 // (docs/adr/0013-inline-writes.md).
 type conn struct {
 	net.Conn
-	direct directWriter
+	direct   directWriter
+	unproven *unproven   // of the listener; nil: it has none
+	isOurs   atomic.Bool // its other end was seen to belong to our user
 
 	uidOnce sync.Once
 	uid     int // of the user at the other end, set by Server.requestUID
@@ -192,6 +202,9 @@ func (c *conn) Close() error {
 	}
 	c.mu.Unlock()
 	err := c.Conn.Close()
+	if c.unproven != nil {
+		c.unproven.leave(c)
+	}
 	c.drainDone.Wait()
 	return err
 }

@@ -51,12 +51,12 @@ type admission struct {
 	admitted bool // counts as a provider
 }
 
-// reserve counts the connection that a request asks for. A page of another origin counts as
-// waiting until admit. If there is no connection left, the result is nil and a text for the
-// client.
+// reserve begins to count the connection that a request asks for. It takes a place when it is admitted: what says
+// nothing must not keep providers out. Until then a page of another origin counts as waiting. If no place is left, the
+// result is nil and a text for the client.
 func (l *connectionLimit) reserve(r *http.Request) (*admission, string) {
 	if !isForeignOrigin(r) {
-		if a := (&admission{owner: l}); a.admit() {
+		if a := (&admission{owner: l}); a.ask(false) {
 			return a, ""
 		}
 		return nil, l.fullMessage()
@@ -78,17 +78,21 @@ func (l *connectionLimit) reserve(r *http.Request) (*admission, string) {
 
 // admit makes the connection count as a provider instead of as a waiting page. It reports
 // false, and logs, when the limit is reached; the connection may try again.
-func (a *admission) admit() bool {
+func (a *admission) admit() bool { return a.ask(true) }
+
+// ask is admit, or reports only whether the connection could be admitted now.
+func (a *admission) ask(takes bool) bool {
 	l := a.owner
 	l.mu.Lock()
 	ok, isFirst := a.admitted || l.used < l.limit, false
-	if ok {
+	if ok && takes {
 		a.releaseWaiting()
 		if !a.admitted {
 			a.admitted = true
 			l.used++
 		}
-	} else {
+	}
+	if !ok {
 		isFirst = time.Since(l.lastRefused) > limitFaultTime
 		l.refused++
 		l.lastRefused = time.Now()

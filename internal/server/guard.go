@@ -135,6 +135,7 @@ func (s *Server) requireAdmin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
 			if signedIn := s.signedIn(r); signedIn != nil {
+				prove(r)
 				s.requireOwnPage(signedIn, next).ServeHTTP(w, r)
 				return
 			}
@@ -150,6 +151,7 @@ func (s *Server) requireAdmin(next http.Handler) http.Handler {
 				"from the .admin-token file; a browser signs in by the link of tapctl open")
 			return
 		}
+		prove(r)
 		s.withActivity(next).ServeHTTP(w, r)
 	})
 }
@@ -297,14 +299,8 @@ type connKey struct{}
 
 // contextWithConn stores the connection in the context of its requests, for [http.Server].
 func contextWithConn(ctx context.Context, c net.Conn) context.Context {
-	for {
-		switch v := c.(type) {
-		case *conn:
-			return context.WithValue(ctx, connKey{}, v)
-		case interface{ NetConn() net.Conn }: // TLS
-			c = v.NetConn()
-		default:
-			return ctx
-		}
+	if known := connOf(c); known != nil {
+		return context.WithValue(ctx, connKey{}, known)
 	}
+	return ctx
 }

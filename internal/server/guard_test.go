@@ -151,7 +151,10 @@ func TestConnectionLimit(t *testing.T) {
 			t.Helper()
 			p, full := s.connections.reserve(r)
 			if p == nil {
-				t.Fatalf("a connection was refused: %v, want it admitted", full)
+				t.Fatalf("a connection was refused: %v, want it let in", full)
+			}
+			if r == program && !p.admit() {
+				t.Fatal("a program is not admitted, want it admitted")
 			}
 			return p
 		}

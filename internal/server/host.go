@@ -18,6 +18,7 @@ type hostConn struct {
 	server           *Server
 	rpc              rpcConn
 	countAuthFailure func() (tooMany bool)
+	prove            func()         // the token was right
 	authTimer        *time.Timer    // closes the connection when no initialize comes
 	requests         sync.WaitGroup // the goroutines of replyAsync
 	ctx              context.Context
@@ -45,7 +46,7 @@ func (s *Server) serveHost(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	c := &hostConn{
-		server: s, ctx: ctx, countAuthFailure: func() bool { return s.countAuthFailure(r) },
+		server: s, ctx: ctx, countAuthFailure: func() bool { return s.countAuthFailure(r) }, prove: func() { prove(r) },
 		sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{},
 	}
 	c.rpc = rpcConn{wire: ws, pending: map[uint64]chan rpcFrame{}}
@@ -156,6 +157,7 @@ func (c *hostConn) initialize(f rpcFrame) {
 		return
 	}
 	c.authTimer.Stop()
+	c.prove()
 	can := p.Capabilities
 	c.countsInjects = can.Injects
 	c.info = &gateway.HostInfo{

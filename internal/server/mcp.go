@@ -24,12 +24,14 @@ func (s *Server) requireMCP(next http.Handler) http.Handler {
 	return s.trackHandler(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := adminapi.BearerToken(r.Header.Get("Authorization"))
 		if ok && s.gateway.IsAdmin(token) {
+			prove(r)
 			s.serveMCP(w, r, next)
 			return
 		}
 		session, known := s.gateway.MCPSession(token)
 		switch {
 		case known && ok:
+			prove(r)
 		case ok && s.countAuthFailure(r):
 			failTooMany(w)
 			return

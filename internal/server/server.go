@@ -89,6 +89,7 @@ type Server struct {
 
 	settings     atomic.Pointer[settings]
 	connections  connectionLimit
+	unproven     unproven // at the listeners for everything
 	authFailures authFailures
 	signins      signins
 	remoteHosts  remoteHosts
@@ -124,7 +125,9 @@ func (s *Server) Configure(hosts []string, openREST bool, maxConnections int) {
 		current.hosts[strings.ToLower(h)] = true
 	}
 	s.settings.Store(current)
-	s.connections.setLimit(cmp.Or(maxConnections, protocol.MaxConnections))
+	maxConnections = cmp.Or(maxConnections, protocol.MaxConnections)
+	s.connections.setLimit(maxConnections)
+	s.unproven.setLimit(maxUnproven + maxConnections)
 	s.gateway.Touch() // followers of the status see it
 }
 
@@ -140,6 +143,8 @@ func New(o Options) *Server {
 		s.pageName = newPageName()
 	}
 	s.connections.log, s.connections.statusChanged = s.log, s.gateway.Touch
+	s.unproven.log, s.unproven.what, s.unproven.groupOf = s.log, "connections", userOrSource
+	s.unproven.peersOf = proc.PeersOf
 	s.Configure(o.Hosts, o.OpenREST, o.MaxConnections)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.remoteHosts.init(s)
@@ -154,6 +159,7 @@ func New(o Options) *Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ConnContext:       contextWithConn,
+		ConnState:         enterAgain,
 		BaseContext:       func(net.Listener) context.Context { return s.ctx },
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
@@ -239,19 +245,19 @@ func (s *Server) URL() string {
 // Serve answers requests on all listeners until Shutdown, and then returns nil. If one listener
 // fails it closes the others and returns the error. Call it once.
 func (s *Server) Serve() error {
-	by := map[net.Listener]*http.Server{}
+	by := map[listener]*http.Server{}
 	for _, l := range s.listeners {
-		by[l] = s.http
+		by[listener{l, &s.unproven}] = s.http
 	}
 	if s.webhooks != nil {
 		for _, l := range s.webhooks.listeners {
-			by[l] = s.webhooks.http
+			by[listener{l, &s.webhooks.unproven}] = s.webhooks.http
 		}
 	}
 	errs := make(chan error, len(by))
 	for l, h := range by {
 		go func() {
-			var wrapped net.Listener = listener{l}
+			var wrapped net.Listener = l
 			if s.tls != nil {
 				wrapped = tls.NewListener(wrapped, s.tls)
 			}

@@ -36,6 +36,7 @@ func (s *Server) serveTerminal(w http.ResponseWriter, r *http.Request) {
 	token, ok := adminapi.BearerToken(r.Header.Get("Authorization"))
 	switch {
 	case ok && s.gateway.IsAdmin(token):
+		prove(r)
 	case ok && s.countAuthFailure(r):
 		failTooMany(w)
 		return

@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -17,13 +15,11 @@ const webhookPrefix = "/hooks/"
 // Limits of requests to /hooks/NAME, which may come from anywhere and without a secret.
 const (
 	webhookMaxBody = 1 << 20 // bytes
-	// webhookMaxBodies bounds what of all bodies is in memory at a time, in bytes.
-	webhookMaxBodies = 64 << 20
-	// webhookMaxConns and webhookMaxConnsEach bound the connections at the listener for webhooks alone: all, and those
-	// of one address.
-	webhookMaxConns     = 256
-	webhookMaxConnsEach = 32
-	webhookTimeout      = 15 * time.Second // for a request, and for its answer
+	// webhookMaxBodies is how many bodies are read at a time: they are in memory before their senders are known.
+	webhookMaxBodies     = 64
+	webhookHeaderTimeout = 5 * time.Second
+	webhookBodyTimeout   = 10 * time.Second
+	webhookTimeout       = 15 * time.Second // for the next request of a connection
 )
 
 // WebhookFunc takes what was sent to /hooks/NAME. It returns the answer's HTTP status, 401 for everything but a right
@@ -36,11 +32,16 @@ type webhooks struct {
 	take      WebhookFunc
 	http      *http.Server // of the listeners
 	listeners []net.Listener
-	bodies    atomic.Int64 // bytes of bodies in memory
+	unproven  unproven // at the listeners
+	bodies    unproven // connections whose body is read
 }
 
 func newWebhooks(s *Server, take WebhookFunc) *webhooks {
 	h := &webhooks{server: s, take: take}
+	h.unproven.log, h.unproven.what, h.unproven.groupOf = s.log, "connections for webhooks", sourceOf
+	h.bodies.log, h.bodies.what, h.bodies.groupOf = s.log, "senders of webhooks with half a body", sourceOf
+	h.unproven.setLimit(maxUnproven)
+	h.bodies.setLimit(webhookMaxBodies)
 	mux := http.NewServeMux()
 	mux.Handle(webhookPrefix+"{name}", h)
 	mux.HandleFunc("/", notFound)
@@ -49,12 +50,13 @@ func newWebhooks(s *Server, take WebhookFunc) *webhooks {
 			setSafeHeaders(w.Header())
 			mux.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: webhookTimeout,
-		ReadTimeout:       webhookTimeout,
+		ReadHeaderTimeout: webhookHeaderTimeout,
+		ReadTimeout:       webhookBodyTimeout,
 		WriteTimeout:      2 * webhookTimeout,
 		IdleTimeout:       webhookTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ConnContext:       contextWithConn,
+		ConnState:         enterAgain,
 		BaseContext:       func(net.Listener) context.Context { return s.ctx },
 		ErrorLog:          s.http.ErrorLog,
 	}
@@ -68,9 +70,7 @@ func (s *Server) ListenWebhooks(addr string) (net.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range list {
-		s.webhooks.listeners = append(s.webhooks.listeners, &fewConns{Listener: l})
-	}
+	s.webhooks.listeners = append(s.webhooks.listeners, list...)
 	return list[0].Addr(), nil
 }
 
@@ -99,20 +99,18 @@ func (h *webhooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := h.read(w, r)
-	defer h.bodies.Add(-int64(cap(body)))
 	if _, isLong := errors.AsType[*http.MaxBytesError](err); isLong {
 		fail(w, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body has more than 1 MiB")
 		return
 	}
-	switch {
-	case errors.Is(err, errManyBodies):
-		refuseWebhook(w, http.StatusServiceUnavailable, err.Error())
-		return
-	case err != nil:
+	if err != nil {
 		fail(w, http.StatusBadRequest, "INVALID_ARGUMENTS", "reading the body failed")
 		return
 	}
 	status, message := h.take(r.Context(), r.PathValue("name"), r.Header, body)
+	if status != http.StatusUnauthorized {
+		prove(r)
+	}
 	switch {
 	case status == http.StatusUnauthorized && h.server.countAuthFailure(r):
 		failTooMany(w)
@@ -141,21 +139,18 @@ func refuseWebhook(w http.ResponseWriter, status int, message string) {
 	fail(w, status, code, message)
 }
 
-var errManyBodies = errors.New("too many requests at once; send it again")
-
-// read reads a request's body. Its capacity is counted in h.bodies, also if there is an error. Memory is taken for what
-// has come, not for what the sender announces.
+// read reads a request's body. Memory is taken for what has come, not for what the sender announces.
 func (h *webhooks) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webhookTimeout))
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		h.bodies.enter(c)
+		defer h.bodies.leave(c)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webhookBodyTimeout))
 	from := http.MaxBytesReader(w, r.Body, webhookMaxBody)
 	var body []byte
 	for {
 		if len(body) == cap(body) {
-			more := make([]byte, len(body), max(2*cap(body), 4<<10))
-			if h.bodies.Add(int64(cap(more)-cap(body))) > webhookMaxBodies {
-				h.bodies.Add(-int64(cap(more) - cap(body)))
-				return body, errManyBodies
-			}
+			more := make([]byte, len(body), min(max(2*cap(body), 4<<10), webhookMaxBody+1))
 			copy(more, body)
 			body = more
 		}
@@ -168,65 +163,6 @@ func (h *webhooks) read(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 			return body, err
 		}
 	}
-}
-
-// fewConns is a listener that hangs up on who has too many connections already.
-type fewConns struct {
-	net.Listener
-
-	mu        sync.Mutex
-	all       int
-	byAddress map[string]int
-}
-
-// Accept implements [net.Listener].
-func (l *fewConns) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		address := addressSource(c.RemoteAddr().String())
-		if l.admit(address) {
-			return &fewConn{Conn: c, release: sync.OnceFunc(func() { l.release(address) })}, nil
-		}
-		_ = c.Close()
-	}
-}
-
-func (l *fewConns) admit(address string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all >= webhookMaxConns || l.byAddress[address] >= webhookMaxConnsEach {
-		return false
-	}
-	if l.byAddress == nil {
-		l.byAddress = map[string]int{}
-	}
-	l.all++
-	l.byAddress[address]++
-	return true
-}
-
-func (l *fewConns) release(address string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all--
-	if l.byAddress[address]--; l.byAddress[address] == 0 {
-		delete(l.byAddress, address)
-	}
-}
-
-type fewConn struct {
-	net.Conn
-
-	release func()
-}
-
-// Close implements [net.Conn].
-func (c *fewConn) Close() error {
-	c.release()
-	return c.Conn.Close()
 }
 
 // isWebhook reports whether a request is for a webhook, whose sender shows a secret that no page has.

@@ -3,14 +3,17 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -42,7 +45,7 @@ func inWebhookBubble(t *testing.T, test func(f *webhookFixture)) {
 			Log: slog.New(slog.NewTextHandler(&f.log, nil)),
 		})
 		f.server.Use(f.own)
-		f.server.webhooks.listeners = append(f.server.webhooks.listeners, &fewConns{Listener: f.only})
+		f.server.webhooks.listeners = append(f.server.webhooks.listeners, f.only)
 		served := make(chan error, 1)
 		go func() { served <- f.server.Serve() }()
 		test(f)
@@ -52,8 +55,9 @@ func inWebhookBubble(t *testing.T, test func(f *webhookFixture)) {
 		if err := <-served; err != nil {
 			t.Errorf("serving: %v", err)
 		}
-		if n := f.server.webhooks.bodies.Load(); n != 0 {
-			t.Errorf("%d bytes of bodies are counted at the end, want 0", n)
+		h := f.server.webhooks
+		if n := len(f.server.unproven.list) + len(h.unproven.list) + len(h.bodies.list); n != 0 {
+			t.Errorf("%d connections are counted at the end, want 0", n)
 		}
 	})
 }
@@ -194,131 +198,85 @@ func TestWebhookWrongSecretsAreCounted(t *testing.T) {
 	})
 }
 
-// Who begins a request and does not end it is let go of, and takes no memory for what it announced.
-func TestWebhookSlowBody(t *testing.T) {
+// Who begins a request and does not end it is let go of soon, also who sends a byte now and then.
+func TestWebhookSlowRequests(t *testing.T) {
 	inWebhookBubble(t, func(f *webhookFixture) {
-		for where, l := range map[string]*restPipes{"own": f.own, "only": f.only} {
-			c, err := l.dial()
+		head := "POST /hooks/known HTTP/1.1\r\nHost: localhost\r\n"
+		for name, tt := range map[string]struct {
+			at   *restPipes
+			text string
+			want time.Duration
+		}{
+			"no header":                   {f.only, "", webhookHeaderTimeout},
+			"half a header":               {f.only, head, webhookHeaderTimeout},
+			"half a body":                 {f.only, head + "Content-Length: 1000000\r\n\r\n{", webhookBodyTimeout},
+			"half a body at our own port": {f.own, head + "Content-Length: 1000000\r\n\r\n{", webhookBodyTimeout},
+		} {
+			c, err := tt.at.dial()
 			if err != nil {
 				f.Fatal(err)
 			}
 			began := time.Now()
-			if _, err := fmt.Fprintf(c, "POST /hooks/known HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{"); err != nil {
-				f.Fatal(err)
-			}
-			synctest.Wait()
-			if n := f.server.webhooks.bodies.Load(); n > 8<<10 {
-				f.Errorf("%s: %d bytes are taken for a body of 1, want few", where, n)
-			}
+			var sender sync.WaitGroup
+			sender.Go(func() {
+				_, err := io.WriteString(c, tt.text)
+				for ; err == nil; _, err = io.WriteString(c, "x") {
+					wait(time.Second)
+				}
+			})
 			_, _ = io.Copy(io.Discard, c)
-			if took := time.Since(began); took > webhookTimeout+time.Second {
-				f.Errorf("%s: it was let go of after %s, want %s", where, took, webhookTimeout)
+			if took := time.Since(began); took < tt.want || took > tt.want+time.Second {
+				f.Errorf("%s: it was let go of after %s, want %s", name, took, tt.want)
 			}
+			_ = c.Close()
+			sender.Wait()
 		}
 	})
 }
 
-// Many bodies at once fill no memory, and those that are refused may come again.
+// The body that a sender announces takes no memory before it comes.
+func TestWebhookAnnouncedBody(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/hooks/known", io.MultiReader(strings.NewReader("{"),
+		iotest.ErrReader(io.ErrUnexpectedEOF)))
+	r.ContentLength = webhookMaxBody
+	if body, err := new(webhooks).read(httptest.NewRecorder(), r); err == nil || cap(body) > 8<<10 {
+		t.Errorf("got %v and %d bytes for a body of 1, want an error and few", err, cap(body))
+	}
+}
+
+// Many bodies at once fill no memory: the oldest goes, and a right request needs not wait.
 func TestWebhookBodiesAreBounded(t *testing.T) {
 	inWebhookBubble(t, func(f *webhookFixture) {
 		var open []net.Conn
 		half := strings.Repeat("x", webhookMaxBody-1)
 		head := strings.TrimSuffix(post("/hooks/known", "right", "", half+"x"), "x") // one byte is missing
-		for range webhookMaxBodies/webhookMaxBody + 1 {
+		for range webhookMaxBodies {
 			c, err := f.own.dial()
 			if err != nil {
 				f.Fatal(err)
 			}
-			go func() { _, _ = io.WriteString(c, head) }()
+			if _, err := io.WriteString(c, head); err != nil {
+				f.Fatal(err)
+			}
 			open = append(open, c)
 		}
 		synctest.Wait()
-		if n := f.server.webhooks.bodies.Load(); n > webhookMaxBodies {
-			f.Errorf("the bodies have %d bytes, want at most %d", n, webhookMaxBodies)
+		if n := len(f.server.webhooks.bodies.list); n != webhookMaxBodies {
+			f.Errorf("%d bodies are read, want %d", n, webhookMaxBodies)
 		}
-		refused := 0
-		for _, c := range open {
+		for i := range 10 {
+			if got := f.raw(f.own, post("/hooks/known", "right", "Connection: close\r\n", "a")); len(got) != 1 ||
+				got[0] != "202" {
+				f.Errorf("request %d beside half bodies: got %v, want 202", i, got)
+			}
+		}
+		for i, c := range open {
 			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
-			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && answer.StatusCode == 503 {
-				refused++
+			_, err := c.Read(make([]byte, 1))
+			if isClosed := errors.Is(err, io.EOF); isClosed != (i == 0) { // right ones give their place back
+				f.Errorf("half body %d: got closed %v, want only the oldest closed", i, isClosed)
 			}
 			_ = c.Close()
 		}
-		if refused == 0 {
-			f.Error("no request was refused, want the last ones")
-		}
-		synctest.Wait()
-		if got := f.raw(f.own, post("/hooks/known", "right", "", "a")); len(got) != 1 || got[0] != "202" {
-			f.Errorf("afterwards: got %v, want 202", got)
-		}
 	})
-}
-
-// addressConn is a connection from an address.
-type addressConn struct {
-	net.Conn
-
-	from   string
-	closed *int
-}
-
-func (c addressConn) Close() error { *c.closed++; return nil }
-
-func (c addressConn) RemoteAddr() net.Addr { return addressOf(c.from) }
-
-type addressOf string
-
-func (addressOf) Network() string  { return "tcp" }
-func (a addressOf) String() string { return string(a) }
-
-// connList is a listener at which connections have come.
-type connList struct {
-	net.Listener
-
-	list []net.Conn
-}
-
-func (l *connList) Accept() (net.Conn, error) {
-	if len(l.list) == 0 {
-		return nil, net.ErrClosed
-	}
-	c := l.list[0]
-	l.list = l.list[1:]
-	return c, nil
-}
-
-// Of 10,000 connections few are kept, and few of one address; who hangs up makes room.
-func TestWebhookConnectionsAreBounded(t *testing.T) {
-	for name, tt := range map[string]struct {
-		address func(i int) string
-		want    int
-	}{
-		"one address":     {func(i int) string { return fmt.Sprintf("192.0.2.1:%d", i) }, webhookMaxConnsEach},
-		"loopback":        {func(i int) string { return fmt.Sprintf("127.0.0.%d:%d", i%250, i) }, webhookMaxConnsEach},
-		"one IPv6 subnet": {func(i int) string { return fmt.Sprintf("[2001:db8::%x]:1", i) }, webhookMaxConnsEach},
-		"many addresses":  {func(i int) string { return fmt.Sprintf("10.0.%d.%d:1", i/250, i%250) }, webhookMaxConns},
-	} {
-		closed := 0
-		from := &connList{}
-		for i := range 10_000 {
-			from.list = append(from.list, addressConn{from: tt.address(i), closed: &closed})
-		}
-		l := &fewConns{Listener: from}
-		var kept []net.Conn
-		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			kept = append(kept, c)
-		}
-		if len(kept) != tt.want || closed != 10_000-tt.want {
-			t.Errorf("%s: %d connections are kept and %d closed, want %d and %d", name, len(kept), closed, tt.want,
-				10_000-tt.want)
-		}
-		for _, c := range kept {
-			_ = c.Close()
-			_ = c.Close() // net/http does
-		}
-		from.list = append(from.list, addressConn{from: tt.address(1), closed: &closed})
-		if _, err := l.Accept(); err != nil || l.all != 1 {
-			t.Errorf("%s: after all hung up: %v and %d connections, want one", name, err, l.all)
-		}
-	}
 }

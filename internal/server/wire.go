@@ -275,6 +275,7 @@ func (s *Server) serveProvider(w http.ResponseWriter, r *http.Request) {
 		Origin:        foreignOrigin(r),
 		BadSecret:     func() bool { return s.countAuthFailure(r) },
 		Admit: func() (bool, string) {
+			prove(r)
 			if admission.admit() {
 				return true, ""
 			}
