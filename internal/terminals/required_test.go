@@ -12,26 +12,17 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// denier is a provider in process that denies what its gate is asked about.
-type denier struct {
-	conn    *gateway.Conn
-	answers []*protocol.GateResult
-}
+// denier is a provider in process that denies each call that its gate is asked about. One goroutine reads its frames.
+type denier struct{ frames chan []byte }
 
 func (p *denier) Send(m protocol.Message) {
 	if m, ok := m.(*protocol.GateCheck); ok {
-		p.answers = append(p.answers,
+		p.frames <- protocol.Append(nil,
 			&protocol.GateResult{CallID: m.CallID, Decision: protocol.DecisionDeny, Reason: "guarded"})
 	}
 }
 
-func (p *denier) Flush() {
-	answers := p.answers
-	p.answers = nil
-	for _, a := range answers {
-		p.conn.Receive(protocol.Append(nil, a))
-	}
-}
+func (*denier) Flush() {}
 
 func (*denier) Close(protocol.CloseCode, string) {}
 
@@ -45,14 +36,21 @@ func TestRequiredProviderOfTerminal(t *testing.T) {
 		defer g.Drain(context.Background())
 		g.ExpectProviders([]gateway.ExpectedProvider{{Name: "guard", Says: "guard", Owner: "/p", Required: true}})
 		pass := g.Issue(gateway.PassSpec{Trust: gateway.TrustProject, All: true, Name: "guard", Owner: "/p"})
-		join := func() *denier {
-			p := &denier{}
-			p.conn = g.Connect(p, gateway.ConnOptions{})
-			t.Cleanup(p.conn.Closed)
-			p.conn.Receive(fmt.Appendf(nil, `{"type":"auth","token":%q}`, pass.Token()))
-			p.conn.Receive([]byte(`{"type":"hello","protocolVersion":2,"session":"all","name":"guard",` +
-				`"hooks":{"onPreToolUse":[{"match":{"tool":"shell"},"action":"gate","gateId":"g"}]}}`))
-			return p
+		join := func() {
+			p := &denier{make(chan []byte, 4)}
+			conn := g.Connect(p, gateway.ConnOptions{})
+			p.frames <- fmt.Appendf(nil, `{"type":"auth","token":%q}`, pass.Token())
+			p.frames <- []byte(`{"type":"hello","protocolVersion":2,"session":"all","name":"guard",` +
+				`"hooks":{"onPreToolUse":[{"match":{"tool":"shell"},"action":"gate","gateId":"g"}]}}`)
+			for {
+				select {
+				case frame := <-p.frames:
+					conn.Receive(frame)
+				case <-t.Context().Done():
+					conn.Closed()
+					return
+				}
+			}
 		}
 		n := 0
 		call := func(session, tool string, joins time.Duration) (answer, time.Duration) {
