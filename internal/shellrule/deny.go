@@ -79,7 +79,7 @@ var keywords = strings.Fields("! do elif else if in then until while")
 func denies(pattern, words []string) bool {
 	runsOthers := false // a word so far runs the words behind it
 	for i, word := range words {
-		if beginsWith(words[i:], pattern) {
+		if beginsWith(words[i:], pattern) || runsOthers && valueBegins(words[i:], pattern) {
 			return true
 		}
 		program := path.Base(word)
@@ -96,6 +96,14 @@ func denies(pattern, words []string) bool {
 		}
 	}
 	return false
+}
+
+// valueBegins reports whether the value of an option, such as --split-string=rm, begins a command that a pattern
+// matches.
+func valueBegins(words, pattern []string) bool {
+	at := strings.LastIndexByte(words[0], '=')
+	return at > 0 && strings.HasPrefix(words[0], "-") &&
+		beginsWith(append([]string{words[0][at+1:]}, words[1:]...), pattern)
 }
 
 // maxOptions bounds the time that words before a command take: with more, in doubt, a
