@@ -166,6 +166,7 @@ func (v *view) button(label string) {
 	v.t.Helper()
 	v.until(`window.pressed = [...(document.querySelector("dialog[open]") ?? document).querySelectorAll("button")]
 		.find((b) => b.textContent === %s && b.checkVisibility() && !b.disabled)`, label)
+	eval[any](v.tab, `window.pressed.scrollIntoView({ block: "center" })`) // or the press itself moves what asks
 	v.settled()
 	v.do("pressing "+label, chromedp.Click(chromedp.JSPath("window.pressed")))
 }
