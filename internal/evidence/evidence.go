@@ -273,7 +273,14 @@ func (k *Checker) file(ctx context.Context, c *adminapi.FileCheck) error {
 		return err
 	}
 	defer f.Close()
-	return content(f, c)
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := k.Session.PermitOpen(info); err != nil {
+		return err
+	}
+	return content(f, info, c)
 }
 
 func (k *Checker) permitRead(ctx context.Context, path string) error {
@@ -300,11 +307,8 @@ func target(dir, path string) string {
 }
 
 // content holds a check against an open file.
-func content(f *os.File, c *adminapi.FileCheck) error {
-	info, err := f.Stat()
+func content(f io.Reader, info fs.FileInfo, c *adminapi.FileCheck) error {
 	switch {
-	case err != nil:
-		return err
 	case !info.Mode().IsRegular():
 		return errors.New("it is no file")
 	case c.NonEmpty && info.Size() == 0:

@@ -265,6 +265,40 @@ func TestChecksTellNothingOfDeniedFiles(t *testing.T) {
 	}
 }
 
+// TestChecksKnowSecondNames: a check of a hard link to a private file of the gateway has one answer, whatever it
+// guesses, and a file with other second names is read.
+func TestChecksKnowSecondNames(t *testing.T) {
+	dir, private := t.TempDir(), t.TempDir()
+	token := filepath.Join(private, "tap", ".admin-token")
+	for _, err := range []error{
+		os.Mkdir(filepath.Dir(token), 0o700), os.WriteFile(token, []byte("secret"), 0o600),
+		os.Link(token, filepath.Join(dir, "notes")),
+		os.WriteFile(filepath.Join(dir, "report"), []byte("12 pass"), 0o600),
+		os.Link(filepath.Join(dir, "report"), filepath.Join(dir, "copy")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := gateway.New(gateway.Options{Private: func() []string { return []string{private} }})
+	s, err := g.Register(gateway.SessionSpec{CWD: dir}, gateway.HostInfo{Kind: "strict"}, strictHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Drain(context.Background()) })
+	for _, byPerson := range []bool{false, true} {
+		k := evidence.Checker{Session: s, ByPerson: byPerson}
+		for check, failure := range map[string]string{
+			`{"file": "notes"}`: "another name of a file with tokens",
+			`{"file": {"path": "notes", "contains": "secret"}}`: "another name of a file with tokens",
+			`{"file": {"path": "notes", "contains": "wrong"}}`:  "another name of a file with tokens",
+			`{"file": {"path": "copy", "contains": "12 pass"}}`: "",
+		} {
+			want(t, k, check, failure)
+		}
+	}
+}
+
 // A check of a file that can't be below the session's directory is known by its path alone.
 func TestInDir(t *testing.T) {
 	for check, want := range map[string]string{

@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"tapgw/internal/protect"
@@ -43,12 +45,8 @@ func (s *Session) PermitReadOfPerson(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("reading it is denied: it can't be told where %s leads", path)
 	}
-	var private []string
-	if s.g.private != nil {
-		private = s.g.private()
-	}
 	for _, name := range []string{filepath.Clean(path), target} {
-		for _, dir := range private {
+		for _, dir := range s.g.privateDirs() {
 			if protect.Within(name, dir) {
 				return fmt.Errorf("reading it is denied: it lies in %s, where tapgw and the Copilot "+
 					"runtime keep tokens and conversations; name a file elsewhere", dir)
@@ -63,4 +61,21 @@ func (s *Session) PermitReadOfPerson(ctx context.Context, path string) error {
 		return fmt.Errorf("reading it is denied: %s", d.Denial())
 	}
 	return nil
+}
+
+// PermitOpen decides about a file that was opened after its path was permitted. It denies a second name (a hard link)
+// of a private file of the gateway, which no path shows.
+func (s *Session) PermitOpen(file fs.FileInfo) error {
+	if protect.HoldsFile(file, s.g.privateDirs()...) {
+		return errors.New("reading it is denied: it is another name of a file with tokens " +
+			"or conversations; write what you need into a file of its own")
+	}
+	return nil
+}
+
+func (g *Gateway) privateDirs() []string {
+	if g.private == nil {
+		return nil
+	}
+	return g.private()
 }

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"unicode/utf8"
+
+	"tapgw/internal/protect"
 )
 
 // Limits of what goes to the model.
@@ -267,7 +269,7 @@ func read(f *os.File, secrets []string) (string, error) {
 	if !info.Mode().IsRegular() {
 		return "", errors.New("is not a file")
 	}
-	if isSecret(info, secrets) {
+	if protect.HoldsFile(info, secrets...) {
 		return "", errors.New("is another name of a file with secrets")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -280,31 +282,6 @@ func read(f *os.File, secrets []string) (string, error) {
 		return "", errors.New("is not text in UTF-8")
 	}
 	return strings.TrimSpace(string(data)), nil
-}
-
-// isSecret reports whether an open file is a hard link to one in a directory of secrets. A file in a directory that
-// can't be read may be any.
-func isSecret(file fs.FileInfo, secrets []string) (is bool) {
-	if st, ok := file.Sys().(*syscall.Stat_t); ok && st.Nlink < 2 {
-		return false
-	}
-	for _, dir := range secrets {
-		_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			if err != nil {
-				is = true
-				return fs.SkipAll
-			}
-			if info, err := d.Info(); err == nil && os.SameFile(file, info) {
-				is = true
-				return fs.SkipAll
-			}
-			return nil
-		})
-	}
-	return is
 }
 
 // reason returns the text of an error without the path, which is named beside it.

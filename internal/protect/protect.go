@@ -437,6 +437,31 @@ func Within(path, dir string) bool {
 	return false
 }
 
+// HoldsFile reports whether some directories hold a second name (a hard link) of an open file, at any depth. A
+// directory that can't be read may hold any file that has several names.
+func HoldsFile(file fs.FileInfo, dirs ...string) (holds bool) {
+	if st, ok := file.Sys().(*syscall.Stat_t); ok && st.Nlink < 2 {
+		return false
+	}
+	for _, dir := range dirs {
+		_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				holds = true
+				return fs.SkipAll
+			}
+			if info, err := d.Info(); err == nil && os.SameFile(file, info) {
+				holds = true
+				return fs.SkipAll
+			}
+			return nil
+		})
+	}
+	return holds
+}
+
 // maxLinks is how many symbolic links Resolve follows, as in Linux.
 const maxLinks = 40
 
