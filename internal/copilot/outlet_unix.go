@@ -90,7 +90,7 @@ func (o *outlet) exchange(conn *net.UnixConn) error {
 	o.mu.Lock()
 	o.pid, o.toSDK, o.in = pid, toSDK, in
 	o.mu.Unlock()
-	return sendFile(conn, "output", out)
+	return proc.SendFiles(conn, "output", out)
 }
 
 // process is the pid of the runtime, 0 while it is not known.
@@ -131,7 +131,7 @@ func exchangeOutput(socket string) error {
 		return err
 	}
 	defer func() { _ = pipe.Close() }()
-	if err := sendFile(pipe, strconv.Itoa(os.Getpid()), os.Stdout); err != nil {
+	if err := proc.SendFiles(pipe, strconv.Itoa(os.Getpid()), os.Stdout); err != nil {
 		return err
 	}
 	_, file, err := receiveFile(pipe)
@@ -146,30 +146,14 @@ func exchangeOutput(socket string) error {
 	return unix.Dup2(fd, 1)
 }
 
-func sendFile(conn *net.UnixConn, text string, f *os.File) error {
-	_, _, err := conn.WriteMsgUnix([]byte(text), unix.UnixRights(int(f.Fd())), nil)
-	return err
-}
-
 // receiveFile reads a message of at most 32 bytes with one file.
 func receiveFile(conn *net.UnixConn) (text string, f *os.File, err error) {
-	data, rights := make([]byte, 32), make([]byte, unix.CmsgSpace(4))
-	n, size, _, _, err := conn.ReadMsgUnix(data, rights)
-	if err != nil {
-		return "", nil, err
+	text, files, err := proc.ReceiveFiles(conn, 32)
+	if err == nil && len(files) == 1 {
+		return text, files[0], nil
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:size])
-	if err != nil || len(messages) != 1 {
-		return "", nil, errors.Join(io.ErrUnexpectedEOF, err)
+	for _, f := range files {
+		_ = f.Close()
 	}
-	files, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(files) != 1 {
-		return "", nil, errors.Join(io.ErrUnexpectedEOF, err)
-	}
-	unix.CloseOnExec(files[0])
-	if err := unix.SetNonblock(files[0], true); err != nil { // so that a close ends what waits for it
-		_ = unix.Close(files[0])
-		return "", nil, err
-	}
-	return string(data[:n]), os.NewFile(uintptr(files[0]), "pipe"), nil //nolint:gosec // a descriptor
+	return "", nil, errors.Join(io.ErrUnexpectedEOF, err)
 }

@@ -2,11 +2,9 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"tapgw/internal/proc"
@@ -21,10 +19,9 @@ import (
 const (
 	socketsFile = "restart.sock"
 
-	giveSockets = 'g'
-	takeSockets = 't'
+	giveSockets = "g"
+	takeSockets = "t"
 
-	maxSockets     = 8
 	maxHeritage    = 64 << 10
 	socketsTimeout = 2 * time.Second // for a message between two processes of this machine
 )
@@ -82,10 +79,14 @@ func (k *keeper) close() {
 }
 
 func (k *keeper) drop() {
-	for _, f := range k.files {
+	closeAll(k.files)
+	k.files, k.heritage = nil, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
 		_ = f.Close()
 	}
-	k.files, k.heritage = nil, nil
 }
 
 // serve answers the gateways, one after the other.
@@ -106,14 +107,15 @@ func (k *keeper) serve() {
 // handle takes the sockets of the gateway that ends, or gives them to the next one.
 func (k *keeper) handle(c *net.UnixConn) {
 	_ = c.SetReadDeadline(time.Now().Add(socketsTimeout / 2)) // a gateway that waits behind it gets its turn
-	kind, files, err := receiveSockets(c)
+	kind, files, err := proc.ReceiveFiles(c, 1)
 	if err != nil {
+		closeAll(files)
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	if kind == takeSockets {
 		_ = c.SetDeadline(time.Now().Add(socketsTimeout))
-		if sendSockets(c, giveSockets, k.files) == nil {
+		if proc.SendFiles(c, giveSockets, k.files...) == nil {
 			_, _ = c.Write(k.heritage)
 		}
 		return
@@ -139,7 +141,7 @@ func (d Dir) HandSockets(listeners []net.Listener) *Handing {
 			sockets = append(sockets, tcp)
 		}
 	}
-	if err := sendSockets(c, giveSockets, sockets); err != nil {
+	if err := proc.SendFiles(c, giveSockets, sockets...); err != nil {
 		_ = c.Close()
 		return nil
 	}
@@ -166,10 +168,10 @@ func (d Dir) TakeSockets() (listeners []net.Listener, heritage []byte) {
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(socketsTimeout))
-	if err := sendSockets[*os.File](c, takeSockets, nil); err != nil {
+	if err := proc.SendFiles[*os.File](c, takeSockets); err != nil {
 		return nil, nil
 	}
-	_, files, err := receiveSockets(c)
+	_, files, err := proc.ReceiveFiles(c, 1)
 	if err == nil {
 		heritage, err = io.ReadAll(io.LimitReader(c, maxHeritage))
 	}
@@ -177,8 +179,8 @@ func (d Dir) TakeSockets() (listeners []net.Listener, heritage []byte) {
 		if l, err := net.FileListener(f); err == nil {
 			listeners = append(listeners, l)
 		}
-		_ = f.Close()
 	}
+	closeAll(files)
 	if err != nil {
 		heritage = nil
 	}
@@ -189,59 +191,4 @@ func (d Dir) dialSockets() (*net.UnixConn, error) {
 	address, release := proc.SocketAddress(d.file(socketsFile))
 	defer release()
 	return net.DialUnix("unix", nil, address)
-}
-
-// sendSockets sends the kind of a message, and sockets with it.
-func sendSockets[S syscall.Conn](c *net.UnixConn, kind byte, sockets []S) error {
-	return withDescriptors(sockets, nil, func(descriptors []int) error {
-		var rights []byte
-		if len(descriptors) > 0 {
-			rights = syscall.UnixRights(descriptors...)
-		}
-		_, _, err := c.WriteMsgUnix([]byte{kind}, rights, nil)
-		return err
-	})
-}
-
-// withDescriptors calls do with the descriptors of sockets, which stay open meanwhile and as they are: to ask a file
-// for its descriptor could make the socket one that blocks.
-func withDescriptors[S syscall.Conn](sockets []S, descriptors []int, do func([]int) error) error {
-	if len(sockets) == 0 {
-		return do(descriptors)
-	}
-	raw, err := sockets[0].SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	err = raw.Control(func(descriptor uintptr) {
-		inner = withDescriptors(sockets[1:], append(descriptors, int(descriptor)), do)
-	})
-	return errors.Join(err, inner)
-}
-
-// receiveSockets receives the kind of a message, and the sockets that come with it.
-func receiveSockets(c *net.UnixConn) (kind byte, files []*os.File, err error) {
-	text, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(4*maxSockets))
-	n, length, _, _, err := c.ReadMsgUnix(text, rights)
-	if err != nil {
-		return 0, nil, err
-	}
-	messages, err := syscall.ParseSocketControlMessage(rights[:length])
-	if err != nil {
-		return 0, nil, err
-	}
-	for _, m := range messages {
-		descriptors, err := syscall.ParseUnixRights(&m)
-		if err != nil {
-			continue
-		}
-		for _, descriptor := range descriptors {
-			files = append(files, os.NewFile(uintptr(descriptor), "listener"))
-		}
-	}
-	if n == 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	return text[0], files, err
 }
