@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"tapgw/internal/adminapi"
@@ -89,12 +91,8 @@ func (g *Gateway) rememberOffer(p *Provider) {
 
 // requiresAny reports whether one of some providers is required in the session. Call with Gateway.mu held.
 func (s *Session) requiresAny(list []*expectedProvider) bool {
-	isRequired := func(e *expectedProvider) bool { return e.Required }
-	if !slices.ContainsFunc(list, isRequired) {
-		return false
-	}
-	v := s.view()
-	return slices.ContainsFunc(list, func(e *expectedProvider) bool { return e.Required && e.matches(v) })
+	view := sync.OnceValue(s.view)
+	return slices.ContainsFunc(list, func(e *expectedProvider) bool { return e.Required && e.matches(view()) })
 }
 
 func (e *expectedProvider) matches(v adminapi.Session) bool { return e.Match == nil || e.Match(v) }
@@ -124,12 +122,6 @@ func (s *Session) expect() {
 // expectAgain is expect for a session with another label.
 func (s *Session) expectAgain() {
 	g := s.g
-	g.mu.Lock()
-	isExpecting := len(g.expected) > 0
-	g.mu.Unlock()
-	if !isExpecting {
-		return
-	}
 	g.lockWithHooksOrEnd(func() []*Session {
 		if g.sessions[s.id] != s || !s.requiresAny(g.expected) {
 			return nil
@@ -137,8 +129,10 @@ func (s *Session) expectAgain() {
 		return []*Session{s}
 	})
 	defer g.mu.Unlock()
-	s.expect()
-	s.rebuildRoutes()
+	if len(g.expected) > 0 {
+		s.expect()
+		s.rebuildRoutes()
+	}
 }
 
 // noteLeft keeps what an expected provider had in the session. Call with Gateway.mu held.
@@ -150,24 +144,23 @@ func (s *Session) noteLeft(b *binding) {
 	}
 }
 
-// away returns the expected providers that are not bound, with what they offered last. Call with Gateway.mu held.
-func (s *Session) away(of func(*expectation) bool) (list []absence) {
-	for _, x := range s.expects {
-		if !of(x) || slices.ContainsFunc(s.bindings, func(b *binding) bool { return x.is(b.provider) }) {
-			continue
-		}
-		a := absence{x.expectedProvider, x.last}
-		if a.offer == nil {
-			a.offer = s.g.lastOffers[x.key]
-		}
-		list = append(list, a)
-	}
-	return list
+// isAway reports whether an expected provider is not bound. Call with Gateway.mu held.
+func (s *Session) isAway(x *expectation) bool {
+	return !slices.ContainsFunc(s.bindings, func(b *binding) bool { return x.is(b.provider) })
 }
 
+// lastOffer returns the last offer of an expected provider, here or in another session; nil if it is unknown. Call
+// with Gateway.mu held.
+func (s *Session) lastOffer(x *expectation) *offer { return cmp.Or(x.last, s.g.lastOffers[x.key]) }
+
 // awayRequired returns the required providers that are not bound. Call with Gateway.mu held.
-func (s *Session) awayRequired() []absence {
-	return s.away(func(x *expectation) bool { return x.Required })
+func (s *Session) awayRequired() (list []absence) {
+	for _, x := range s.expects {
+		if x.Required && s.isAway(x) {
+			list = append(list, absence{x.expectedProvider, s.lastOffer(x)})
+		}
+	}
+	return list
 }
 
 // holds reports whether a call waits for the provider: it may have a rule about the call, or the tool is its own.
@@ -294,19 +287,13 @@ const promptHold = 2 * time.Second
 func (s *Session) toolsOnTheirWay() (name string, wait time.Duration) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	if len(s.expects) == 0 || s.isEnding() {
+	if s.isEnding() {
 		return "", 0
 	}
-	now := time.Now()
-	rest := func(x *expectation) time.Duration { return x.awaySince.Add(promptHold).Sub(now) }
-	for _, a := range s.away(func(x *expectation) bool { return rest(x) > 0 }) {
-		if a.offer.toolCount() == 0 {
-			continue
-		}
-		for _, x := range s.expects {
-			if x.expectedProvider == a.expectedProvider {
-				name, wait = a.Name, max(wait, rest(x))
-			}
+	for _, x := range s.expects {
+		rest := time.Until(x.awaySince.Add(promptHold))
+		if rest > 0 && s.isAway(x) && s.lastOffer(x).toolCount() > 0 {
+			name, wait = x.Name, max(wait, rest)
 		}
 	}
 	return name, wait
