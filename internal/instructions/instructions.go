@@ -56,23 +56,9 @@ func Project(root, dir string, secrets ...string) (files []File, left []LeftOut)
 	if err != nil || !filepath.IsLocal(rel) {
 		return nil, []LeftOut{{dir, "is not in the project " + root}}
 	}
-	read, left := readAll(root, above(filepath.ToSlash(rel)), secrets)
-	return limit(read, left)
-}
-
-// limit leaves out the files with which all together are too large.
-func limit(read []File, left []LeftOut) (files []File, _ []LeftOut) {
-	var size int
-	for _, f := range read {
-		if size+len(f.Text) > maxAll {
-			left = append(left, LeftOut{f.Path, fmt.Sprintf("with it the instructions are larger than %d KiB: "+
-				"shorten them", maxAll>>10)})
-			continue
-		}
-		size += len(f.Text)
-		files = append(files, f)
-	}
-	return files, left
+	found := finder{secrets: secrets}
+	found.readDirs(root, above(filepath.ToSlash(rel)))
+	return found.limited()
 }
 
 // RuleFiles reads the Markdown files in a directory of root and below it, each with the front matter that says which
@@ -84,26 +70,21 @@ func RuleFiles(root, dir string, secrets ...string) (files []File, left []LeftOu
 	}
 	defer func() { _ = r.Close() }()
 	const maxEntries = 1000
-	entries := 0
-	err = fs.WalkDir(r.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+	found, entries := finder{secrets: secrets}, 0
+	_ = fs.WalkDir(r.FS(), dir, func(name string, d fs.DirEntry, err error) error {
 		switch entries++; {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil
 		case err != nil:
-			left = append(left, LeftOut{name, reason(err)})
-			return nil
+			found.leaveOut(name, reason(err))
 		case entries > maxEntries:
-			left = append(left, LeftOut{name, fmt.Sprintf("with it there are more than %d files", maxEntries)})
+			found.leaveOut(name, fmt.Sprintf("with it there are more than %d files", maxEntries))
 			return fs.SkipAll
 		case !d.IsDir() && strings.HasSuffix(name, ".md"):
-			files, left = readIn(r, name, secrets, files, left)
+			found.readIn(r, name)
 		}
 		return nil
 	})
-	if err != nil {
-		left = append(left, LeftOut{dir, reason(err)})
-	}
-	return limit(files, left)
+	return found.limited()
 }
 
 // Below reads the files of the directories between dir and a path in it, without those of dir: they count for that path
@@ -118,13 +99,17 @@ func Below(root, dir, target string) (files []File, left []LeftOut) {
 		return nil, nil
 	}
 	dirs := above(filepath.ToSlash(filepath.Join(outer, inner)))
-	return readAll(root, dirs[len(above(filepath.ToSlash(outer))):], nil)
+	var found finder
+	found.readDirs(root, dirs[len(above(filepath.ToSlash(outer))):])
+	return found.files, found.left
 }
 
 // User reads the user's own file, which counts everywhere and may be a symbolic link to any place.
 func User(file string) (files []File, left []LeftOut) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	return collect(files, left, file, f, nil, err)
+	var found finder
+	found.add(file, f, err)
+	return found.files, found.left
 }
 
 // Rules returns the files of [RulesDir] in a directory of the project, and why the language server must not read them:
@@ -217,47 +202,67 @@ func above(dir string) (dirs []string) {
 	return dirs
 }
 
-// readAll reads the files of some directories of a project.
-func readAll(root string, dirs, secrets []string) (files []File, left []LeftOut) {
+// finder collects files of instructions.
+type finder struct {
+	secrets []string // directories with secrets
+	files   []File
+	left    []LeftOut
+}
+
+func (d *finder) leaveOut(name, why string) { d.left = append(d.left, LeftOut{name, why}) }
+
+// limited returns the files without those that exceed the limit of all files together.
+func (d *finder) limited() (files []File, left []LeftOut) {
+	size := 0
+	for _, f := range d.files {
+		if size+len(f.Text) > maxAll {
+			d.leaveOut(f.Path, fmt.Sprintf("with it the instructions are larger than %d KiB: shorten them", maxAll>>10))
+			continue
+		}
+		size += len(f.Text)
+		files = append(files, f)
+	}
+	return files, d.left
+}
+
+// readDirs reads the files of several directories of a project.
+func (d *finder) readDirs(root string, dirs []string) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
-		return nil, []LeftOut{{root, err.Error()}}
+		d.leaveOut(root, err.Error())
+		return
 	}
 	defer func() { _ = r.Close() }()
 	for _, dir := range dirs {
 		for _, name := range Names {
-			files, left = readIn(r, path.Join(dir, name), secrets, files, left)
+			d.readIn(r, path.Join(dir, name))
 		}
 	}
-	return files, left
 }
 
 // readIn reads a file of a project.
-func readIn(r *os.Root, name string, secrets []string, files []File, left []LeftOut) ([]File, []LeftOut) {
+func (d *finder) readIn(r *os.Root, name string) {
 	// Without O_NONBLOCK, opening a named pipe waits for a writer.
 	f, err := r.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	return collect(files, left, name, f, secrets, err)
+	d.add(name, f, err)
 }
 
-// collect adds an open file to those that count or to those that are left out.
-func collect(
-	files []File, left []LeftOut, name string, f *os.File, secrets []string, err error,
-) ([]File, []LeftOut) {
+// add reads and closes an open file, unless opening it failed with err. The file counts or is left out.
+func (d *finder) add(name string, f *os.File, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return files, left
+		return
 	}
 	var text string
 	if err == nil {
-		text, err = read(f, secrets)
+		text, err = read(f, d.secrets)
 		_ = f.Close()
 	}
 	switch {
 	case err != nil:
-		return files, append(left, LeftOut{name, reason(err)})
-	case text == "" || slices.ContainsFunc(files, func(f File) bool { return f.Text == text }):
-		return files, left
+		d.leaveOut(name, reason(err))
+	case text != "" && !slices.ContainsFunc(d.files, func(f File) bool { return f.Text == text }):
+		d.files = append(d.files, File{name, text})
 	}
-	return append(files, File{name, text}), left
 }
 
 // read reads a file's text without blanks around it.
