@@ -82,22 +82,19 @@ var headers = []struct {
 // strict reads an envelope line by line.
 type strict struct {
 	*parser
-	files    []File
-	canMove  bool // the line before begins an update
-	takesNew bool // lines of a new file may follow
-	takesOld bool // lines of changes may follow
-	isEnded  bool
+	files   []File
+	canMove bool // the line before begins an update
+	isEnded bool
 }
 
 // line reads the current line, whose end has no blanks.
 func (s *strict) line(line string) error {
 	word := func(word string) (path string, ok bool) { return strings.CutPrefix(line+" ", word) }
-	canMove := s.canMove
-	s.canMove = false
 	if line == "" {
-		s.canMove = canMove
 		return nil
 	}
+	canMove := s.canMove
+	s.canMove = false
 	if s.isEnded {
 		return s.fault("%.80q comes after the end of the patch", line)
 	}
@@ -111,7 +108,7 @@ func (s *strict) line(line string) error {
 	for _, h := range headers {
 		if path, ok := word(h.word); ok {
 			s.files = append(s.files, File{Op: h.op})
-			s.canMove, s.takesNew, s.takesOld = h.op == Update, h.op == Add, h.op == Update
+			s.canMove = h.op == Update
 			return s.name(&s.files[len(s.files)-1].Path, path)
 		}
 	}
@@ -120,11 +117,11 @@ func (s *strict) line(line string) error {
 
 // content reads a line that is part of a file.
 func (s *strict) content(line string) error {
-	switch {
-	case line[0] == '+' && (s.takesNew || s.takesOld), line[0] == '-' && s.takesOld:
-		return nil
-	case line[0] == ' ' && s.takesOld && !strings.HasPrefix(strings.TrimSpace(line), "***"),
-		strings.HasPrefix(line, "@@") && s.takesOld, line == endOfFile && s.takesOld:
+	isIn := func(op Op) bool { return len(s.files) > 0 && s.files[len(s.files)-1].Op == op }
+	isNew := line[0] == '+'
+	isOld := isNew || line[0] == '-' || strings.HasPrefix(line, "@@") || line == endOfFile ||
+		line[0] == ' ' && !strings.HasPrefix(strings.TrimSpace(line), "***")
+	if isNew && isIn(Add) || isOld && isIn(Update) {
 		return nil
 	}
 	return s.fault("%.80q is not expected here", line)
