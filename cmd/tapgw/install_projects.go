@@ -89,15 +89,19 @@ func (l projectList) write(dirs []string) error {
 }
 
 // changeProjects edits the list. It tries again when another process was faster.
-func changeProjects(edit func(dirs []string) []string) error {
+func changeProjects(edit func(dirs []string) ([]string, error)) error {
 	const tries = 20
 	var err error
 	for range tries {
-		var l projectList
-		if l, err = readProjects(); err != nil {
-			return err
+		l, readErr := readProjects()
+		if readErr != nil {
+			return readErr
 		}
-		if err = l.write(edit(slices.Clone(l.dirs))); err == nil {
+		dirs, editErr := edit(slices.Clone(l.dirs))
+		if editErr != nil {
+			return editErr
+		}
+		if err = l.write(dirs); err == nil {
 			return nil
 		}
 	}
@@ -114,25 +118,19 @@ func noteProject(c *ucli.Context, dir string) error {
 		return err
 	}
 	has := len(u.list) > 0
-	err := errors.New("its path has characters that the list can't have, or is too long")
-	if canList(dir) || !has {
-		full := false
-		err = changeProjects(func(dirs []string) []string {
-			is := slices.Contains(dirs, dir)
-			switch {
-			case has && !is:
-				if full = len(dirs) >= maxProjects; !full {
-					dirs = append(dirs, dir)
-				}
-			case !has && is:
-				dirs = slices.DeleteFunc(dirs, func(d string) bool { return d == dir })
-			}
-			return dirs
-		})
-		if full {
-			err = fmt.Errorf("the list has %d projects, and no more fit", maxProjects)
+	err := changeProjects(func(dirs []string) ([]string, error) {
+		switch {
+		case !has:
+			return slices.DeleteFunc(dirs, func(d string) bool { return d == dir }), nil
+		case !canList(dir):
+			return nil, errors.New("its path has characters that the list can't have, or is too long")
+		case slices.Contains(dirs, dir):
+			return dirs, nil
+		case len(dirs) >= maxProjects:
+			return nil, fmt.Errorf("the list has %d projects, and no more fit", maxProjects)
 		}
-	}
+		return append(dirs, dir), nil
+	})
 	if err != nil && has {
 		return cli.Failed("%s is not in the list of projects, so tapgw uninstall finds it only when it is run there: "+
 			"%v", visible.Line(dir), err)

@@ -345,14 +345,11 @@ func (u *removals) forget() error {
 	if slices.ContainsFunc(u.list, func(r *removal) bool { return r.What == "projects" }) {
 		return nil // it can't be read, which the list says
 	}
-	return changeProjects(func(dirs []string) []string {
+	return changeProjects(func(dirs []string) ([]string, error) {
 		return slices.DeleteFunc(dirs, func(dir string) bool {
-			if slices.Contains(u.gone, dir) {
-				return true
-			}
-			left := newRemovals(u.c)
-			return left.project(dir) == nil && len(left.list) == 0
-		})
+			remaining := newRemovals(u.c)
+			return slices.Contains(u.gone, dir) || remaining.project(dir) == nil && len(remaining.list) == 0
+		}), nil
 	})
 }
 
@@ -363,20 +360,17 @@ func (u *removals) report(out *cli.Output) error {
 			return err
 		}
 	}
-	kept := false
+	var err error
 	for _, r := range u.list {
 		if r.Change != keptAsItIs {
 			continue
 		}
-		kept = true
+		err = cli.Reported(cli.ExitFailed)
 		if r.File == "" { // the reason names it
 			out.Notef("tapgw: kept: %s", visible.Line(r.Reason))
 		} else {
 			out.Notef("tapgw: kept %s: %s", visible.Line(r.File), visible.Line(r.Reason))
 		}
 	}
-	if kept {
-		return cli.Reported(cli.ExitFailed)
-	}
-	return nil
+	return err
 }
