@@ -67,11 +67,7 @@ func Find(workdir, named string) (Files, error) {
 		}
 		return f, nil
 	}
-	f.dir = filepath.Join(UserDir(), providerDirName)
-	// A file that can't be read fails in Load, which says why.
-	if file := filepath.Join(UserDir(), configFile); !missing(file) {
-		f.User = file
-	}
+	f.dir, f.User = filepath.Join(UserDir(), providerDirName), userFile(configFile)
 	p, trusted, err := trustedAbove(workdir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -139,6 +135,15 @@ func isEqual(a, b any) bool {
 func missing(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// userFile returns the path of a file in the user's config directory, "" if it is missing. One that can't be read
+// fails when it is loaded, which says why.
+func userFile(name string) string {
+	if file := filepath.Join(UserDir(), name); !missing(file) {
+		return file
+	}
+	return ""
 }
 
 // isGone reports whether nothing has a path. A link that leads nowhere is there and can't be read: what it led to may

@@ -161,10 +161,7 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 		}
 		return LSFiles{User: named, isNamed: true, ToolDirs: []string{filepath.Join(filepath.Dir(named), toolDir)}}, nil
 	}
-	var f LSFiles
-	if file := filepath.Join(UserDir(), lsFile); exists(file) {
-		f.User = file
-	}
+	f := LSFiles{User: lsUserFile()}
 	project := workspace
 	p, trusted, err := trustedAbove(workspace)
 	if err != nil {
@@ -246,6 +243,14 @@ func (c *LSClient) parseProject(file string, data []byte) Faults {
 	c.Server, c.Proxy, c.GitHub, c.Allow, c.Kept =
 		before.Server, before.Proxy, before.GitHub, before.Allow, before.Kept
 	return faults
+}
+
+// lsUserFile returns the path of the user's lsclient.toml, "" if there is no such file.
+func lsUserFile() string {
+	if file := filepath.Join(UserDir(), lsFile); exists(file) {
+		return file
+	}
+	return ""
 }
 
 func exists(path string) bool {

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -80,10 +81,7 @@ func isEnterpriseURL(s string) error {
 
 // isTerminalRule accepts a rule for commands, which may also be a whole line of the shell.
 func isTerminalRule(s string) error {
-	if err := notEmpty(s); err != nil {
-		return err
-	}
-	if err := foreignNotation(s, forCommands); err != nil {
+	if err := cmp.Or(notEmpty(s), foreignNotation(s, forCommands)); err != nil {
 		return err
 	}
 	if shellrule.Exactly(s).IsVoid() {

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -254,21 +255,15 @@ func isToolGlob(s string) error {
 
 // isMatchingPath accepts a glob that some path can match.
 func isMatchingPath(s string) error {
-	if err := foreignNotation(s, forPaths); err != nil {
+	if err := cmp.Or(foreignNotation(s, forPaths), isPathPattern(s), isComparablePath(s)); err != nil {
 		return err
 	}
-	if err := isPathPattern(s); err != nil {
-		return err
+	glob := PathGlob(s, "/dir", "/home")
+	sample := samplePath(glob)
+	if ok, _ := doublestar.Match(glob, sample); !ok || path.Clean(sample) != sample {
+		return fmt.Errorf("%q never matches: no path has this form", s)
 	}
-	if err := isComparablePath(s); err != nil {
-		return err
-	}
-	if sample := samplePath(PathGlob(s, "/dir", "/home")); path.Clean(sample) == sample {
-		if ok, _ := doublestar.Match(PathGlob(s, "/dir", "/home"), sample); ok {
-			return nil
-		}
-	}
-	return fmt.Errorf("%q never matches: no path has this form", s)
+	return nil
 }
 
 // samplePath makes a path from a glob: a letter for each wildcard, and the first of alternatives.

@@ -2,42 +2,25 @@ package configs
 
 import (
 	"cmp"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/adrg/xdg"
 )
 
 // TestStricterPermissionsNeedNoTrust: of a project's file that nobody trusts, what is stricter than the user's file
 // counts at once, in directories below it too, and nothing that is wider. With trust, a default counts as any value.
 func TestStricterPermissionsNeedNoTrust(t *testing.T) {
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	t.Setenv("XDG_DATA_HOME", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
-	xdg.Reload()
-	t.Cleanup(xdg.Reload)
+	atHome(t)
 	project := filepath.Join(t.TempDir(), "project")
 	below := filepath.Join(project, "below")
 	file := filepath.Join(project, ".tapgw", "tapgw.toml")
-	write := func(path, text string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(filepath.Join(below, "x"), "")
-	write(filepath.Join(UserDir(), configFile), "[copilot.permissions]\nwrite = \"allow\"\nurl = \"ask\"\n"+
+	write(t, filepath.Join(below, "x"), "")
+	write(t, filepath.Join(UserDir(), configFile), "[copilot.permissions]\nwrite = \"allow\"\nurl = \"ask\"\n"+
 		"deny_paths = [\"*.key\"]\n")
 	const stricter = "max_connections = 7\n[copilot.permissions]\nwrite = \"deny\"\nshell = \"allow\"\nurl = \"allow\"\n" +
 		"read = \"ask\"\ndeny_paths = [\"*.pem\"]\ndeny_commands = [\"rm\"]\nallow_commands = [\"ls\"]\n"
-	write(file, stricter)
+	write(t, file, stricter)
 	at := func() (Config, string) {
 		t.Helper()
 		f, err := Find("/", "")
@@ -52,7 +35,7 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 		return c, from
 	}
 	for name, text := range map[string]string{"as it is": stricter, "with a fault": stricter + "memory = 3\n"} {
-		write(file, text)
+		write(t, file, text)
 		c, from := at()
 		p := c.Copilot.Permissions
 		if p.Write != Deny || p.Shell != Deny || p.URL != Ask || p.Read != CWD || len(p.AllowCommands) > 0 ||
@@ -63,7 +46,7 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 			t.Errorf("%s: from %q with %d connections, want %s and nothing else of it", name, from, c.MaxConnections, file)
 		}
 	}
-	write(file, "[copilot.permissions]\nwrite = \"deny\"\n")
+	write(t, file, "[copilot.permissions]\nwrite = \"deny\"\n")
 	const says = "; stricter than yours, and counting without trust: copilot.permissions.write"
 	if counts, err := WhatCounts(project); err != nil || len(counts) != 1 ||
 		counts[0].What != "sessions here use its copilot.permissions.write"+says {
@@ -82,7 +65,7 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 	if c, from := at(); c.Copilot.Permissions.Write != Deny || from != file {
 		t.Errorf("trusted: %+v from %q, want the project's", c.Copilot.Permissions, from)
 	}
-	write(file, "[copilot.permissions]\nwrite = \"ask\"\nshell = \"allow\"\n")
+	write(t, file, "[copilot.permissions]\nwrite = \"ask\"\nshell = \"allow\"\n")
 	if c, _ := at(); c.Copilot.Permissions.Write != Ask || c.Copilot.Permissions.Shell != Deny {
 		t.Errorf("changed since: %+v, want only what is stricter", c.Copilot.Permissions)
 	}
@@ -91,25 +74,11 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 // TestLSClientDefaultsOfAProject: a default in a project's lsclient.toml counts where the user's file says something
 // else, once it is trusted. Of the keys that a project can't set, the user's stay, though the file has the defaults.
 func TestLSClientDefaultsOfAProject(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
-	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"} {
-		t.Setenv(name, t.TempDir())
-	}
-	xdg.Reload()
-	t.Cleanup(xdg.Reload)
+	atHome(t)
 	project := t.TempDir()
 	file := filepath.Join(project, ".tapgw", lsFile)
-	for path, text := range map[string]string{
-		filepath.Join(UserDir(), lsFile): "max_rounds = 100\n[allow]\nterminal = [\"ls\"]\n",
-		file:                             "max_rounds = 25\n[allow]\nterminal = []\n",
-	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write(t, filepath.Join(UserDir(), lsFile), "max_rounds = 100\n[allow]\nterminal = [\"ls\"]\n")
+	write(t, file, "max_rounds = 25\n[allow]\nterminal = []\n")
 	load := func() (LSFiles, LSClient) {
 		t.Helper()
 		f, err := FindLSClient(project, "")

@@ -54,7 +54,10 @@ func WhatCounts(dir string) (counts []Count, err error) {
 }
 
 func whatCounts(file, rel string, text []byte) string {
-	const ignored = "nothing yet: "
+	const (
+		ignored = "nothing yet: "
+		repeats = "nothing, it only repeats what counts without it"
+	)
 	at, name := path.Split(rel)
 	switch {
 	case slices.Contains(tapconfig.Files, rel):
@@ -68,35 +71,29 @@ func whatCounts(file, rel string, text []byte) string {
 	case !slices.Contains(projectDirs, strings.SplitN(rel, "/", 2)[0]):
 		return "another file names it, or its place makes programs start it"
 	case name == configFile && strings.Count(rel, "/") == 1:
-		var f Files
-		if own := filepath.Join(UserDir(), configFile); !missing(own) {
-			f.User = own
+		f := Files{User: userFile(configFile)}
+		if !f.changes(file, text) {
+			return repeats
 		}
 		c, found, err := f.load()
 		if err != nil {
 			c, found = Default(), nil
 		}
 		before := c
-		if !f.changes(file, text) {
-			return "nothing, it only repeats what counts without it"
-		}
 		if faults := c.parseProject(file, text, &found); len(faults) > 0 {
 			return ignored + faults.Error() + f.stricter(file)
 		}
 		return "sessions here use its " + strings.Join(Changed(before, c), ", ") + f.stricter(file)
 	case name == lsFile && strings.Count(rel, "/") == 1:
-		var f LSFiles
-		if own := filepath.Join(UserDir(), lsFile); exists(own) {
-			f.User = own
+		f := LSFiles{User: lsUserFile()}
+		if !f.changes(file, text) {
+			return repeats
 		}
 		c, err := f.Load()
 		if err != nil {
 			c = DefaultLSClient()
 		}
 		before := c
-		if !f.changes(file, text) {
-			return "nothing, it only repeats what counts without it"
-		}
 		if faults := c.parseProject(file, text); len(faults) > 0 {
 			return ignored + faults.Error()
 		}
