@@ -101,7 +101,7 @@ func (s *session) PermitShell(ctx context.Context, c gateway.ShellCommand) (deni
 
 // PermitRead implements [gateway.ReadHost].
 func (s *session) PermitRead(ctx context.Context, path, why string) (denial string) {
-	return s.readDenial(ctx, path, why)
+	return denialOf(s.decide(ctx, &rpc.PermissionRequestRead{Path: path, Intention: why}, nil))
 }
 
 // decide answers a request by the policy, or by asking a person. u is the call that needs the permission; nil if the

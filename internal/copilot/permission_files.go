@@ -127,7 +127,7 @@ func (s *session) editDenial(ctx context.Context, u toolUse) string {
 		if c.isCreate {
 			denial = s.createDenial(ctx, c.path, c.content)
 		} else {
-			denial = s.readDenial(ctx, c.path, "edit it")
+			denial = s.PermitRead(ctx, c.path, "edit it")
 		}
 		if denial == "" && c.target != "" {
 			denial = s.createDenial(ctx, c.target, "")
@@ -174,11 +174,6 @@ func (s *session) wasCreateAllowed(req sdk.PermissionRequest) bool {
 		s.created = createdFile{}
 	}
 	return isSame
-}
-
-// readDenial decides whether a file may be read, and asks a person if the policy says so.
-func (s *session) readDenial(ctx context.Context, path, why string) string {
-	return denialOf(s.decide(ctx, &rpc.PermissionRequestRead{Path: path, Intention: why}, nil))
 }
 
 // denialOf is why a request was denied; "" if it was not.

@@ -43,14 +43,7 @@ func (o *Options) trusts(cwd string) bool {
 	if c, ok := git.Of(cwd); ok && c.Root == filepath.Clean(cwd) {
 		return true
 	}
-	for dir := filepath.Dir(filepath.Clean(cwd)); ; dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return false
-		}
-		if dir == filepath.Dir(dir) {
-			return true
-		}
-	}
+	return git.Top(filepath.Dir(filepath.Clean(cwd))) == ""
 }
 
 // namesServers reports whether a file of the project or of the user may name language servers.
