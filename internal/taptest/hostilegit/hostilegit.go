@@ -43,17 +43,14 @@ type maker struct {
 // Trees makes all hostile trees, and returns a description of each.
 func Trees(t *testing.T) []Tree {
 	t.Helper()
+	m := &maker{t: t}
 	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &maker{t: t, outside: filepath.Join(base, "outside")}
+	m.must(err)
+	m.outside = filepath.Join(base, "outside")
 	ran := filepath.Join(base, "ran")
 	m.program = filepath.Join(base, "program")
 	m.write(m.program, "#!/bin/sh\ntouch "+ran+"\ncat\n")
-	if err := os.Chmod(m.program, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	m.must(os.Chmod(m.program, 0o755))
 	m.write(filepath.Join(m.outside, "secret.txt"), Needle+"\n")
 	m.write(filepath.Join(m.outside, Needle+".txt"), "x\n")
 	m.write(filepath.Join(m.outside, "patterns"), guessed+"\n")
@@ -133,15 +130,12 @@ var attacks = []struct {
 	}},
 	{"objects as a link", func(m *maker, dir string) {
 		m.write(filepath.Join(dir, ".git", "HEAD"), m.commit+"\n")
-		m.remove(filepath.Join(dir, ".git", "objects"))
-		m.link(m.objects(), filepath.Join(dir, ".git", "objects"))
+		m.linked(dir, "objects", "private/.git/objects")
 	}},
 	{"some objects as links", func(m *maker, dir string) {
 		m.write(filepath.Join(dir, ".git", "HEAD"), m.commit+"\n")
 		entries, err := os.ReadDir(m.objects())
-		if err != nil {
-			m.t.Fatal(err)
-		}
+		m.must(err)
 		for _, e := range entries {
 			if len(e.Name()) == 2 {
 				m.link(filepath.Join(m.objects(), e.Name()), filepath.Join(dir, ".git", "objects", e.Name()))
@@ -151,8 +145,7 @@ var attacks = []struct {
 	{"refs as a link, and its objects too", func(m *maker, dir string) {
 		m.write(filepath.Join(dir, ".git", "HEAD"), "ref: refs/heads/"+Needle+"\n")
 		for _, name := range []string{"refs", "objects"} {
-			m.remove(filepath.Join(dir, ".git", name))
-			m.link(filepath.Join(m.outside, "private", ".git", name), filepath.Join(dir, ".git", name))
+			m.linked(dir, name, "private/.git/"+name)
 		}
 	}},
 	{"HEAD as a link", func(m *maker, dir string) { m.linked(dir, "HEAD", "secret.txt") }},
@@ -160,14 +153,10 @@ var attacks = []struct {
 	{"index as a link", func(m *maker, dir string) { m.linked(dir, "index", "private/.git/index") }},
 	{"HEAD as a link to a pipe", func(m *maker, dir string) {
 		m.remove(filepath.Join(dir, ".git", "HEAD"))
-		if err := syscall.Mkfifo(filepath.Join(dir, ".git", "HEAD"), 0o600); err != nil {
-			m.t.Fatal(err)
-		}
+		m.must(syscall.Mkfifo(filepath.Join(dir, ".git", "HEAD"), 0o600))
 	}},
 	{"include of a pipe", func(m *maker, dir string) {
-		if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
-			m.t.Fatal(err)
-		}
+		m.must(syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 		m.write(filepath.Join(dir, ".git", "config"), "[core]\nbare = false\n[include]\npath = ../pipe\n")
 	}},
 	{"include of a secret", func(m *maker, dir string) {
@@ -192,8 +181,7 @@ var attacks = []struct {
 	{"packs as a link", func(m *maker, dir string) {
 		m.git(filepath.Join(m.outside, "private"), "repack", "-q", "-a")
 		m.write(filepath.Join(dir, ".git", "HEAD"), m.commit+"\n")
-		m.remove(filepath.Join(dir, ".git", "objects", "pack"))
-		m.link(filepath.Join(m.objects(), "pack"), filepath.Join(dir, ".git", "objects", "pack"))
+		m.linked(dir, "objects/pack", "private/.git/objects/pack")
 	}},
 	{".gitignore as a link", func(m *maker, dir string) {
 		m.link(filepath.Join(m.outside, "patterns"), filepath.Join(dir, ".gitignore"))
@@ -247,9 +235,7 @@ func (m *maker) instead(dir, text string) {
 func (m *maker) index(dir string, paths ...string) {
 	m.t.Helper()
 	id, err := hex.DecodeString(m.git(dir, "hash-object", "-w", os.DevNull))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	m.must(err)
 	var b bytes.Buffer
 	b.WriteString("DIRC")
 	put := func(n uint32) { _ = binary.Write(&b, binary.BigEndian, n) }
@@ -271,24 +257,23 @@ func (m *maker) index(dir string, paths ...string) {
 
 func (m *maker) write(path, text string) {
 	m.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		m.t.Fatal(err)
-	}
+	m.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	m.must(os.WriteFile(path, []byte(text), 0o644))
 }
 
 func (m *maker) link(target, at string) {
 	m.t.Helper()
-	if err := os.Symlink(target, at); err != nil {
-		m.t.Fatal(err)
-	}
+	m.must(os.Symlink(target, at))
 }
 
 func (m *maker) remove(path string) {
 	m.t.Helper()
-	if err := os.RemoveAll(path); err != nil {
+	m.must(os.RemoveAll(path))
+}
+
+func (m *maker) must(err error) {
+	m.t.Helper()
+	if err != nil {
 		m.t.Fatal(err)
 	}
 }
