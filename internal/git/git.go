@@ -51,9 +51,6 @@ func Label(dir string) string {
 }
 
 func readTree(root string) (Context, bool) {
-	if _, err := os.Lstat(filepath.Join(root, ".git")); err != nil {
-		return Context{}, false
-	}
 	r, err := at(root)
 	if err != nil || r.Dir == "" {
 		return Context{}, false

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"time"
 
@@ -41,9 +42,7 @@ func Copilot(list []configs.CopilotHook, err error) (hooks []gateway.Hook, fault
 
 func askCopilot(h configs.CopilotHook) ask {
 	env := map[string]string{"COPILOT_PROJECT_DIR": h.Project}
-	for name, value := range h.Env {
-		env[name] = value
-	}
+	maps.Copy(env, h.Env)
 	return func(ctx context.Context, event []byte) ([]byte, error) {
 		if h.Fault != "" {
 			return nil, fmt.Errorf("%s: %s", h.File, h.Fault)

@@ -4,6 +4,7 @@
 package weburl
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -148,10 +149,7 @@ func ParsePattern(s string) (Pattern, error) {
 
 // Example returns a URL that has all that the pattern names.
 func (p Pattern) Example() string {
-	scheme, host, port := p.scheme, p.host, p.port
-	if scheme == "" {
-		scheme = "https"
-	}
+	host, port := p.host, p.port
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
@@ -161,7 +159,7 @@ func (p Pattern) Example() string {
 	if port != "" {
 		port = ":" + port
 	}
-	return scheme + "://" + host + port + "/" + p.path
+	return cmp.Or(p.scheme, "https") + "://" + host + port + "/" + p.path
 }
 
 // Allows reports whether a URL certainly matches the pattern: its scheme (default: http
