@@ -28,13 +28,15 @@ func answerCommand() *ucli.Command {
 session (this and the same again, as long as the session lasts) or deny; a question of
 the model with TEXT; a form with --content, an object that its schema allows, or deny. If
 only one question waits, the ID and --question may be left out; then the question is shown
-on stderr, and on a terminal you confirm that it is the one you mean. --question without
-an answer shows a long question whole. The first answer counts. A question without an
-answer in time (answer_timeout in [copilot]) is refused.
+on stderr, and on a terminal you confirm that it is the one you mean. Elsewhere, and with
+--json, once and session need --question. --question without an answer shows a long
+question whole. The first answer counts. A question without an answer in time
+(answer_timeout in [copilot]) is refused.
 
 Examples:
   tapctl sessions answer
-  tapctl sessions answer once
+  tapctl sessions answer once                        # on a terminal
+  tapctl sessions answer once --question k7fq-1
   tapctl sessions answer 3f2a deny --reason 'not on a Friday'
   tapctl sessions answer 3f2a 'the second one' --question k7fq-2
   tapctl sessions answer --content '{"name":"Ada"}'
@@ -123,15 +125,20 @@ func answerQuestion(c *command) error {
 }
 
 // showBefore shows the question that an answer is for, unless --question named it: the one that waits now may be
-// another than the user has seen. On a terminal the user has to confirm all answers but a denial.
+// another than the user has seen. On a terminal the user has to confirm all answers but a denial. Elsewhere a
+// permission that --question does not name is not given.
 func (c *command) showBefore(q adminapi.Question, a adminapi.Answer) error {
 	if c.String("question") != "" {
 		return nil
 	}
 	c.out.Notef("%s", strings.TrimSuffix(questionText(c.out, q, false), "\n"))
 	in, _ := c.App.Reader.(*os.File)
-	if c.out.JSON || a.Decision == adminapi.DecideDeny || !cli.Terminal(in) {
+	switch isTerminal := !c.out.JSON && cli.Terminal(in); {
+	case a.Decision == adminapi.DecideDeny, !isTerminal && a.Decision == "":
 		return nil
+	case !isTerminal:
+		return cli.Usage("nothing is allowed without the question's ID; if you mean this one: "+
+			"tapctl sessions answer %s %s --question %s", q.Session, a.Decision, q.ID)
 	}
 	_, _ = fmt.Fprintf(c.out.Err, "Is this the question that you answer? [y/N] ")
 	typed := make(chan string, 1)

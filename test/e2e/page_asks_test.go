@@ -140,10 +140,10 @@ func (a *asksPage) stays() {
 	v.press(kb.Escape)
 }
 
-// answer answers a session's question elsewhere.
+// answer answers a session's question, as it waits now, elsewhere.
 func (a *asksPage) answer(session, answer string) {
 	a.t.Helper()
-	a.h.tapctl("sessions", "answer", session, answer)
+	a.h.tapctl("sessions", "answer", session, answer, "--question", a.h.asked(session).ID)
 }
 
 // Keys answer what has the focus, and only go to it before: nothing is allowed unseen.
