@@ -42,7 +42,7 @@ const (
 )
 
 // CopilotHooks returns the hooks of the trusted project that a directory is in, as they were when the user trusted
-// them. Who asks one must first ask [Unchanged] about its file.
+// them. Before each use of a hook, [Unchanged] must accept its file.
 func (f Files) CopilotHooks(dir string) ([]CopilotHook, error) {
 	if f.isNamed {
 		return nil, nil
@@ -75,8 +75,8 @@ func isCopilotHooks(rel string) bool {
 	return strings.HasPrefix(rel, ".github/hooks/") && strings.HasSuffix(rel, ".json")
 }
 
-// parseCopilotHooks reads the hooks of a file. Dir is relative to the project. What can't be read is a hook that denies
-// each call.
+// parseCopilotHooks reads the hooks of a file. Dir is relative to the project. A file that can't be read yields a hook
+// that denies each call.
 func parseCopilotHooks(rel string, text []byte) []CopilotHook {
 	deny := func(format string, args ...any) []CopilotHook {
 		h := CopilotHook{File: rel, Event: "preToolUse", Fault: fmt.Sprintf(format, args...)}
@@ -165,8 +165,8 @@ func (h *CopilotHook) read(entry map[string]json.RawMessage) error {
 	return nil
 }
 
-// whatCopilotHooks says what the hooks of a file do.
-func whatCopilotHooks(rel string, text []byte) string {
+// describeCopilotHooks says which commands the hooks of a file run, and which hooks have faults.
+func describeCopilotHooks(rel string, text []byte) string {
 	var runs, faults []string
 	for _, h := range parseCopilotHooks(rel, text) {
 		switch {

@@ -149,6 +149,6 @@ func FuzzCopilotHooks(f *testing.F) {
 				t.Errorf("%+v is of no kind", h)
 			}
 		}
-		_ = whatCopilotHooks(".github/hooks/x.json", []byte(text))
+		_ = describeCopilotHooks(".github/hooks/x.json", []byte(text))
 	})
 }

@@ -24,7 +24,7 @@ type Files struct {
 	// none.
 	User string
 	// Project is the tapgw.toml of the project that the working directory is in, "" for
-	// none. A file that says nothing else than User is none.
+	// none. A file that only repeats the settings of User does not count.
 	Project string
 	// Trusted is true when the user trusts Project with the content that Find saw. Then it
 	// counts for sessions in the project.
@@ -105,8 +105,8 @@ func changesTapgw(file string, data []byte) bool {
 	return len(faults) > 0 || !isEqual(c, Default())
 }
 
-// changes reports whether a project's tapgw.toml says anything else than what counts without it, or has a fault. A
-// default counts too where the user's file says something else.
+// changes reports whether a project's tapgw.toml would change a setting, or has a fault. A default changes a setting
+// where the user's file has another value.
 func (f Files) changes(file string, data []byte) bool {
 	if changesTapgw(file, data) {
 		return true
@@ -116,7 +116,8 @@ func (f Files) changes(file string, data []byte) bool {
 	return err == nil && (len(with.parseProject(file, data, &found)) > 0 || !isEqual(with, c))
 }
 
-// parseProject is parse for a project's file. One with defaults only, such as the sample, may have the user's keys.
+// parseProject is parse for a project's file. A file with defaults only, such as the sample, may have keys that only
+// the user can set; they are ignored.
 func (c *Config) parseProject(file string, data []byte, found *[]layer) Faults {
 	before := *c
 	faults := c.parse(file, data, changesTapgw(file, data), found)
@@ -146,8 +147,8 @@ func userFile(name string) string {
 	return ""
 }
 
-// isGone reports whether nothing has a path. A link that leads nowhere is there and can't be read: what it led to may
-// come back, and a gate stays closed meanwhile.
+// isGone reports whether a path does not exist. A link without a target exists but can't be read: the target may come
+// back, and the gate stays closed until then.
 func isGone(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)

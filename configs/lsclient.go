@@ -224,8 +224,8 @@ func changesLSClient(file string, data []byte) bool {
 	return len(faults) > 0 || !isEqual(c, DefaultLSClient())
 }
 
-// changes reports whether a project's lsclient.toml says anything else than what counts without it, or has a fault. A
-// default counts too where the user's file says something else.
+// changes reports whether a project's lsclient.toml would change a setting, or has a fault. A default changes a
+// setting where the user's file has another value.
 func (f LSFiles) changes(file string, data []byte) bool {
 	if changesLSClient(file, data) {
 		return true
@@ -235,8 +235,8 @@ func (f LSFiles) changes(file string, data []byte) bool {
 	return err == nil && (len(with.parseProject(file, data)) > 0 || !isEqual(with, c))
 }
 
-// parseProject is parse for a project's file. One with defaults only, such as the sample, may have the user's keys, and
-// they say nothing there.
+// parseProject is parse for a project's file. A file with defaults only, such as the sample, may have keys that only
+// the user can set; they are ignored.
 func (c *LSClient) parseProject(file string, data []byte) Faults {
 	before := *c
 	faults := c.parse(file, data, changesLSClient(file, data))

@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/weburl"
 )
 
-// A pattern that can match nothing looks like protection and is none, so it is a fault. Where it can be told, the
-// checks here prove it: they make a command, path or URL from the pattern, and ask the matcher that a session asks.
+// A pattern that can't match anything protects nothing, though it looks as if it did, so it is a fault. To find one,
+// the checks make a command, path or URL from the pattern and ask the matcher that sessions use.
 
 // foreignRule matches NAME(TEXT), in which other agents write their rules.
 var foreignRule = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_-]*)\s*\((.*)\)$`)
@@ -28,7 +28,7 @@ const (
 	forURLs     = "URLs"
 )
 
-// notations are the names in rules of other agents: whose they are, and what they are about.
+// notations maps the names in rules of other agents to the agent and to the kind of pattern.
 var notations = map[string][2]string{
 	"Bash": {"Claude Code's", forCommands}, "Read": {"Claude Code's", forPaths}, "Edit": {"Claude Code's", forPaths},
 	"Write": {"Claude Code's", forPaths}, "MultiEdit": {"Claude Code's", forPaths}, "Glob": {"Claude Code's", forPaths},
@@ -163,8 +163,8 @@ func isComparablePath(s string) error {
 	return nil
 }
 
-// PathGlob returns the glob by which a pattern of [Permissions] is compared with absolute paths: a relative one is
-// relative to dir, and ~/ is home. Signs of globs in both directories are no wildcards.
+// PathGlob returns the glob that matches absolute paths for a pattern of [Permissions]. A relative pattern is relative
+// to dir, and ~/ is home. Characters of globs in the names of both directories match themselves.
 func PathGlob(pattern, dir, home string) string {
 	if rest, ok := strings.CutPrefix(pattern, "~/"); ok {
 		return globBelow(home, rest)

@@ -198,8 +198,8 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 	return p, nil
 }
 
-// closes reports whether a file with faults asks for a provider without which no call is to run. What a key of it says
-// that has a fault does not open the gate.
+// closes reports whether a file with faults makes its provider required, so that calls are denied without it. A key
+// with a fault counts as the strictest value.
 func (p *Provider) closes(t *table) bool {
 	if !p.Enabled {
 		return false

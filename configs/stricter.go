@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// TightenAt applies what each tapgw.toml of a project says more strictly, in a directory and above it, and returns the
-// nearest file that did; "" for none. No trust is needed, for nobody is harmed. Of a file with faults, the keys without
-// them count.
+// TightenAt makes the permissions as strict as each project's tapgw.toml in a directory and above it, where the file
+// is stricter. It returns the nearest file that changed something, else "". Such a file needs no trust, because it
+// allows nothing. In a file with faults, the keys without faults count.
 func (p *Permissions) TightenAt(dir string) (nearest string) {
 	dir, err := realDir(dir)
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *Permissions) TightenAt(dir string) (nearest string) {
 	}
 }
 
-// tightenBy applies what one tapgw.toml says more strictly, and reports whether it says any such thing.
+// tightenBy applies the stricter permissions of one tapgw.toml, and reports whether there are any.
 func (p *Permissions) tightenBy(file string) bool {
 	data, err := readFile(file)
 	if err != nil {
@@ -46,7 +46,7 @@ func (p *Permissions) tightenBy(file string) bool {
 	return !isEqual(before, *p)
 }
 
-// stricter says which permissions of a project's tapgw.toml count though the file does not; "" for none.
+// stricter names the permissions that count of a project's tapgw.toml without trust, for people; "" if there are none.
 func (f Files) stricter(file string) string {
 	dir, name := filepath.Split(file)
 	c, err := f.Load()
@@ -62,7 +62,7 @@ func (f Files) stricter(file string) string {
 
 // Tighten makes p as strict as another one where that is stricter. An empty kind of the other says nothing.
 func (p *Permissions) Tighten(by Permissions) {
-	// From the widest to the strictest. Of ask and cwd none is stricter: p's own stays.
+	// From the widest to the strictest. Neither ask nor cwd is stricter than the other: p's own value stays.
 	rank := map[string]int{Allow: 1, Ask: 2, CWD: 2, Deny: 3}
 	for _, kind := range []struct{ own, other *string }{
 		{&p.Shell, &by.Shell}, {&p.Write, &by.Write}, {&p.Read, &by.Read}, {&p.URL, &by.URL}, {&p.MCP, &by.MCP},
@@ -77,7 +77,7 @@ func (p *Permissions) Tighten(by Permissions) {
 	p.DenyURLs = union(p.DenyURLs, by.DenyURLs)
 }
 
-// union returns a new list of what is in one of two lists.
+// union returns a new list with the elements of both lists.
 func union(a, b []string) []string {
 	list := slices.Clone(a)
 	for _, s := range b {

@@ -65,9 +65,9 @@ func whatCounts(file, rel string, text []byte) string {
 	case rel == terminalHooks:
 		return "Copilot CLIs in terminals here ask the gateway"
 	case rel == lspFile:
-		return whatServers(text)
+		return describeServers(text)
 	case isCopilotHooks(rel):
-		return whatCopilotHooks(rel, text)
+		return describeCopilotHooks(rel, text)
 	case !slices.Contains(projectDirs, strings.SplitN(rel, "/", 2)[0]):
 		return "another file names it, or its place makes programs start it"
 	case name == configFile && strings.Count(rel, "/") == 1:
@@ -125,8 +125,8 @@ func whatCounts(file, rel string, text []byte) string {
 	return "another file names it"
 }
 
-// whatServers says which language servers a file names.
-func whatServers(text []byte) string {
+// describeServers names the language servers of a file, for people.
+func describeServers(text []byte) string {
 	var doc struct {
 		Servers map[string]struct {
 			Command string   `json:"command"`

@@ -237,7 +237,7 @@ func restartProvider(c *command) error {
 		return err
 	case c.out.JSON:
 		return c.out.Document(done)
-	case done.Waiting > 0: // what ran before goes on until then
+	case done.Waiting > 0: // the old processes go on until the new ones have joined
 		c.out.Notef("restarted %s: %d; not joined yet: %d", name, done.Restarted, done.Waiting)
 	default:
 		c.out.Notef("restarted %s: %d", name, done.Restarted)

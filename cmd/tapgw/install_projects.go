@@ -30,8 +30,8 @@ type projectList struct {
 	found ownfile.Found
 }
 
-// readProjects reads the list. There is none as long as no project has anything. A list that a person has changed is
-// an error.
+// readProjects reads the list. The file is missing as long as no project has anything of tapgw. A list that a person
+// has changed is an error.
 func readProjects() (l projectList, err error) {
 	home, err := statedir.Home()
 	if err != nil {
@@ -69,7 +69,7 @@ func canList(dir string) bool {
 		!strings.ContainsFunc(dir, unicode.IsControl)
 }
 
-// write replaces the list, unless another process has changed it meanwhile. An empty one goes.
+// write replaces the list, unless another process has changed it meanwhile. It removes the file of an empty list.
 func (l projectList) write(dirs []string) error {
 	if slices.Equal(dirs, l.dirs) {
 		return nil

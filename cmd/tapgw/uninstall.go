@@ -78,7 +78,7 @@ func uninstallFlags() []ucli.Flag {
 	}
 }
 
-// removal is a place of what tapgw wrote, and what becomes of it, as JSON shows it.
+// removal is something that tapgw installed, and whether it is removed or kept, as JSON shows it.
 type removal struct {
 	What    string `json:"what"`  // hooks, mcp, extension, skills, service, projects
 	For     string `json:"for"`   // the program that reads it
@@ -93,7 +93,7 @@ type removal struct {
 	apply func() error
 }
 
-// removals are all places of what tapgw wrote, each once.
+// removals are all things that tapgw installed, each once.
 type removals struct {
 	c    *ucli.Context
 	list []*removal
@@ -115,8 +115,8 @@ func (u *removals) keep(what, program, scope, file, reason string) {
 	u.add(removal{What: what, For: program, Scope: scope, File: file, Change: keptAsItIs, Reason: reason})
 }
 
-// everything is what is there for the user and in projects, and at last the service: its end would take a session away
-// from whoever still has the hooks.
+// everything adds the user's installations, those in projects, and last the service: without its gateway, a terminal
+// that still has the hooks would lose its session.
 func (u *removals) everything() error {
 	if err := u.project(""); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (u *removals) projects(look func(dir string) error) error {
 	return nil
 }
 
-// project adds what is in a project, or for the user if that is "".
+// project adds the installations in a project, or the user's own if dir is "".
 func (u *removals) project(dir string) error {
 	if err := u.copilot(dir); err != nil {
 		return err
@@ -254,7 +254,7 @@ func (u *removals) service() {
 	}
 }
 
-// uninstall shows what find has found, and removes it unless the user says no.
+// uninstall shows the installations that find adds, and removes them unless the user says no.
 func uninstall(c *ucli.Context, find func(*removals) error) error {
 	if err := cli.MaxArgs(c, 0); err != nil {
 		return err
@@ -292,7 +292,7 @@ func uninstall(c *ucli.Context, find func(*removals) error) error {
 	return u.report(out)
 }
 
-// show prints the list, and what becomes of files that are not tapgw's alone.
+// show prints the list, and the differences in files that other programs write too.
 func (u *removals) show(out *cli.Output) error {
 	for _, r := range u.list {
 		if r.diff == nil {
@@ -315,7 +315,7 @@ func (u *removals) show(out *cli.Output) error {
 	return out.Table(&t, "nothing of tapgw is installed")
 }
 
-// remove removes what can be removed.
+// remove removes all that are not kept. One whose removal fails is kept, with the reason.
 func (u *removals) remove() {
 	for _, r := range u.list {
 		if r.apply == nil {
@@ -333,7 +333,7 @@ func (u *removals) remove() {
 func (u *removals) noteGateway() {
 	dir := stateDir()
 	if _, err := os.Stat(filepath.Join(string(dir), statedir.InfoFile)); err != nil {
-		return // none runs, and to ask for one would make its lock
+		return // no gateway runs, and Running would create the lock's file
 	}
 	if g, runs := dir.Running(u.c.Context); runs {
 		cli.Out(u.c).Notef("tapgw: the gateway at %s runs on: tapgw stop ends it", g.URL)
@@ -353,7 +353,7 @@ func (u *removals) forget() error {
 	})
 }
 
-// report says what is done. What is kept makes the command fail.
+// report prints the result. The command fails if anything is kept.
 func (u *removals) report(out *cli.Output) error {
 	if out.JSON {
 		if err := out.Document(u.list); err != nil {

@@ -18,7 +18,7 @@ import (
 const lateHooksVersion = "1.0.85"
 
 // needsHooks reports whether something needs the session's hooks: the trusted project's language servers, limited
-// reads, or what the gateway has for the session, which counts from when it knows the session.
+// reads, or, once the gateway knows the session, a rule, gate or user hook.
 func (s *session) needsHooks() bool {
 	if s.hasLSP || s.guardsEdits() {
 		return true

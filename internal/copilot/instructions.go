@@ -19,8 +19,9 @@ import (
 // envInstructions names further directories with instructions, as for the runtime itself.
 const envInstructions = "COPILOT_CUSTOM_INSTRUCTIONS_DIRS"
 
-// instruct gives the session its instructions as text, read now, and keeps the runtime from reading any by itself: it
-// follows links to every file that the user may read, and would go on doing so. faults tell what is left out.
+// instruct reads the session's instructions now and adds them as text. It keeps the runtime from reading instruction
+// files itself, because the runtime follows links to every file that the user may read, at any time. faults name the
+// files that are left out.
 func instruct(c *sdk.SessionConfig, i configs.Instructions, home string, secrets []string) (faults []string) {
 	c.SkipCustomInstructions, c.EnableOnDemandInstructionDiscovery = new(true), new(false)
 	parts := []string{i.Organization}
@@ -66,8 +67,8 @@ func instruct(c *sdk.SessionConfig, i configs.Instructions, home string, secrets
 	return faults
 }
 
-// repositoryOf returns the root of the repository that a directory is in, or the directory itself: in none, and in one
-// of another user, who must not instruct this user's sessions.
+// repositoryOf returns the root of the repository that a directory is in. It returns the directory itself without a
+// repository, and in another user's repository, which must not instruct this user's sessions.
 func repositoryOf(cwd string) string {
 	cwd = filepath.Clean(cwd)
 	c, ok := git.Of(cwd)

@@ -17,16 +17,16 @@ import (
 	"tapgw/internal/proc"
 )
 
-// outlet is the way of a runtime's output to the SDK, which takes as much memory as a message announces. The launcher
-// sends the pipe to the SDK over a socket, and gets another one for the runtime; the gateway reads that, and passes on
-// what is within bounds. A runtime that says anything else is killed.
+// outlet checks a runtime's output on its way to the SDK, because the SDK allocates as much memory as a message
+// announces. The launcher sends the SDK's pipe to the gateway over a socket and gets another pipe for the runtime. The
+// gateway reads that pipe and passes on messages within the bounds. It kills a runtime that writes anything else.
 type outlet struct {
 	listener *net.UnixListener
 	running  sync.WaitGroup
 
 	mu        sync.Mutex // guards the fields that follow
 	pid       int        // 0 until the launcher has said it
-	err       error      // what was wrong with the output
+	err       error      // the fault of the output
 	isClosed  bool
 	toSDK, in *os.File // nil until the launcher is there
 }
@@ -100,7 +100,7 @@ func (o *outlet) process() int {
 	return o.pid
 }
 
-// fault is what was wrong with the output; nil for nothing.
+// fault returns why the output was refused; nil if it was not.
 func (o *outlet) fault() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,7 +140,7 @@ func exchangeOutput(socket string) error {
 	}
 	defer func() { _ = file.Close() }()
 	fd := int(file.Fd())
-	if err := unix.SetNonblock(fd, false); err != nil { // programs expect that of their output
+	if err := unix.SetNonblock(fd, false); err != nil { // programs expect that writing their output blocks
 		return err
 	}
 	return unix.Dup2(fd, 1)

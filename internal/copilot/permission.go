@@ -253,16 +253,17 @@ func (s *session) protectedReason(req sdk.PermissionRequest) string {
 	return protect.Why(absolute(write.FileName, s.cwd), dirs...)
 }
 
-// approval is what one answer for the session covers: the same command line, file, host, or tool of the same provider.
+// approval identifies the requests that one answer for the session covers: the same command line, file, host, or tool
+// of the same provider.
 type approval struct {
 	kind rpc.PermissionRequestKind
 	what string // or the MCP server
 	tool string
-	// provider is the identity of the provider of the tool: another one with a tool of that name is asked about anew.
+	// provider is the identity of the tool's provider: a tool of that name of another provider needs a new answer.
 	provider string
 }
 
-// approvalOf returns what an answer for the session to a request covers.
+// approvalOf returns the approval that an answer for the session to a request gives.
 func (s *session) approvalOf(req sdk.PermissionRequest) approval {
 	a := approval{kind: req.Kind()}
 	switch req := req.(type) {
@@ -318,8 +319,8 @@ func (s *session) approve(req sdk.PermissionRequest) {
 	s.approvals[same] = true
 }
 
-// forgetApprovals ends the approvals of tools that another provider has now. The one that a person approved is asked
-// about anew when it comes back.
+// forgetApprovals removes the approvals of tools that another provider has now. When the approved provider comes back,
+// a person is asked again.
 func (s *session) forgetApprovals() {
 	s.mu.Lock()
 	given := slices.Collect(maps.Keys(s.approvals))

@@ -50,7 +50,7 @@ type toolUse struct {
 	args protocol.Raw
 }
 
-// fileChange is what a call does to one file. A file that moves has both paths.
+// fileChange is the change of one file by a call. A file that moves has both paths.
 type fileChange struct {
 	path     string
 	target   string // "" unless the file moves
@@ -58,7 +58,7 @@ type fileChange struct {
 	content  string // of a file that create makes
 }
 
-// changes returns what a call of one of the edit tools does to files.
+// changes returns the changes of files that a call of one of the edit tools makes.
 func (u toolUse) changes() (changes []fileChange, err error) {
 	if u.tool == toolPatch {
 		files, err := u.patch()
@@ -74,7 +74,7 @@ func (u toolUse) changes() (changes []fileChange, err error) {
 	var create struct {
 		Text string `json:"file_text"`
 	}
-	_ = json.Unmarshal(u.args, &create) // without a text a person sees none, and is asked again
+	_ = json.Unmarshal(u.args, &create) // without a text the question shows no content, and is asked again
 	for _, path := range paths {
 		changes = append(changes, fileChange{path: path, isCreate: u.tool == toolCreate, content: create.Text})
 	}
@@ -108,9 +108,9 @@ func (u toolUse) paths() ([]string, error) {
 	return paths, nil
 }
 
-// editDenial judges what a call of the runtime's own tools does before the runtime asks for permission: it reads the
-// file that it changes, and says whether the file that it creates is there. The result is why it is denied; "" allows
-// the call to begin. Whether it may write, the runtime asks later.
+// editDenial decides whether a call of the runtime's own edit tools may begin. Before the runtime asks for permission
+// to write, such a call reads the file that it changes and reveals whether the file that it creates exists. The result
+// is the reason of a denial; "" allows the call to begin.
 func (s *session) editDenial(ctx context.Context, u toolUse) string {
 	if !slices.Contains(editTools, u.tool) {
 		return ""
@@ -157,7 +157,7 @@ func (s *session) createDenial(ctx context.Context, path, content string) string
 	return denial
 }
 
-// createdFile is a file that a person allowed to create, with what it may hold.
+// createdFile is a file that a person allowed to create, with the content that the question showed.
 type createdFile struct{ path, content string }
 
 // wasCreateAllowed reports whether a person has just allowed this very file, and forgets the answer.
@@ -187,9 +187,10 @@ func denialOf(d rpc.PermissionDecision) string {
 	return "nobody is there who could allow it"
 }
 
-// related are requests that go with one of the runtime's, which names a single file, though the call may touch several.
+// related are further requests of a call: the runtime's own request names a single file, but the call may touch
+// several.
 type related struct {
-	judged []sdk.PermissionRequest // none of them may be denied
+	judged []sdk.PermissionRequest // if the policy denies one, the call is denied
 	asked  []sdk.PermissionRequest // a person is asked about them with the runtime's own
 }
 

@@ -56,8 +56,8 @@ func notAllowedPart(req *rpc.PermissionRequestShell, allow []string) string {
 	return part
 }
 
-// howToAllow says what of a request no pattern of p allows, in which key a pattern would, and only then the setting
-// that allows every such request. A model reads it, and a person in the timeline.
+// howToAllow names the part of a request that no pattern of p allows, the key for such a pattern, and last the setting
+// that allows every such request. Models read it, and people in the timeline.
 func howToAllow(p *configs.Permissions, req sdk.PermissionRequest) string {
 	key, part, all := "", "", ""
 	switch req := req.(type) {

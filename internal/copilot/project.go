@@ -16,10 +16,10 @@ import (
 // lspTool is the runtime's tool that starts the language servers of .github/lsp.json in the session's directory.
 const lspTool = "lsp"
 
-// limitProject keeps the runtime from what a repository's files make it do by themselves. Only a project that the user
-// trusts has language servers, and is searched for MCP servers, agents and skills. faults tell people what is left out.
+// limitProject keeps a repository's files from making the runtime start programs. The runtime gets language servers,
+// MCP servers, agents and skills only of a project that the user trusts. faults name the parts that are left out.
 func (o *Options) limitProject(c *sdk.SessionConfig, home string) (faults []string) {
-	c.EnableFileHooks = new(false) // those of a trusted project are asked by the gateway
+	c.EnableFileHooks = new(false) // the gateway asks the hooks of a trusted project itself
 	isTrusted := o.trusts(c.WorkingDirectory)
 	if !isTrusted || !namesServers(c.WorkingDirectory, home) {
 		c.ExcludedTools = append(slices.Clip(c.ExcludedTools), lspTool)
@@ -33,9 +33,9 @@ func (o *Options) limitProject(c *sdk.SessionConfig, home string) (faults []stri
 	return faults
 }
 
-// trusts reports whether all that the runtime reads of the repository around a session's directory is as the user
-// trusted it. What is trusted are the files of one directory. So it is false below that directory, and below a
-// repository of which that directory is only a part.
+// trusts reports whether the user trusts all files that the runtime reads of the repository around a session's
+// directory. Users trust the files of one directory. So the result is false below that directory, and if the directory
+// is only a part of a repository.
 func (o *Options) trusts(cwd string) bool {
 	if o.Trusts == nil || !o.Trusts(cwd) {
 		return false

@@ -48,10 +48,11 @@ type Options struct {
 	// At returns the options for sessions in a directory, where a project's config changes them; nil: these options.
 	// An error keeps sessions from starting there.
 	At func(dir string) (*Options, error)
-	// Trusts reports whether a directory is a project of which all files are as the user trusted them. nil: none is.
+	// Trusts reports whether a directory is a project whose files are all as the user trusted them. nil: no directory
+	// is.
 	Trusts func(dir string) bool
-	// ProjectHooks returns the hooks of the trusted project that a directory is in, and what of its hooks is not asked,
-	// for people. nil: none.
+	// ProjectHooks returns the hooks of the trusted project that a directory is in, and for people the reasons why some
+	// of them are not asked. nil: projects have no hooks.
 	ProjectHooks func(dir string) (list []gateway.Hook, faults []string)
 	// Secrets are directories with the gateway's tokens. A session may not read them, even when they lie in its
 	// working directory.

@@ -31,7 +31,7 @@ type session struct {
 	returns         bool                // it was a session before; set before the gateway knows it
 	firstModel      string              // the model that the session began with
 	baseConfig      *sdk.SessionConfig  // made from the profile; sent again at each resume
-	faults          []string            // what of the project is left out, for the timeline
+	faults          []string            // parts of the project that are left out, for the timeline
 	projectHooks    []gateway.Hook      // of the project that the user trusts
 	skipsTools      bool                // when it started, calls of providers' tools needed no permission
 	hasLSP          bool                // the runtime may start the language servers of the trusted project
@@ -87,8 +87,8 @@ type session struct {
 	inFlight     map[string]context.CancelFunc // calls of providers' tools, by request id
 	sent         []*sentPrompt                 // prompts that have not begun, in order
 
-	tightened     *configs.Permissions // with what projects' files made stricter since; nil: nothing
-	approvals     map[approval]bool    // what a person allowed for the session
+	tightened     *configs.Permissions // made stricter by projects' files; nil: not yet
+	approvals     map[approval]bool    // by a person, for the session
 	created       createdFile          // a person allowed it, and the runtime has not asked yet
 	attachedPaths []attachedPath       // what prompts attached
 }

@@ -14,8 +14,9 @@ import (
 	"tapgw/internal/toolsearch"
 )
 
-// permissions returns what the session may do at this moment, and notes in the timeline what a project's file has made
-// stricter. Nothing of it gets wider again while the session runs: its model may be able to change the file.
+// permissions returns the session's permissions at this moment, and notes in the timeline which of them a project's
+// file has made stricter. They never get wider while the session runs, because its model may be able to change the
+// file.
 func (s *session) permissions() *configs.Permissions {
 	p, stricter := s.tighten()
 	if stricter != "" {
@@ -24,8 +25,8 @@ func (s *session) permissions() *configs.Permissions {
 	return p
 }
 
-// tighten reads what the files of projects around the session say more strictly, and makes it count. stricter names
-// what has become stricter, and the file; "" for no change.
+// tighten makes the session's permissions as strict as the files of the projects around it. stricter names the file
+// and the permissions that have become stricter; "" for no change.
 func (s *session) tighten() (p *configs.Permissions, stricter string) {
 	if s.joined != 0 {
 		return &s.o.Permissions, "" // the person at the terminal decides

@@ -206,8 +206,8 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	return defs
 }
 
-// skipsPermission reports whether the runtime asks nobody before a call of a provider's tool. In a terminal its person
-// decides. It stays while the session runs: see needsPermission.
+// skipsPermission reports whether the runtime calls providers' tools without asking for permission. In a terminal its
+// person decides. The result stays the same while the session runs: see needsPermission.
 func (s *session) skipsPermission() bool {
 	return s.joined == 0 && s.skipsTools
 }

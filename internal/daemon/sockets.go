@@ -15,7 +15,7 @@ import (
 // the state directory. The gateway that ends connects there and sends giveSockets with the sockets and, once it has
 // shut down, its heritage. The next gateway connects there and sends takeSockets.
 //
-// Whoever connects in between to one of the addresses waits until the next gateway accepts the connection.
+// A client that connects in between waits until the next gateway accepts its connection.
 const (
 	socketsFile = "restart.sock"
 
@@ -33,7 +33,7 @@ type keeper struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 
-	// Of the goroutine of serve until done.
+	// The goroutine of serve owns these fields until done is closed.
 	files    []*os.File
 	heritage []byte
 }
@@ -70,7 +70,7 @@ func (d Dir) KeepSockets(ctx context.Context, notify func(line string), restart 
 	return d.keepSockets(notify, restart)
 }
 
-// close ends the keeper. Sockets that no gateway has taken are free then.
+// close ends the keeper. It releases the sockets that no gateway has taken.
 func (k *keeper) close() {
 	k.cancel()
 	_ = k.listener.Close()
@@ -125,7 +125,7 @@ func (k *keeper) handle(c *net.UnixConn) {
 	k.heritage, _ = io.ReadAll(io.LimitReader(c, maxHeritage)) // it comes once the gateway has shut down
 }
 
-// Handing is what a gateway that ends hands over; nil if nobody restarts it.
+// Handing is the handover of a gateway that ends to the next one; nil if no program restarts the gateway.
 type Handing struct{ conn *net.UnixConn }
 
 // HandSockets gives the listening sockets of a gateway that is about to end to the program that restarts it. It
@@ -148,8 +148,8 @@ func (d Dir) HandSockets(listeners []net.Listener) *Handing {
 	return &Handing{c}
 }
 
-// Finish hands over what the next gateway has to know. Without it, because the gateway was killed before, the next one
-// gets the sockets alone. A nil Handing does nothing.
+// Finish sends the heritage to the next gateway. If the gateway is killed before, the next one gets the sockets alone.
+// A nil Handing does nothing.
 func (h *Handing) Finish(heritage []byte) {
 	if h == nil {
 		return

@@ -58,8 +58,8 @@ func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info,
 	return g, nil
 }
 
-// beginEnd asks the gateway over its own port. One that does not answer gets a signal, if it is known to be the process
-// that took the lock: the same number may be anybody's in another container.
+// beginEnd asks the gateway to end over its own port. A gateway that does not answer gets a signal if it certainly is
+// the process that took the lock: in another container, the same number may be any process's.
 func (d Dir) beginEnd(ctx context.Context, g statedir.Info) error {
 	if d.requestEnd(ctx, g) == nil {
 		return nil

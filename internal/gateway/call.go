@@ -139,8 +139,8 @@ func (c *call) run() {
 	}()
 }
 
-// obstacle is what a call does before it can go on: wait for required providers, or ask the
-// gates among rules.
+// obstacle stops a call until required providers are back, or until the gates among rules
+// have allowed it.
 type obstacle struct {
 	isAway bool
 	rules  []*rule
@@ -149,14 +149,14 @@ type obstacle struct {
 // advance looks the tool up, decides about the call and dispatches it. It starts
 // again when the session's routes changed meanwhile, for as long as gates have, so the
 // provider gets the call by the routes by which it was checked and allowed. It returns
-// what comes first; nil means that the call was sent, queued or ended.
+// the obstacle in the call's way; nil means that the call was sent, queued or ended.
 func (c *call) advance() *obstacle {
 	latest := time.Now().Add(protocol.GateTimeout)
 	for {
 		r := c.session.routes.Load()
 		if err := c.prepare(r); err != nil {
 			if c.checksRules && r.find(c.name) == nil && c.session.holder(r, nil, c.name, c.callerArgs) != nil {
-				return &obstacle{isAway: true} // who is away may have the tool
+				return &obstacle{isAway: true} // a provider that is away may have the tool
 			}
 			c.fail(err)
 			return nil
@@ -322,9 +322,9 @@ func (c *call) message() *protocol.ToolCall {
 	}
 }
 
-// passGates does what comes before the call, and lets the call go on when its gates allow
-// it. When other rules match by then it asks those too, for as long as gates have. Waits for
-// required providers don't count as that time.
+// passGates removes the obstacles in the call's way, and lets the call go on when its gates
+// allow it. When other rules match by then it asks those too, until the gates' time is over.
+// Waits for required providers don't use up that time.
 func (c *call) passGates(ctx context.Context, next *obstacle) {
 	s := c.session
 	defer s.setAskingGates(c.pending, false)

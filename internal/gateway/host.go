@@ -273,8 +273,8 @@ type Decision struct {
 	Context string // for the model when the call is allowed, "" for none
 }
 
-// Denial is the reason of a denial with who denies before it, for the model and for people: "provider ci: the build is
-// red". Reasons of the gateway's own name the provider or hook already.
+// Denial returns the reason of a denial with the name of the provider or hook before it, for the model and for people:
+// "provider ci: the build is red". Reasons of the gateway's own name it already.
 func (d Decision) Denial() string {
 	reason := cmp.Or(d.Reason, "denied")
 	kind, name, _ := strings.Cut(d.By, " ")

@@ -110,8 +110,8 @@ func (g *Gateway) lockWithHooks(targets func() []*Session) []*hooksError {
 	}
 }
 
-// lockWithHooksOrEnd is lockWithHooks for what must have effect everywhere: a session whose host can't enable its hooks
-// ends. targets returns a slice of its own.
+// lockWithHooksOrEnd is lockWithHooks for changes that must have effect in all sessions: it ends a session whose host
+// can't enable its hooks. It may change the slice that targets returns.
 func (g *Gateway) lockWithHooksOrEnd(targets func() []*Session) {
 	var ended []*Session
 	for {

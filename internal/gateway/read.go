@@ -38,8 +38,8 @@ func (s *Session) PermitRead(ctx context.Context, path, why string) error {
 	return nil
 }
 
-// PermitReadOfPerson is [Session.PermitRead] for what a person has the gateway read: rules and gates are asked, and the
-// host is not. Private files of the gateway are never read.
+// PermitReadOfPerson is [Session.PermitRead] for files that a person asks the gateway to read: it asks rules and gates
+// but not the host. Private files of the gateway are never read.
 func (s *Session) PermitReadOfPerson(ctx context.Context, path string) error {
 	target, err := protect.Resolve(path)
 	if err != nil {

@@ -41,12 +41,12 @@ func (e *expectedProvider) is(p *Provider) bool { return e.key == offerKey{p.nam
 // expectation is a provider that a session expects. Guarded by Gateway.mu.
 type expectation struct {
 	*expectedProvider
-	last      *offer // what it had in the session when it left; nil: it was never bound there
+	last      *offer // when it left the session; nil: it was never bound there
 	awaySince time.Time
 }
 
-// absence is a required provider that is not bound in a session. offer is what it offered last, there or in another
-// session; nil: nobody knows, so that it may have a rule about any call. It is immutable.
+// absence is a required provider that is not bound in a session. offer is its last one, there or in another session;
+// nil: it is unknown, so the provider may have a rule about any call. An absence is immutable.
 type absence struct {
 	*expectedProvider
 	offer *offer
@@ -78,7 +78,7 @@ func (g *Gateway) ExpectProviders(list []ExpectedProvider) {
 	}
 }
 
-// rememberOffer keeps what an expected provider offers, for when it is away. Call with Gateway.mu held.
+// rememberOffer keeps the offer of an expected provider for the time when it is away. Call with Gateway.mu held.
 func (g *Gateway) rememberOffer(p *Provider) {
 	if p == nil {
 		return
@@ -89,7 +89,7 @@ func (g *Gateway) rememberOffer(p *Provider) {
 	}
 }
 
-// requiresAny reports whether one of some providers is required in the session. Call with Gateway.mu held.
+// requiresAny reports whether a provider of a list is required in the session. Call with Gateway.mu held.
 func (s *Session) requiresAny(list []*expectedProvider) bool {
 	view := sync.OnceValue(s.view)
 	return slices.ContainsFunc(list, func(e *expectedProvider) bool { return e.Required && e.matches(view()) })
@@ -97,7 +97,7 @@ func (s *Session) requiresAny(list []*expectedProvider) bool {
 
 func (e *expectedProvider) matches(v adminapi.Session) bool { return e.Match == nil || e.Match(v) }
 
-// expect finds out anew which providers the session expects. Call with Gateway.mu held, and rebuild the routes.
+// expect updates the list of the providers that the session expects. Call with Gateway.mu held, and rebuild the routes.
 func (s *Session) expect() {
 	before := s.expects
 	s.expects = nil
@@ -135,7 +135,7 @@ func (s *Session) expectAgain() {
 	}
 }
 
-// noteLeft keeps what an expected provider had in the session. Call with Gateway.mu held.
+// noteLeft keeps the offer of an expected provider that leaves the session. Call with Gateway.mu held.
 func (s *Session) noteLeft(b *binding) {
 	for _, x := range s.expects {
 		if x.is(b.provider) {
@@ -170,8 +170,8 @@ func (a *absence) holds(c *toolCall, hasTool bool, g *Gateway) bool {
 		!hasTool && slices.ContainsFunc(a.offer.tools, func(t *tool) bool { return t.Name == c.tool })
 }
 
-// holder returns the provider that a call waits for, by the routes r and the rules of them that match; nil for none. A
-// call that a rule denies anyway waits for nobody.
+// holder returns the provider that a call must wait for, nil if it need not wait. matched are the rules of the routes r
+// that match the call. A call that one of them denies need not wait.
 func (s *Session) holder(r *routes, matched []*rule, tool string, args protocol.Raw) *expectedProvider {
 	if len(r.required) == 0 ||
 		slices.ContainsFunc(matched, func(r *rule) bool { return r.Action == protocol.ActionDeny }) {
@@ -282,8 +282,8 @@ func (s *Session) interruptWaits() {
 // session began.
 const promptHold = 2 * time.Second
 
-// toolsOnTheirWay returns how long a prompt waits yet for providers that have left lately, or joined no session that
-// has only begun, and whose tools are known; 0: for none. name is that of one of them.
+// toolsOnTheirWay returns how much longer a prompt waits for providers with known tools that left a moment ago, or have
+// not joined a session that began a moment ago. name is the name of one of them, "" if the prompt need not wait.
 func (s *Session) toolsOnTheirWay() (name string, wait time.Duration) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -299,7 +299,7 @@ func (s *Session) toolsOnTheirWay() (name string, wait time.Duration) {
 	return name, wait
 }
 
-// awaitTools waits for tools that are on their way, so that no model is told that there is no such tool.
+// awaitTools waits for tools that are on their way, so that the model is not told that they don't exist.
 func (s *Session) awaitTools(ctx context.Context) {
 	isNoted := false
 	for {

@@ -59,8 +59,8 @@ func (s *Session) work() {
 	}
 }
 
-// holdPrompts returns for which provider the prompts of an idle session wait, and how long yet: its tools were there a
-// moment ago, and the model would be told that there are none. It is "" while nothing waits.
+// holdPrompts returns the provider that the prompts of an idle session wait for, and how much longer. Its tools were
+// there a moment ago, and the model would be told that they don't exist. name is "" while no prompt waits.
 func (s *Session) holdPrompts() (name string, rest time.Duration) {
 	s.mu.Lock()
 	begins := len(s.promptQueue) > 0 && (!s.isBusy || s.isBetween)

@@ -122,7 +122,7 @@ func isPrintable(s string) bool {
 const maxFileSize = 1 << 20
 
 // ReadSmall reads a file of git. The error wraps os.ErrInvalid for a symbolic link, for anything else that is no
-// regular file, and for more than 1 MiB: git writes none of these there, but who packs a repository may.
+// regular file, and for more than 1 MiB: git does not write such files, but the author of an archive may.
 func ReadSmall(path string) (string, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {

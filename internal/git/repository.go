@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Repository says where git keeps what belongs to a working tree. A tree may come from an archive, with a .git that its
-// author made, so a Repository never has the files of another tree.
+// Repository has the directories in which git keeps the data of a working tree. A tree may come from an archive, with a
+// .git that its author made, so a Repository never names the directories of another tree.
 type Repository struct {
 	Root        string // the directory of the working tree
 	Dir         string // of the tree's own files: HEAD, index
@@ -37,8 +37,8 @@ func Find(dir string) (Repository, error) {
 	}
 }
 
-// Top returns the innermost directory, at or above another one, that has anything called .git: what lies below came
-// together, whether git follows that .git or not. It returns "" if there is none.
+// Top returns the innermost directory, at or above another one, that contains an entry .git, whether git follows that
+// entry or not: all files below it have one origin. It returns "" if there is no such directory.
 func Top(dir string) string {
 	for ; ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -91,8 +91,8 @@ func at(root string) (Repository, error) {
 	return Repository{}, fmt.Errorf("%s is not followed: it leads to %s, which is of another working tree", name, dir)
 }
 
-// linked reports whether dir belongs to a linked worktree at root: git wrote into both where the other one is. It
-// returns the directory that the worktrees of the repository share.
+// linked reports whether dir belongs to a linked worktree at root: each of them must name the other, as git writes
+// them. It returns the directory that the worktrees of the repository share.
 func linked(root, dir string) (common string, is bool) {
 	back, err := ReadSmall(filepath.Join(dir, "gitdir"))
 	if err != nil {

@@ -2,8 +2,8 @@
 //
 // git never reads the repository's own configuration. It gets a private directory instead, with the few settings in it
 // that say how files are compared, and is told where the working tree, the index and the objects are. So nothing in the
-// repository can name a program, another working tree, another file or another repository. What would lead out of the
-// repository all the same (links, borrowed objects, a .git of another tree) is an error.
+// repository can name a program, another working tree, another file or another repository. Anything else that leads
+// out of the repository (links, borrowed objects, a .git of another tree) is an error.
 package gitread
 
 import (
@@ -33,7 +33,7 @@ const (
 	maxOutput = 32 << 20 // bytes
 )
 
-// Repository is a repository that git may read. Whoever opened it must close it.
+// Repository is a repository that git may read. The caller of [Git.Open] must close it.
 type Repository struct {
 	Root   string // of the working tree, without symbolic links
 	Prefix string // of the directory that was opened, below Root: "" or a path that ends with a slash
@@ -51,7 +51,7 @@ type Git struct {
 }
 
 // Open opens the repository of the innermost working tree that contains a directory. The error wraps
-// git.ErrNoRepository, or says what in the repository leads out of it.
+// git.ErrNoRepository, or names the part of the repository that leads out of it.
 func (g Git) Open(ctx context.Context, dir string) (*Repository, error) {
 	found, err := git.Find(dir)
 	if err != nil {
@@ -194,7 +194,7 @@ func isWord(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// checkFiles refuses a repository with links, pipes or borrowed objects among what git reads of it.
+// checkFiles refuses a repository with links, pipes or borrowed objects among the files that git reads.
 func checkFiles(ctx context.Context, found git.Repository) error {
 	borrowed, err := git.ReadSmall(filepath.Join(found.Common, "objects", "info", "alternates"))
 	if err == nil && strings.TrimSpace(borrowed) != "" {
@@ -325,7 +325,7 @@ func (r *Repository) isStray(path string) bool {
 	return err != nil || found.Root != at
 }
 
-// Output runs git in the directory that was opened, and returns what it prints. The error has git's own first line.
+// Output runs git in the directory that was opened, and returns its output. The error has git's own first line.
 func (r *Repository) Output(ctx context.Context, args ...string) ([]byte, error) {
 	return output(ctx, r.Command(ctx, args...))
 }
@@ -369,7 +369,7 @@ func (g Git) command(ctx context.Context, dir string, env map[string]string, arg
 	return cmd
 }
 
-// output runs a command and returns what it prints, at most maxOutput.
+// output runs a command and returns its output, at most maxOutput.
 func output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	var stderr proc.Head
 	cmd.Stderr = &stderr
@@ -409,7 +409,7 @@ func said(ctx context.Context, err error, stderr string) error {
 	return fmt.Errorf("running git: %w", err)
 }
 
-// SplitNUL splits what git prints with -z, for a bufio.Scanner.
+// SplitNUL splits the output of git with -z, for a bufio.Scanner.
 func SplitNUL(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexByte(data, 0); i >= 0 {
 		return i + 1, data[:i], nil

@@ -16,7 +16,7 @@ const (
 	maxHeaderLines = 16
 )
 
-// MaxMessage bounds a message where nothing else is said, in bytes.
+// MaxMessage is the default bound of a message, in bytes.
 const MaxMessage = 64 << 20
 
 // ReadFrame reads one message: header lines, an empty line, and as many bytes as Content-Length
@@ -48,7 +48,7 @@ func CopyFrames(w io.Writer, r io.Reader, limit int) error {
 		if err != nil {
 			return err
 		}
-		_, _ = out.Write(appendHeader(out.AvailableBuffer(), length)) // what follows returns its error
+		_, _ = out.Write(appendHeader(out.AvailableBuffer(), length)) // a later write or Flush returns the error
 		if err := copyBody(out, in, length); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func contentLength(line string, limit int) (int, error) {
 	return int(size), nil
 }
 
-// bytesText says a limit as people do.
+// bytesText writes a number of bytes for people.
 func bytesText(n int) string {
 	if n >= 1<<20 && n%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", n>>20)

@@ -54,7 +54,7 @@ func (c Client) Install(s Server, project string) (*Change, error) {
 }
 
 // Uninstall returns the change that takes the gateway's entry out of the client's file. The file then has the bytes
-// that it had before [Client.Install], or is gone with the directories that are empty then if there was none.
+// that it had before [Client.Install]. If there was no file, it is removed, with the directories that are empty then.
 func (c Client) Uninstall(project string) (*Change, error) {
 	return c.change(project, func(text []byte) ([]byte, error) {
 		if text == nil {

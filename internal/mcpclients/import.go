@@ -34,8 +34,8 @@ type Imported struct {
 	isKept map[int]bool // words of Command whose variables the program itself replaces
 }
 
-// keepVariables finds the words of a command whose variables are in the environment that the entry itself gives: no
-// client puts those in, so the program does.
+// keepVariables finds the words of a command whose variables the entry itself sets in env. No client replaces those
+// variables, so the program must.
 func (s *Imported) keepVariables(r *reader, words []string) {
 	s.isKept = map[int]bool{}
 	for i, word := range words {

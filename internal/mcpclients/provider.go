@@ -218,7 +218,7 @@ func isLetters(text string) bool {
 	return strings.Trim(text, "0123456789.") != "" && !isSetting.MatchString(text)
 }
 
-// isSetting matches words that say how something is done, and that no one has for a key.
+// isSetting matches words that are values of settings, and never keys.
 var isSetting = lazyregexp.New(`^(?i:true|false|on|off|yes|no|null|none|auto|default|basic|bearer|oauth|oauth2)$`)
 
 // hasSecret reports whether a URL may have a secret in it.

@@ -39,9 +39,9 @@ func Names(files []File) []string {
 	return names
 }
 
-// ReadStrict reads the "*** Begin Patch" form as programs of others apply it, for whoever decides about their calls:
-// only the operations and paths of the files, no hunks. Where programs read a line in two ways, it is an error, so that
-// no file is touched that the result does not name.
+// ReadStrict reads the operations and paths of the "*** Begin Patch" form, without hunks, to decide about calls of
+// other programs that apply the patch. A line that programs read in different ways is an error, so that the result
+// names every file that the patch touches.
 func ReadStrict(text string) ([]File, error) {
 	if len(text) > maxSize {
 		return nil, errors.New("the patch is too long: make several of it")
@@ -69,8 +69,8 @@ func ReadStrict(text string) ([]File, error) {
 	return s.files, nil
 }
 
-// otherBreak matches line breaks that only some programs know. Such a program would find a file's header behind one,
-// in what is a line of a file for others.
+// otherBreak matches line breaks that not every program knows. A program that knows one would read the text after it as
+// a new line, which may be a file's header.
 var otherBreak = lazyregexp.New(`\r([^\n]|$)|[\v\f\x1c-\x1e\x{85}\x{2028}\x{2029}]`)
 
 // headers are the lines with which a file's part of an envelope begins.

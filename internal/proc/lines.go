@@ -66,11 +66,11 @@ const maxHead = 64 << 10
 // the program writes. The zero value is ready for use by one writer.
 type Head struct{ text []byte }
 
-// Write implements [io.Writer]. It never fails, so the program is not ended for what it writes.
+// Write implements [io.Writer]. It never fails, because an error would end the program that writes.
 func (h *Head) Write(p []byte) (int, error) {
 	h.text = append(h.text, p[:min(len(p), maxHead-len(h.text))]...)
 	return len(p), nil
 }
 
-// String returns what was kept.
+// String returns the beginning of the output.
 func (h *Head) String() string { return string(h.text) }

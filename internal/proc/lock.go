@@ -82,8 +82,8 @@ func readHolder(path string) (h holder) {
 	return h
 }
 
-// ErrElsewhere is the error of a process that is not known to be the one that is meant: its number counts in another
-// PID namespace or on another machine, or belongs to another process by now.
+// ErrElsewhere says that a process can't be identified from here: its number is one of another PID namespace or
+// machine, or belongs to another process by now.
 var ErrElsewhere = errors.New("it is not known to be a process that can be seen from here")
 
 // FindHolder returns the process that took a lock last. The error is [ErrElsewhere] unless that process can be seen

@@ -20,7 +20,7 @@ type Owner struct {
 	UID     int    // the user's id; -1: unknown
 }
 
-// Ends are the addresses of a TCP connection: that of its other end, and ours. Addresses of IPv4 have their short form.
+// Ends are the addresses of both ends of a TCP connection. Addresses of IPv4 have their short form.
 type Ends struct{ Peer, Own netip.AddrPort }
 
 // unknown is the owner if the system does not tell.

@@ -52,11 +52,11 @@ func nameStart(text string, i int) int {
 // isParameter reports whether a name that begins at i is one of a URL's parameters.
 func isParameter(text string, i int) bool { return i > 0 && (text[i-1] == '?' || text[i-1] == '&') }
 
-// value is what stands behind a name.
+// value is the place of the value behind a name.
 type value struct {
 	start, end  int
-	quote       byte // 0: none
-	isApart     bool // white space stands before it, and it is no flag's
+	quote       byte // 0: no quotes
+	isApart     bool // white space stands before it, and it is not the value of a flag
 	isFlag      bool
 	isParameter bool
 }
@@ -117,7 +117,7 @@ func (v value) endIn(text string) int {
 	return end
 }
 
-// skip returns the first place from i on that has none of some bytes.
+// skip returns the first position from i on whose byte is not one of bytes.
 func skip(text string, i int, bytes string) int {
 	for i < len(text) && strings.IndexByte(bytes, text[i]) >= 0 {
 		i++
@@ -146,7 +146,7 @@ func (v value) span(text, name string, level certainty) (Span, bool) {
 	word, _ := lastWord(name)
 	switch word {
 	case "authorization":
-		// The scheme is none.
+		// The scheme is not a secret.
 		if space := strings.IndexByte(text[v.start:min(len(text), v.start+24)], ' '); space > 0 &&
 			isScheme(text[v.start:v.start+space]) {
 			end := v.end
@@ -195,7 +195,7 @@ func (v value) span(text, name string, level certainty) (Span, bool) {
 	return Span{v.start, v.end, Secret}, true
 }
 
-// whole stands in place of a quote if the value is all of its text.
+// whole is the quote of a value that is a whole text.
 const whole = 0xff
 
 func lastByte(s string) byte { return s[len(s)-1] }
@@ -205,7 +205,7 @@ func isCall(text string, end int) bool {
 	return end < len(text) && (text[end] == '(' || text[end] == '[')
 }
 
-// isNoSecret reports whether a value is a reference, a placeholder, a path, or a word that is no one's secret.
+// isNoSecret reports whether a value is a reference, a placeholder, a path, or a word that is never a secret.
 func isNoSecret(text, name string) bool {
 	switch c := text[0]; {
 	case isReference(text, name):
@@ -262,8 +262,8 @@ func isReference(text, name string) bool {
 // nameBytes are those of isName.
 const nameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
-// isPath reports whether a text that begins like a path has only what paths usually have. The keys that begin with a
-// slash are in base64, which has capital letters and digits.
+// isPath reports whether a text that begins like a path looks like one as a whole. Keys that begin with a slash are in
+// base64, which has capital letters and digits.
 func isPath(text string) bool {
 	return strings.ContainsAny(text[1:], "./-_ ") && !strings.ContainsAny(text, "+=") ||
 		!strings.ContainsAny(text, "0123456789")
@@ -311,7 +311,7 @@ func isScheme(word string) bool {
 	return false
 }
 
-// ofScheme finds what stands behind the words Bearer and Basic.
+// ofScheme finds the secret behind the words Bearer and Basic.
 func ofScheme(text string, i, end int) (Span, bool) {
 	if end-i != len("bearer") && end-i != len("basic") {
 		return Span{}, false

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// form is the beginning of a token of a service, and what follows: at least least characters of alnum, and of more.
-// With digits, one of these must be a digit: words could begin like this.
+// form describes a token of a service: its prefix, and at least that many letters, digits and characters of more behind
+// it. With digits, one of them must be a digit, because words could begin with the prefix.
 type form struct {
 	prefix string
 	least  int
@@ -98,7 +98,7 @@ func (s *byteSet) has(c byte) bool { return s[c>>6]&(1<<(c&63)) != 0 }
 // gateways are the beginnings of the tokens of gateways; 32 hexadecimal digits follow.
 var gateways = []string{"ext-tok-", "ptk-", "adm-", "tok-", "mcp-"}
 
-// longest bounds how much of a text one form looks at before it is known to be one.
+// longest bounds the part of a text that is read to recognize a form, in bytes.
 const longest = 160
 
 // inRun finds a token that begins in the run of a text from i to end, at its beginning or behind an underscore.
@@ -249,8 +249,8 @@ func isBasic(text string) bool {
 }
 
 // LooksRandom reports whether a whole word looks like a key of no known form: long, and of small and capital letters
-// and digits, or of hexadecimal digits. It says so of checksums, too: only who can ask a person, or leave the word out,
-// goes by it.
+// and digits, or of hexadecimal digits. Checksums look random, too: use it only where a person decides, or where a word
+// may be left out without harm.
 func LooksRandom(word string) bool {
 	var small, capital, digit, hex, other int
 	for i := range len(word) {

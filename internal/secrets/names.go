@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// certainty says whether a name is one of a secret.
+// certainty is how certain it is that a name announces a secret.
 type certainty int
 
 const (
@@ -14,15 +14,15 @@ const (
 	surely
 )
 
-// longestName bounds what a name is judged by, from its end.
+// longestName bounds the part of a name that counts, from its end, in bytes.
 const longestName = 64
 
-// Names reports whether what stands behind a name is a secret: of a flag, a variable, a header, a member or a
+// Names reports whether a name announces a secret. It may be the name of a flag, a variable, a header, a member or a
 // parameter, such as --api-key, DB_PASSWORD or clientSecret. The last word of a name decides: --auth-timeout,
-// TOKEN_FILE and max_tokens name none.
+// TOKEN_FILE and max_tokens announce other values.
 func Names(name string) bool { return certaintyOf(name) == surely }
 
-// MayName reports whether what stands behind a name could be a secret, as behind key or session.
+// MayName reports whether a name could announce a secret, such as key or session.
 func MayName(name string) bool { return certaintyOf(name) > no }
 
 // strongEnds are the ends of last words that name a secret.
@@ -34,13 +34,13 @@ var strongEnds = []string{
 // strongWords are last words that name a secret if nothing else is in them.
 var strongWords = []string{"pass", "pwd", "jwt", "sas", "authorization", "cookie", "dbpass", "userpass", "pgpass"}
 
-// weakWords are last words that may name one.
+// weakWords are last words that may name a secret.
 var weakWords = []string{
 	"key", "auth", "sig", "signature", "session", "dsn", "pat", "pw", "creds", "cred", "private", "code", "bearer",
 	"tokens", "passwords", "secrets", "keys",
 }
 
-// keysOfSecrets are the words before "key" that make it a secret's name, and publicKeys those that make it none.
+// keysOfSecrets are the words before "key" that make it the name of a secret, and publicKeys those of other keys.
 var (
 	keysOfSecrets = []string{
 		"api", "access", "secret", "private", "auth", "account", "signing", "encryption", "master", "admin", "service",

@@ -1,9 +1,10 @@
-// Package secrets says what in a text is a secret: it is the one rule of the project, for imports, records, logs,
-// spans and recordings.
+// Package secrets finds the secrets in a text. It is the one rule of the project, for imports, records, logs, spans
+// and recordings.
 //
 // A secret is known by its own form (the tokens of services that document one, private keys, the user's part of a URL),
 // or by the name that it stands behind (a flag, a variable, a header, a member, a parameter of a URL). A reference to a
-// variable and a placeholder are no secrets. A short flag such as -p, whose meaning only its program knows, names none.
+// variable and a placeholder are no secrets. A short flag such as -p does not count as a name, because only its program
+// knows what it means.
 // The table in the tests has the forms.
 package secrets
 
@@ -28,8 +29,8 @@ func Redact(text string) string {
 	return Replace(text, inBrackets)
 }
 
-// Replace returns a text with what placeholder returns for each secret, by its kind and text. A placeholder that stands
-// in angle brackets is no secret itself.
+// Replace returns a text in which placeholder has replaced each secret. placeholder gets the secret's kind and text. A
+// placeholder in angle brackets does not count as a secret in a later pass.
 func Replace(text string, placeholder func(kind, secret string) string) string {
 	return replace(text, Find(text), placeholder)
 }
@@ -114,8 +115,8 @@ const (
 	pemLast  = "-----END "
 )
 
-// pemEnd returns where a private key ends that begins at i, 0 if it is something else. One that is cut off goes to the
-// end.
+// pemEnd returns where a private key ends that begins at i, 0 if the text there is something else. A key that is cut
+// off ends with the text.
 func pemEnd(text string, i int) int {
 	head := text[i+len(pemBegin) : min(len(text), i+80)]
 	title, _, ok := strings.Cut(head, "-----")
@@ -134,8 +135,8 @@ func pemEnd(text string, i int) int {
 	return len(text)
 }
 
-// behindName returns the secrets of a text that stands behind a name: all of it if the name is a secret's, or what
-// follows the scheme of an Authorization header. If the name says nothing, it is what the text's own form says.
+// behindName returns the secrets of a text that stands behind a name. If the name announces a secret, that is the whole
+// text, or the part behind the scheme of an Authorization header. Otherwise only the text itself counts, as in [Find].
 func behindName(name, text string) []Span {
 	if level := certaintyOf(name); level != no && text != "" && len(name) <= longestName {
 		v := value{end: len(text), quote: whole}

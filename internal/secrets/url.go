@@ -28,7 +28,8 @@ func inURL(text string, start int) (Span, bool) {
 	return ofHook(text, authority, end)
 }
 
-// hooks are the addresses of which whoever knows them may use them, and the part of the path before what is secret.
+// hooks are the hosts whose addresses are secrets, because knowing one is enough to use it, and the part of the path
+// before the secret.
 var hooks = []struct{ host, path string }{
 	{"hooks.slack.com", "/services/"}, {"hooks.slack.com", "/workflows/"}, {"hooks.slack.com", "/triggers/"},
 	{"discord.com", "/api/webhooks/"}, {"discord.com", "/api/v9/webhooks/"}, {"discord.com", "/api/v10/webhooks/"},

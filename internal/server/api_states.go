@@ -112,7 +112,7 @@ func (a *api) stateEvents(w http.ResponseWriter, r *http.Request) error {
 	return a.sendStates(w, r, "")
 }
 
-// sendStates sends states until the reader goes: those that the request names, else all, and never the hidden one.
+// sendStates sends states until the reader disconnects: those that the request names, else all, but not the hidden one.
 func (a *api) sendStates(w http.ResponseWriter, r *http.Request, hidden string) error {
 	q, err := readParams(r, "name")
 	if err != nil {

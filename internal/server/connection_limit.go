@@ -51,9 +51,9 @@ type admission struct {
 	admitted bool // counts as a provider
 }
 
-// reserve begins to count the connection that a request asks for. It takes a place when it is admitted: what says
-// nothing must not keep providers out. Until then a page of another origin counts as waiting. If no place is left, the
-// result is nil and a text for the client.
+// reserve begins to count the connection that a request asks for. The connection takes a place only when it is
+// admitted, so that silent connections can't keep providers out. Until then a page of another origin counts as waiting.
+// If no place is left, the result is nil and a text for the client.
 func (l *connectionLimit) reserve(r *http.Request) (*admission, string) {
 	if !isForeignOrigin(r) {
 		if a := (&admission{owner: l}); a.ask(false) {
@@ -80,7 +80,7 @@ func (l *connectionLimit) reserve(r *http.Request) (*admission, string) {
 // false, and logs, when the limit is reached; the connection may try again.
 func (a *admission) admit() bool { return a.ask(true) }
 
-// ask is admit, or reports only whether the connection could be admitted now.
+// ask reports whether the connection can be admitted now. With takes, it admits the connection.
 func (a *admission) ask(takes bool) bool {
 	l := a.owner
 	l.mu.Lock()

@@ -39,7 +39,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
 		if r.Header.Get("Service-Worker") != "" {
-			notFound(w, r) // the page has none, and no page gets one from here
+			notFound(w, r) // the page has no service worker, and other pages must not get one from here
 			return
 		}
 		if !s.isKnownHost(r.Host) {

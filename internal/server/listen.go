@@ -30,9 +30,9 @@ const anyPortTries = 10
 // program that has the other one would be taken for this gateway. The error is a [*ListenError].
 func (s *Server) Listen(addr string) error { return s.ListenWith(addr, nil, nil) }
 
-// ListenWith is [Server.Listen] that uses the listeners of the gateway before, where their addresses are those to
-// bind, and closes the others. If all come from there, nobody else had the addresses meanwhile, and the server goes on
-// at the page's origin, as heritage says ([Server.Heritage]).
+// ListenWith is [Server.Listen], but uses the listeners of the previous gateway that have the addresses to bind, and
+// closes its others. If no address had to be bound anew, no other program had one meanwhile, so the server keeps the
+// page's origin, which heritage has ([Server.Heritage]).
 func (s *Server) ListenWith(addr string, inherited []net.Listener, heritage []byte) error {
 	list, isWhole, err := listen(addr, inherited)
 	for _, l := range inherited {

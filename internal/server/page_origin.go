@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// newPageName makes the name of the page's host. Browsers look up names below localhost themselves and find this
-// machine. A service worker, a cookie or stored data belong to an origin, so a stranger who had the port before can't
-// have prepared an origin whose name is random (docs/adr/0042-page-origin.md).
+// newPageName makes the name of the page's host. Browsers resolve names below localhost themselves, to this machine.
+// Service workers, cookies and stored data belong to an origin. Because the name is random, a program that had the port
+// before can't have prepared its origin (docs/adr/0042-page-origin.md).
 func newPageName() string { return "tapgw-" + strings.ToLower(rand.Text()) + ".localhost" }
 
 func randomBytes(n int) []byte {
@@ -72,7 +72,7 @@ func (s *Server) atPageHost(next http.Handler) http.Handler {
 				"List a name of it under hosts in tapgw.toml, then run\n\ntapctl open"
 		}
 		if r.URL.Path == "/" {
-			status = http.StatusOK // that there is a gateway is no secret
+			status = http.StatusOK // the existence of a gateway is no secret
 		}
 		showText(w, r, status, "tapgw", text, "")
 	})
@@ -85,9 +85,9 @@ const endedPageText = "This is the address of the page of a gateway that has end
 // isEndedPage reports whether a Host header may be the page's host at a gateway that has ended.
 func isEndedPage(host string) bool { return strings.HasSuffix(hostName(host), ".localhost") }
 
-// clearSite makes the browser drop what pages of this origin have stored, their service workers among it. It is sent
-// at a sign-in and a sign-out. The cookie and the cache are not meant: the first is set or removed by the same answer,
-// and the page's files are asked for anew each time, while browsers take seconds to empty a large cache.
+// clearSite makes the browser remove the stored data and service workers of this origin, at a sign-in and a sign-out.
+// It leaves the cookie, which the same answer sets or removes. It leaves the cache too, because browsers ask for the
+// page's files each time anyway, and take seconds to empty a large cache.
 func clearSite(w http.ResponseWriter) { w.Header().Set("Clear-Site-Data", `"storage"`) }
 
 // showText answers with paragraphs for a person, as a page if a browser opens it as one. foot is markup below them, on
@@ -124,8 +124,8 @@ func showText(w http.ResponseWriter, r *http.Request, status int, title, text, f
 `, title, style, &paragraphs, foot)
 }
 
-// heritage is what a server leaves to the next one that takes its listeners. It has no secret of a browser, but is for
-// nobody else: who knows pageKey can pass for the gateway to a page that is open.
+// heritage is the state that a server leaves to the next one that takes its listeners. It has no browser's secret, but
+// must stay private: with pageKey, a program can pass for the gateway to an open page.
 type heritage struct {
 	PageName string       `json:"pageName"`
 	PageKey  []byte       `json:"pageKey"`
@@ -139,8 +139,8 @@ type keptSignin struct {
 	UID   int       `json:"uid"` // of the user who followed the link, -1 if unknown
 }
 
-// Heritage returns what a server after this one needs so that open pages go on and browsers stay signed in, for
-// [Server.ListenWith]. Ask for it after [Server.Shutdown], when no browser signs in or out any more.
+// Heritage returns the state with which the next server keeps pages open and browsers signed in, for
+// [Server.ListenWith]. Call it after [Server.Shutdown], when browsers can't sign in or out any more.
 func (s *Server) Heritage() []byte {
 	data, err := json.Marshal(heritage{s.pageName, s.pageKey, s.signins.kept()})
 	if err != nil { // which numbers, texts and times don't cause

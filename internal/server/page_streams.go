@@ -24,9 +24,9 @@ import (
 // own, and {"stream": N} to end it. The gateway answers {"stream": N, "status": 200}, binary messages of four bytes
 // with the number, big-endian, and the bytes of the answer after it, and {"stream": N, "ended": true}.
 //
-// First the page sends {"challenge": ""} and gets {"key": HEX}. After a lost connection a stranger may have the port.
-// So the page then sends {"challenge": TEXT}, and goes on only if {"proof": HEX} is the HMAC-SHA256 of the text with
-// that key: the gateway is the one of before, or took over from it.
+// First the page sends {"challenge": ""} and gets {"key": HEX}. After a lost connection another program may have the
+// port. So the page then sends {"challenge": TEXT}, and goes on only if {"proof": HEX} is the HMAC-SHA256 of the text
+// with that key: only the same gateway, or one that took over from it, has the key.
 const pageStreamsPath = "/page/streams"
 
 const (
@@ -162,7 +162,7 @@ func (s *Server) provePage(challenge string) pageProof {
 	return pageProof{Proof: hex.EncodeToString(mac.Sum(nil))}
 }
 
-// tell sends what is known of a stream, or of the gateway.
+// tell sends an answer about a stream, or about the gateway.
 func (p *pageStreams) tell(answer any) {
 	text, err := json.Marshal(answer)
 	if err == nil {

@@ -139,7 +139,7 @@ func refuseWebhook(w http.ResponseWriter, status int, message string) {
 	fail(w, status, code, message)
 }
 
-// read reads a request's body. Memory is taken for what has come, not for what the sender announces.
+// read reads a request's body. The memory grows with the bytes that have come, not with the announced length.
 func (h *webhooks) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 		h.bodies.enter(c)

@@ -190,7 +190,7 @@ func (s *Service) restore(ctx context.Context, old []byte, before State) error {
 	return s.m.apply(ctx, State{}, before.Running)
 }
 
-// Uninstall stops the service, disables it and removes its file, with the directories that are empty then. It returns
+// Uninstall stops the service, disables it and removes its file, with directories that become empty. It returns
 // [Removed], or [None] if the service was not installed or a step before the removal failed. A file that tapgw did not
 // write is an error.
 func (s *Service) Uninstall(ctx context.Context) (action string, err error) {

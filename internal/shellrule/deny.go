@@ -27,13 +27,13 @@ func Denial(patterns []string, line string, commands ...string) string {
 	for i, p := range patterns {
 		split[i] = strings.Fields(p)
 		if last := len(split[i]) - 1; last > 0 && split[i][last] == "*" {
-			split[i] = split[i][:last] // any further words, and none
+			split[i] = split[i][:last] // zero or more further words match anyway
 		}
 	}
 	isSeparator := func(r rune) bool { return strings.ContainsRune(";&|()<>{}`\n", r) }
 	for _, text := range append(commands, line) {
-		// The text once as it is, because a prefix may contain a command, and without
-		// prefixes: once with what quotes hold as further commands, once as one word.
+		// The text once as it is, because a prefix may contain a command, and twice without
+		// prefixes: once with quoted texts as further commands, once with each as one word.
 		bare := prefixes.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 ")
 		text = quotes.Replace(text) + "\n" + quotes.Replace(bare) + "\n" + quoted.ReplaceAllStringFunc(bare, oneWord)
 		for piece := range strings.FieldsFuncSeq(text, isSeparator) {
@@ -52,7 +52,7 @@ var quotes = strings.NewReplacer("\\\n", "", `$'`, "", `$"`, "", `"`, "", `'`, "
 // quoted matches text in which a shell sees neither blanks nor operators.
 var quoted = lazyregexp.New(`(?s)\$?"(?:[^"\\]|\\.)*"|\$?'[^']*'|\\.`)
 
-// oneWord replaces what would divide a quoted text.
+// oneWord replaces the blanks and operators that would divide a quoted text.
 func oneWord(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || strings.ContainsRune(";&|()<>{}`", r) {
@@ -106,8 +106,8 @@ func valueBegins(words, pattern []string) bool {
 		beginsWith(append([]string{words[0][at+1:]}, words[1:]...), pattern)
 }
 
-// maxOptions bounds the time that words before a command take: with more, in doubt, a
-// pattern denies.
+// maxOptions bounds the number of options before a command that are looked at. With more
+// of them, a pattern denies, because the command is not known.
 const maxOptions = 100
 
 // deniesBehindOptions reports whether a pattern matches a program and one of its commands.

@@ -161,7 +161,7 @@ func withoutNeutral(words []string) []string {
 		return words
 	}
 	command := slices.IndexFunc(words[1:], func(word string) bool { return !options.MatchString(word) })
-	if command < 0 { // no command: the options are all there is
+	if command < 0 { // there are only options
 		return words
 	}
 	return append(words[:1:1], words[1+command:]...)

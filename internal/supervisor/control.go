@@ -33,7 +33,7 @@ func (s *Supervisor) Stop(name string) (n int, err error) { return s.control(ver
 // those of [Supervisor.Stop].
 func (s *Supervisor) Start(name string) (n int, err error) { return s.control(verbStart, name) }
 
-// What [Supervisor.control] does with a provider.
+// Verbs of [Supervisor.control].
 const (
 	verbStart   = "start"
 	verbStop    = "stop"

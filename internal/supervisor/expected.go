@@ -8,7 +8,7 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// expectProviders tells the gateway which providers its sessions expect, when that is not what it was told last.
+// expectProviders tells the gateway which providers its sessions expect, if the list has changed.
 func (s *Supervisor) expectProviders() {
 	list := s.expectedProviders()
 	if slices.EqualFunc(list, s.expected, sameConfig) {
@@ -25,8 +25,8 @@ func (s *Supervisor) expectProviders() {
 	s.o.Gateway.ExpectProviders(told)
 }
 
-// expectedProviders returns the providers that should be bound in the sessions that they are for. A required one counts
-// while the user has stopped it, too, or while its file can't be used: only what a file says opens a gate.
+// expectedProviders returns the providers that should be bound in their sessions. A required provider is expected even
+// while the user has stopped it, or while its file can't be used: only the content of a file opens a gate.
 func (s *Supervisor) expectedProviders() (list []*configs.Provider) {
 	runs := s.enabledProviders()
 	for _, f := range s.files {

@@ -18,11 +18,11 @@ const (
 	failureTime = time.Second
 )
 
-// Restart starts a provider anew beside what runs, and ends the old units once the new ones are bound, as a changed
-// file does. It returns for how many sessions the provider runs when all new units are bound, or after ten seconds,
-// with the number of those that are not. A new unit that fails before is an error with its last line of output: then
-// what ran before goes on, or, where nothing was bound, the new one is started again. The other errors are those of
-// [Supervisor.Stop].
+// Restart starts new units of a provider beside the old ones, and ends the old ones once the new ones are bound, as a
+// changed file does. It returns when all new units are bound, or after ten seconds. The result says for how many
+// sessions the provider runs, and how many new units are not bound yet. If a new unit fails before, the error has its
+// last line of output. Then the old unit goes on; where no old unit was bound, the new one is started again. The other
+// errors are those of [Supervisor.Stop].
 func (s *Supervisor) Restart(ctx context.Context, name string) (done adminapi.Restarted, err error) {
 	defer s.o.Gateway.Watch()()
 	seen := uint64(0)
@@ -64,8 +64,8 @@ func (pl *placement) canSwap(key placementKey) bool {
 		pl.now.spec.Kind != configs.KindConnect
 }
 
-// restarted returns how many new units of a provider are not bound yet. The error says that one has failed, which is
-// stopped then if it was to take another's place.
+// restarted returns how many new units of a provider are not bound yet. The error says that a new unit has failed. It
+// stops that unit if an old one is still there.
 func (s *Supervisor) restarted(name string, seen uint64) (waiting int, err error) {
 	file, err := s.resolve(verbRestart, name)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Supervisor) restarted(name string, seen uint64) (waiting int, err error
 	return 0, &protocol.Error{Code: protocol.CodeInvalidState, Message: text + failed[0]}
 }
 
-// fate is what becomes of a unit whose successor has failed.
+// fate says, in an error, how a unit goes on whose successor has failed.
 func (u *unit) fate(name string) string {
 	if state, why := u.state(); state != adminapi.ConfiguredRunning {
 		return "the one before is not connected either: " + why

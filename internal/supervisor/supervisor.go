@@ -114,7 +114,7 @@ type Supervisor struct {
 	placements     map[placementKey]*placement
 	stoppedByUser  map[string]bool // by name
 	outputs        map[string]*output
-	expected       []*configs.Provider // what the gateway was told last
+	expected       []*configs.Provider // as the gateway was told last
 	reportedFaults []configs.Fault
 	// isFullElsewhere says that more sessions of other gateways want a provider than may have one.
 	isFullElsewhere bool

@@ -1,5 +1,5 @@
-// Package gitstate asks git what has changed in a directory, by package gitread: nothing that the repository says makes
-// git run a program or look outside of the working tree.
+// Package gitstate asks git which files of a directory have changed. It runs git by package gitread, so the repository
+// can't make git run a program or look outside of the working tree.
 package gitstate
 
 import (
@@ -20,15 +20,15 @@ type State struct {
 	Staged, Unstaged, Untracked, Conflicts []string
 }
 
-// Directory is a directory in a repository. Whoever opened it must close it.
+// Directory is a directory in a repository. The caller of [Open] must close it.
 type Directory struct {
 	repository *gitread.Repository
 	submodules string   // the option about submodules
-	paths      []string // the directory without what is hidden, for git
+	paths      []string // the directory without the hidden ones, as arguments of git
 }
 
 // Open opens a directory in a repository. Nothing is read in the directories that hidden
-// names by absolute paths. The error says that git is missing, or what is wrong with the
+// names by absolute paths. The error says that git is missing, or names the fault of the
 // repository. No program of the workspace is run.
 func Open(ctx context.Context, workspace, dir string, hidden ...string) (*Directory, error) {
 	path, err := program.Find("git", workspace, dir)
@@ -65,10 +65,10 @@ func Open(ctx context.Context, workspace, dir string, hidden ...string) (*Direct
 	return d, nil
 }
 
-// Close releases what Open took.
+// Close removes the files that Open made.
 func (d *Directory) Close() { d.repository.Close() }
 
-// State reads what has changed in the directory.
+// State reads which files of the directory have changed.
 func (d *Directory) State(ctx context.Context) (State, error) {
 	out, err := d.ask(ctx, "status", "--porcelain=v1", "-z", "--untracked-files=all")
 	if err != nil {
