@@ -24,6 +24,7 @@ func TestPageAsks(t *testing.T) {
 	a.goTo(desk, "desk")
 	a.onPhone()
 	a.twice()
+	a.scrolls()
 	a.stays()
 	a.byKeys()
 	a.isOver()
@@ -122,6 +123,40 @@ func (a *asksPage) twice() {
 		v.until(asksGone)
 		a.told(second, "once")
 	}
+	v.press("w")
+	v.waitNoDialog()
+}
+
+// A person who scrolls may press at once. What moves a card without the person takes its buttons' effect away for a
+// moment, also where the end of the list goes and the browser scrolls for that.
+func (a *asksPage) scrolls() {
+	v := a.v
+	v.press("w")
+	ask := func(session string) (*process, string) {
+		turn := a.h.asking(session, fmt.Sprintf(`ask:permission {"message":"May I?","detail":%q}`,
+			strings.Repeat("echo\n", 60)))
+		return turn, a.h.asked(session).ID
+	}
+	first, _ := ask(a.desk)
+	second, id := ask(a.lab)
+	v.until(`document.querySelectorAll(".drawer .card.ready").length === 2`)
+	v.settled()
+	eval[any](v.tab, `window.card = document.querySelector(".drawer .card"), window.lost = 0,
+		new MutationObserver(() => window.lost += !card.matches(".ready")).observe(card, { attributeFilter: ["class"] }),
+		window.cardTop = card.getBoundingClientRect().top, 0`)
+	v.press(kb.End)
+	v.until(`card.getBoundingClientRect().top < cardTop - 1000`)
+	v.settled()
+	if eval[int](v.tab, `window.lost`) > 0 {
+		a.t.Error("a card did nothing for the pointer after the person had scrolled, want it to answer")
+	}
+	a.h.tapctl("sessions", "answer", a.lab, "deny", "--question", id)
+	a.told(second, "deny")
+	v.until(`document.querySelectorAll(".drawer .card").length === 1`)
+	v.until(`window.lost > 0`)
+	v.click(".drawer .card .primary")
+	v.until(asksGone)
+	a.told(first, "once")
 	v.press("w")
 	v.waitNoDialog()
 }

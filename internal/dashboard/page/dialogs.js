@@ -101,6 +101,12 @@ export async function attempt(button, run) {
   }
 }
 
+// action makes a button that does nothing more while it runs.
+export function action(label, run, props) {
+  const b = h("button", { ...props, onclick: () => attempt(b, run) }, label);
+  return b;
+}
+
 const polite = h("div.hidden", { role: "status", "aria-live": "polite" });
 
 // announce makes screen readers read a text that is visible on the page.

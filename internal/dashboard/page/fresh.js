@@ -5,14 +5,16 @@ import { toast } from "./dialogs.js";
 export const freshTime = 1000;
 
 // guardFresh makes the buttons in the children of a list do nothing for the pointer until the child stands where it is
-// for freshTime. It has the class ready then. Keys press what the person gave the focus, wherever it moves, and one that
-// is held presses once.
+// for freshTime. Then it has the class ready. A person who scrolls moves it in no layout, which does not count. Keys
+// press what the person gave the focus, wherever it moves, and one that is held presses once.
 export function guardFresh(list) {
   const isReady = (child) => {
     const place = JSON.stringify(child.getBoundingClientRect()),
       now = performance.now();
-    if (child.place !== place) child.movedAt = now;
-    child.place = place;
+    let layout = "";
+    for (let e = child; e; e = e.parentElement) layout += [e.offsetTop, e.offsetLeft, e.scrollHeight, ""];
+    if (child.place !== place && child.layout !== layout) child.movedAt = now;
+    Object.assign(child, { place, layout });
     return child.classList.toggle("ready", now - child.movedAt >= freshTime);
   };
   setInterval(() => [...list.children].forEach(isReady), 100);

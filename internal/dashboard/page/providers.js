@@ -1,5 +1,5 @@
 import { providers } from "./api.js";
-import { attempt, confirm } from "./dialogs.js";
+import { action, confirm } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { address, ago, count, date, decoded, distance, duration, elsewhere, plain, share, tail } from "./format.js";
 import { ProviderDetail } from "./provider.js";
@@ -26,11 +26,8 @@ function itemsOf({ configured, providers: connected, cluster }) {
 
 // actionButtons makes the buttons of a provider, and returns a function that shows those that would do something now.
 export function actionButtons(name, box) {
-  const button = (label, run, kind) => {
-    const b = h("button", { class: kind, "aria-label": `${label} ${plain(name)}`,
-      onclick: () => attempt(b, run) }, label);
-    return b;
-  };
+  const button = (label, run, kind) =>
+    action(label, run, { class: kind, "aria-label": `${label} ${plain(name)}` });
   let isFiled = true;
   const all = {
     start: button("Start", () => providers.steer(name, "start")),

@@ -1,5 +1,5 @@
 import { sessions } from "./api.js";
-import { attempt, dialog, field } from "./dialogs.js";
+import { action, dialog, field } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { oneLine, plain } from "./format.js";
 import { guardFresh } from "./fresh.js";
@@ -31,10 +31,7 @@ export class Queue {
 
 function chip(it) {
   const from = it.source.startsWith("provider:") && it.source.slice("provider:".length);
-  const button = (label, run) => {
-    const b = h("button", { onclick: () => attempt(b, () => run(el.waiting)) }, label);
-    return b;
-  };
+  const button = (label, run) => action(label, () => run(el.waiting));
   const el = h("li", { class: it.sent ? "sent" : "" },
     h("span.what"),
     h("span.from", [from && `from ${plain(from)}`,

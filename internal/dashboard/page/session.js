@@ -1,7 +1,7 @@
 import { loadLate, sessions } from "./api.js";
 import { Attached } from "./attach.js";
 import { Earlier, sendKey, sends } from "./composer.js";
-import { announce, attempt, confirm, toast } from "./dialogs.js";
+import { action, announce, confirm, toast } from "./dialogs.js";
 import { h, setText } from "./dom.js";
 import { element } from "./entries.js";
 import { Find } from "./find.js";
@@ -31,12 +31,12 @@ export class SessionView {
     this.meta = h("p.meta");
     this.usage = h("span");
     const late = async (name) => (await loadLate(() => import("./start.js")))[name](this.session);
-    this.interrupt = this.action("Interrupt", () => sessions.interrupt(this.id), "now");
-    this.front = this.action("Make foreground", () => sessions.foreground(this.id));
-    this.model = this.action("Model…", () => late("changeModel"));
-    this.rename = this.action("Rename…", () => late("rename"));
-    this.resume = this.action("Resume", () => late("resume"), "now");
-    this.stop = this.action("Stop…", () => this.askStop(), "danger");
+    this.interrupt = action("Interrupt", () => sessions.interrupt(this.id), { class: "now" });
+    this.front = action("Make foreground", () => sessions.foreground(this.id));
+    this.model = action("Model…", () => late("changeModel"));
+    this.rename = action("Rename…", () => late("rename"));
+    this.resume = action("Resume", () => late("resume"), { class: "now" });
+    this.stop = action("Stop…", () => this.askStop(), { class: "danger" });
 
     const toggles = this.toggles = toggleKinds.map(([label, kinds]) => {
       const b = h("button.toggle", {
@@ -133,11 +133,6 @@ export class SessionView {
       this.asks.element,
       this.queue.element,
       this.composer);
-  }
-
-  action(label, run, kind = "") {
-    const b = h("button", { class: kind, onclick: () => attempt(b, run) }, label);
-    return b;
   }
 
   // show follows another session, or none.

@@ -1,5 +1,5 @@
 import { providers, records, sources } from "./api.js";
-import { attempt, confirm, toast } from "./dialogs.js";
+import { action, confirm, toast } from "./dialogs.js";
 import { copyButton, h, reconcile, setText } from "./dom.js";
 import { address, date, decoded, distance, moment, oneLine, plain, tail } from "./format.js";
 import { ProviderLog } from "./log.js";
@@ -96,11 +96,7 @@ export class SourcesView {
   }
 
   row({ name, file }) {
-    const button = (label, run, kind) => {
-      const b = h("button", { class: kind, "aria-label": `${label} ${name}`,
-        onclick: () => attempt(b, run) }, label);
-      return b;
-    };
+    const button = (label, run, kind) => action(label, run, { class: kind, "aria-label": `${label} ${name}` });
     const cell = (className, label, ...content) => h("td", { class: className, data: { label } }, content);
     return h("tr",
       h("th", { scope: "row" }, h("a", { href: address("sources", name) }, plain(name)),

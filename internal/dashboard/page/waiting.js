@@ -80,10 +80,7 @@ export class Asks {
   }
 
   card(it, session) {
-    const card = this.makeCard(it);
-    card.tabIndex = -1;
-    card.of = session;
-    return card;
+    return Object.assign(this.makeCard(it), { tabIndex: -1, of: session });
   }
 
   makeCard(it) {
@@ -116,13 +113,16 @@ async function answer(q, button, members) {
   if (!card.answered && document.activeElement === document.body) button.focus();
 }
 
+// answerButton makes a button that answers a question.
+function answerButton(q, label, members, kind = "") {
+  const b = h("button", { class: kind, onclick: () => answer(q, b, members) }, label);
+  return b;
+}
+
+const declineButton = (q) => answerButton(q, "Decline", { decision: "deny" }, "danger");
+
 const asking = {
   permission: (q) => {
-    const allow = [["once", "Allow once", "primary"], ["session", "Allow for this session", ""]].map(
-      ([decision, label, kind]) => {
-        const b = h("button", { class: kind, onclick: () => answer(q, b, { decision }) }, label);
-        return b;
-      });
     const why = "Why not? (the model reads it)";
     const reason = h("input", { "aria-label": why, placeholder: why, autocomplete: "off" });
     const deny = h("button.danger", { type: "submit" }, "Deny");
@@ -132,16 +132,14 @@ const asking = {
         answer(q, deny, { decision: "deny", text: reason.value.trim() || undefined });
       },
     },
-      h("div.row", allow), h("div.row", reason, deny));
+      h("div.row", answerButton(q, "Allow once", { decision: "once" }, "primary"),
+        answerButton(q, "Allow for this session", { decision: "session" })),
+      h("div.row", reason, deny));
   },
 
   input: (q) => {
-    const choices = (q.choices ?? []).map((choice) => {
-      const b = h("button", { onclick: () => answer(q, b, { text: choice }) }, plain(choice));
-      return b;
-    });
-    const decline = h("button.danger",
-      { onclick: () => answer(q, decline, { decision: "deny" }) }, "Decline");
+    const choices = (q.choices ?? []).map((text) => answerButton(q, plain(text), { text }));
+    const decline = declineButton(q);
     if (choices.length && !q.freeform) return h("div.row", choices, decline);
     const text = h("input", { "aria-label": q.message, required: true, autocomplete: "off" });
     const b = h("button.primary", { type: "submit" }, "Answer");
@@ -158,8 +156,6 @@ const asking = {
   form: (q) => {
     const fields = Object.entries(q.schema?.properties ?? {}).map(([name, schema]) => formField(q, name, schema));
     const b = h("button.primary", { type: "submit" }, "Answer");
-    const refuse = h("button.danger",
-      { onclick: () => answer(q, refuse, { decision: "deny" }) }, "Decline");
     return h("form.fields", {
       onsubmit: (e) => {
         e.preventDefault();
@@ -168,7 +164,7 @@ const asking = {
       },
     },
       fields.map((f) => f.element),
-      h("div.row", b, refuse));
+      h("div.row", b, declineButton(q)));
   },
 };
 
