@@ -183,6 +183,7 @@ func TestImportSkipsSecrets(t *testing.T) {
 		{`{"command": "x", "args": ["postgresql://u:pw@db.example/app"]}`, "word 2 of its command may be a secret"},
 		{`{"command": "x", "args": ["redis://:pw@cache:6379"]}`, "word 2 of its command may be a secret"},
 		{`{"command": "x", "args": ["--dsn=mysql://root:pw@db/x"]}`, "word 2 of its command may be a secret"},
+		{`{"command": "x", "args": ["https://9fceb02d0ae598e95dc9@h.example/1"]}`, "word 2 of its command may be a secret"},
 		{`{"command": "x", "args": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"]}`,
 			"word 2 of its command may be a secret"},
 		{`{"command": "x", "args": ["sk-live-abcdef123456"]}`, "word 2 of its command may be a secret"},
@@ -217,6 +218,7 @@ func TestImportSkipsSecrets(t *testing.T) {
 		`{"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem@2026.7.4", "/srv/data-2024/UPPER9case"]}`,
 		`{"command": "docker", "args": ["run", "-e", "GH_TOKEN", "-v", "/a:/b", "ghcr.io/github/github-mcp-server"]}`,
 		`{"command": "uvx", "args": ["--from", "mcp-server-postgres-v2-readonly", "--port", "8080"]}`,
+		`{"command": "x", "args": ["postgresql://u@db.example/app", "--dsn=mysql://app_user@db/x"]}`,
 		`{"url": "https://api.githubcopilot.com/mcp/x/pull_requests/readonly?toolset=issues"}`,
 	} {
 		list, err := parseServers("mcp.json", []byte(`{"mcpServers": {"s": `+entry+`}}`))

@@ -224,7 +224,12 @@ var isSetting = lazyregexp.New(`^(?i:true|false|on|off|yes|no|null|none|auto|def
 // hasSecret reports whether a URL may have a secret in it.
 func hasSecret(address string) bool {
 	u, err := url.Parse(address)
-	if err != nil || u.User != nil || len(secrets.Find(address)) > 0 {
+	if err != nil || len(secrets.Find(address)) > 0 {
+		return true
+	}
+	// A user's name alone, as in postgresql://u@db, is no secret. Tokens stand in its place, too.
+	user := u.User.Username()
+	if _, hasPassword := u.User.Password(); hasPassword || user != "" && !plainText.MatchString(user) {
 		return true
 	}
 	for key, values := range u.Query() {

@@ -109,7 +109,7 @@ var withoutSecret = []string{
 	"https://github.com/owner/repo/blob/main/internal/x.go#L10-L20", "https://h.example/a?page=2&sort=key&q=token",
 	"ssh://git@github.com/o/r.git",
 	"git@github.com:owner/repo.git", "http://localhost:9400/api/v1/sessions", "https://h.example/@user/post",
-	"https://u@h.example/",
+	"https://u@h.example/", "postgresql://u@db.example/app", "--dsn=mysql://app_user@db/x",
 	"/home/user/projects/Very-Long_Name/src/main/java/com/example/Service2Impl.java", "C:\\Users\\x\\Token\\file.txt",
 	"--token ${TOKEN}", "--token $TOKEN", "TOKEN=$(cat f)", "GH_TOKEN=${GH_TOKEN}", "Authorization: Bearer ${TOKEN}",
 	"Authorization:${AUTH_HEADER}",
