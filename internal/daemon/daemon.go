@@ -140,14 +140,18 @@ func (d Dir) Current() (g statedir.Info, ok bool, err error) {
 	return g, true, nil
 }
 
-// mustRun is Current, with exit code 3 when no gateway runs.
-func (d Dir) mustRun() (statedir.Info, error) {
+// mustRun is Current, with exit code 3 when no gateway runs. A gateway whose lock somebody has emptied or removed runs
+// all the same: the one that gateway.json names, if it has this directory's token.
+func (d Dir) mustRun(ctx context.Context) (statedir.Info, error) {
 	g, ok, err := d.Current()
-	if err == nil && !ok {
-		err = &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: fmt.Sprintf(
-			"no gateway runs for %s (%s); start one: tapgw serve, or tapgw ensure", configs.Home(), statedir.EnvHome)}
+	if err != nil || ok {
+		return g, err
 	}
-	return g, err
+	if g, err := d.Info(); err == nil && d.proves(ctx, g) {
+		return g, nil
+	}
+	return g, &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: fmt.Sprintf(
+		"no gateway runs for %s (%s); start one: tapgw serve, or tapgw ensure", configs.Home(), statedir.EnvHome)}
 }
 
 // Acquire takes the lock of the directory for a gateway of this process. It waits three
@@ -190,6 +194,13 @@ func (d Dir) answers(ctx context.Context, g statedir.Info) bool {
 		}
 		return err == nil
 	}
+	return d.proves(ctx, g)
+}
+
+// proves reports whether the gateway at g's URL has this directory's admin token and is g's process.
+func (d Dir) proves(ctx context.Context, g statedir.Info) bool {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
 	c, err := d.Dial(g)
 	if err != nil {
 		return false

@@ -27,7 +27,7 @@ const noticeDelay = time.Second
 // when no gateway runs, 5 when it is another user's, 124 when it does not end, 1 when it
 // does not answer and its process can't be told from others.
 func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info, error) {
-	g, err := d.mustRun()
+	g, err := d.mustRun(ctx)
 	if err != nil {
 		return g, err
 	}
@@ -44,7 +44,10 @@ func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info,
 			notify(fmt.Sprintf("waiting for process %d, which waits for %s, 15 seconds at most", g.PID, awaited))
 		}
 		locked, err := d.Locked()
-		return err != nil || !locked || d.LockPID() != g.PID
+		if pid := d.LockPID(); err != nil || locked && (pid == g.PID || pid <= 0) {
+			return err != nil
+		}
+		return !d.proves(wait, g) // its lock may be gone
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -113,7 +116,7 @@ func (d Dir) Restart(
 		return statedir.Info{}, err
 	}
 	defer lock.Unlock()
-	g, err := d.mustRun()
+	g, err := d.mustRun(ctx)
 	if err != nil {
 		return g, err
 	}
