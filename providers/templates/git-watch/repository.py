@@ -79,26 +79,34 @@ class Repository:
         self.directory = directory
 
     def top(self) -> str:
-        """Return the directory of the working tree, "" outside of one. A link for .git leads to another repository."""
-        top = os.path.realpath(self.directory)
-        while not os.path.lexists(os.path.join(top, ".git")):
-            if top == os.path.dirname(top):
-                return ""
-            top = os.path.dirname(top)
-        if os.path.islink(os.path.join(top, ".git")):
-            raise GitError(f"{top}/.git is a link, which is not followed")
+        """Return the directory of the working tree, "" outside of one."""
+        top = _top(self.directory)
+        if top and not _common(top):
+            raise GitError(f"{top}/.git leads to another repository, which is not followed")
         return top
 
     async def git(self, *args: str, timeout: float = TIMEOUT) -> str:
         """Run git and return what it prints, at most MAX_OUTPUT bytes of it."""
         return (await self._git(args, timeout))[0]
 
-    async def _git(self, args: tuple[str, ...], timeout: float) -> tuple[str, bool]:
+    async def _git_without_filters(self, *args: str) -> tuple[str, bool]:
+        """Run git on files of the working tree. A repository can name programs that would filter what they hold."""
+        names, cut = await self._git(("config", "--list", "--name-only", "-z"), TIMEOUT)
+        if cut:
+            raise GitError("the configuration of the repository is too long")
+        filters = {name.rpartition(".")[0] for name in names.split("\0") if name.startswith("filter.")}
+        off = [(f"{f}.{key}", value) for f in filters for key, value in (("process", ""), ("required", "false"))]
+        settings = {"GIT_CONFIG_COUNT": str(len(off))}
+        for i, (key, value) in enumerate(off):
+            settings.update({f"GIT_CONFIG_KEY_{i}": key, f"GIT_CONFIG_VALUE_{i}": value})
+        return await self._git(args, TIMEOUT, settings)
+
+    async def _git(self, args: tuple[str, ...], timeout: float, settings: dict[str, str] = {}) -> tuple[str, bool]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-        env.update(GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_LAZY_FETCH="1", LC_ALL="C")
+        env.update(settings, GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_LAZY_FETCH="1", LC_ALL="C")
         top = self.top()
-        if top:  # else the configuration could name another directory (core.worktree)
-            env["GIT_WORK_TREE"] = top
+        if top:  # else the configuration could name another directory (core.worktree), or git look further up
+            env.update(GIT_WORK_TREE=top, GIT_CEILING_DIRECTORIES=os.path.dirname(top))
         starting = asyncio.ensure_future(asyncio.create_subprocess_exec(
             "git", *SAFE, *args, cwd=self.directory, env=env, start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE))
@@ -119,10 +127,9 @@ class Repository:
         return out.decode("utf-8", "replace"), cut
 
     async def state(self) -> State:
-        """Read the state with one command, or two if the branch has an upstream."""
-        out, cut = await self._git(
-            ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty"),
-            TIMEOUT)
+        """Read the state with two commands, or three if the branch has an upstream."""
+        out, cut = await self._git_without_filters(
+            "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
         fields: dict[str, str] = {}
         conflicts, changed, entries = [], 0, iter(out.split("\0"))
         for entry in entries:
@@ -158,8 +165,8 @@ class Repository:
 
     async def files(self, since: str) -> list[str]:
         """Return how the files of the working tree differ from a commit: a letter and a path each."""
-        out = await self.git("diff", "--no-ext-diff", "--no-textconv", "--no-renames", "--name-status", "-z",
-                             "--ignore-submodules=dirty", since, "--")
+        out, _ = await self._git_without_filters("diff", "--no-ext-diff", "--no-textconv", "--no-renames",
+                                                 "--name-status", "-z", "--ignore-submodules=dirty", since, "--")
         words = out.split("\0")
         return [f"{clean(letter)} {clean(path)}" for letter, path in zip(words[::2], words[1::2])]
 
@@ -182,6 +189,45 @@ class Repository:
         """Get the commits of the branch's remote."""
         await self.git("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance",
                        timeout=FETCH_TIMEOUT)
+
+
+def _top(directory: str) -> str:
+    """Return the innermost directory, at or above another one, that has anything called .git; "" if there is none."""
+    top = os.path.realpath(directory)
+    while not os.path.lexists(os.path.join(top, ".git")):
+        if top == os.path.dirname(top):
+            return ""
+        top = os.path.dirname(top)
+    return top
+
+
+def _common(top: str) -> str:
+    """Return where the repository of a working tree has its objects, "" if that is not known to be the tree's own.
+
+    A tree may come from an archive, with a .git that its author made. So a file .git must lead to a directory that
+    names this tree: one that git made for a linked worktree or for a submodule.
+    """
+    name = os.path.join(top, ".git")
+    if os.path.isdir(name):
+        return "" if os.path.islink(name) or os.path.lexists(os.path.join(name, "commondir")) else name
+    found = os.path.realpath(os.path.join(top, _text(name).removeprefix("gitdir:").strip()))
+    named, common = (os.path.realpath(os.path.join(found, _text(os.path.join(found, file)).strip()))
+                     for file in ("gitdir", "commondir"))
+    if named == name and os.path.join(common, "worktrees") == os.path.dirname(found):
+        return common
+    around = _top(os.path.dirname(top))
+    modules = os.path.realpath(os.path.join(around and _common(around) or os.devnull, "modules", ""))
+    back = f"worktree = {os.path.relpath(top, found)}\n"
+    is_module = found.startswith(modules + os.sep) and common == found and back in _text(os.path.join(found, "config"))
+    return found if is_module else ""
+
+
+def _text(path: str) -> str:
+    """Return the text of a small file, "" if there is none: a link or a pipe is none."""
+    if os.path.islink(path) or not os.path.isfile(path):
+        return ""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read(1 << 16)
 
 
 async def _end(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:

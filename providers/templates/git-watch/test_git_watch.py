@@ -198,10 +198,41 @@ class TestHostile(Case):
         self.git("mine", "config", "core.worktree", str(self.dir / "secret"))
         self.assertEqual((await self.repo.state()).changed, 0)
         self.assertEqual(await self.repo.files("HEAD"), [])
-        (self.dir / "linked").mkdir()
-        (self.dir / "linked" / ".git").symlink_to(self.dir / "theirs" / ".git")
-        with self.assertRaisesRegex(GitError, "is a link, which is not followed"):
-            await Repository(str(self.dir / "linked")).state()
+        theirs = self.dir / "theirs" / ".git"
+        self.git("theirs", "worktree", "add", "-q", "-b", "side", "../side")
+        for name, make in {
+            "link": lambda git: git.symlink_to(theirs),
+            "file": lambda git: git.write_text(f"gitdir: {theirs}\n"),
+            "worktree": lambda git: git.write_text(f"gitdir: {theirs}/worktrees/side\n"),
+            "common": lambda git: (git.mkdir(), (git / "commondir").write_text(str(theirs)),
+                                   (git / "HEAD").write_text("ref: refs/heads/main\n")),
+            "pipe": os.mkfifo,
+        }.items():
+            (self.dir / name).mkdir()
+            make(self.dir / name / ".git")
+            with self.assertRaisesRegex(GitError, "leads to another repository, which is not followed"):
+                await Repository(str(self.dir / name)).state()
+        self.assertEqual((await Repository(str(self.dir / "side")).state()).branch, "side")
+
+    async def test_submodule_is_its_own(self):
+        self.git("mine", "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(self.dir / "remote"), "sub")
+        self.assertEqual((await Repository(str(self.dir / "mine" / "sub")).state()).branch, "main")
+        (self.dir / "mine" / "other").mkdir()
+        (self.dir / "mine" / "other" / ".git").write_text("gitdir: ../.git/modules/sub\n")
+        with self.assertRaisesRegex(GitError, "which is not followed"):
+            await Repository(str(self.dir / "mine" / "other")).state()
+
+    async def test_repository_runs_no_filter(self):
+        self.commit("mine", "attributes", ".gitattributes", "a filter=a=b.c\nb filter=x\n")
+        self.commit("mine", "b", "b", "1\n")
+        for name, key in (("a=b.c", "clean"), ("x", "process")):
+            self.git("mine", "config", f"filter.{name}.{key}", "touch stolen; cat")
+            self.git("mine", "config", f"filter.{name}.required", "true")
+        for file in ("a", "b"):
+            (self.dir / "mine" / file).write_text("3\n")
+        self.assertEqual((await self.repo.state()).changed, 2)
+        self.assertEqual(await self.repo.files("HEAD"), ["M a", "M b"])
+        self.assertFalse((self.dir / "mine" / "stolen").exists())
 
     async def test_output_is_bounded(self):
         for n in range(300):
