@@ -50,8 +50,10 @@ func (l listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	direct   directWriter
-	unproven *unproven   // of the listener; nil: it has none
-	isOurs   atomic.Bool // its other end was seen to belong to our user
+	unproven *unproven    // of the listener; nil: it has none
+	isOurs   atomic.Bool  // its other end was seen to belong to our user
+	isClosed atomic.Bool  // as one unproven connection too many
+	state    atomic.Int32 // its [http.ConnState]
 
 	uidOnce sync.Once
 	uid     int // of the user at the other end, set by Server.requestUID

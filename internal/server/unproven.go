@@ -27,7 +27,9 @@ const (
 )
 
 // unproven are connections whose peers have shown no secret, or have not shown it for the request under way. When
-// there are too many, the oldest of the group with the most is closed, so nobody can keep others out.
+// there are too many, the oldest of the largest group is closed, so that no source of connections keeps others out.
+// Connections of one source in different states are different groups, so that sockets that send no request do not
+// close those whose request is being answered. A connection counts as new again with each request.
 type unproven struct {
 	log     *slog.Logger
 	what    string // they are, for the log
@@ -36,7 +38,7 @@ type unproven struct {
 
 	mu         sync.Mutex
 	limit      int
-	list       []*conn // oldest first
+	list       []*conn // those longest without a request first
 	lastLooked time.Time
 	lastLogged time.Time
 }
@@ -47,12 +49,10 @@ func (u *unproven) setLimit(n int) {
 	u.limit = n
 }
 
-// enter adds a connection; one that is there keeps its age.
+// enter adds a connection as the newest, also one that is there.
 func (u *unproven) enter(c *conn) {
 	u.mu.Lock()
-	if !slices.Contains(u.list, c) {
-		u.list = append(u.list, c)
-	}
+	u.list = append(slices.DeleteFunc(u.list, func(known *conn) bool { return known == c }), c)
 	var look []*conn
 	// The system takes milliseconds to say who is there. Whoever comes later is younger, and goes later.
 	if u.peersOf != nil && len(u.list) > u.limit/2 && time.Since(u.lastLooked) > lookInterval {
@@ -68,6 +68,7 @@ func (u *unproven) enter(c *conn) {
 			return
 		}
 		if c := u.first(list, limit); u.leave(c) {
+			c.isClosed.Store(true)
 			_ = c.Conn.Close()
 		}
 	}
@@ -116,9 +117,13 @@ func (u *unproven) excess() (list []*conn, limit int) {
 
 // first returns the connection that has to go.
 func (u *unproven) first(list []*conn, limit int) *conn {
-	groups, counts := make([]string, len(list)), map[string]int{}
+	type group struct {
+		source string
+		state  int32
+	}
+	groups, counts := make([]group, len(list)), map[group]int{}
 	for i, c := range list {
-		groups[i] = u.groupOf(c)
+		groups[i] = group{u.groupOf(c), c.state.Load()}
 		counts[groups[i]]++
 	}
 	most := 0
@@ -128,7 +133,7 @@ func (u *unproven) first(list []*conn, limit int) *conn {
 	if most*fairShare < limit {
 		return list[0] // they come from everywhere
 	}
-	return list[slices.IndexFunc(groups, func(g string) bool { return counts[g] == most })]
+	return list[slices.IndexFunc(groups, func(g group) bool { return counts[g] == most })]
 }
 
 // sourceOf is the group of a connection where the system's users say nothing: senders of webhooks come through proxies.
@@ -151,10 +156,17 @@ func prove(r *http.Request) {
 	}
 }
 
-// enterAgain is for [http.Server].ConnState: behind a proxy the next request may be another sender's.
-func enterAgain(c net.Conn, state http.ConnState) {
-	if c := connOf(c); state == http.StateActive && c != nil && c.unproven != nil {
-		c.unproven.enter(c)
+// followState is for [http.Server].ConnState. A request makes its connection an unproven one again: behind a proxy it
+// may be another sender's. The end of a half-sent request counts as a request in net/http; a connection that was closed
+// for it must not come back to the list, where others would have to make room for it.
+func followState(c net.Conn, state http.ConnState) {
+	known := connOf(c)
+	if known == nil || known.unproven == nil {
+		return
+	}
+	known.state.Store(int32(state))
+	if state == http.StateActive && !known.isClosed.Load() {
+		known.unproven.enter(known)
 	}
 }
 

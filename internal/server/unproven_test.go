@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"testing"
@@ -108,5 +109,46 @@ func TestUnprovenConnections(t *testing.T) {
 		if len(u.list) != 0 {
 			t.Errorf("%s: %d are counted after all ended, want 0", name, len(u.list))
 		}
+	}
+}
+
+// Sockets that send nothing do not close a connection whose request is being answered, and a connection that was closed
+// takes no place again when net/http reads its end.
+func TestRequestsBesideSilentSockets(t *testing.T) {
+	u := &unproven{log: slog.New(slog.DiscardHandler), groupOf: sourceOf, limit: 100}
+	var closed []string
+	accept := func(from string) *conn {
+		c, err := listener{&connList{list: []net.Conn{addressConn{from: from, closed: &closed}}}, u}.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return connOf(c)
+	}
+	asks, waits := accept("127.0.0.1:1"), accept("127.0.0.1:2")
+	followState(asks, http.StateActive)
+	followState(waits, http.StateActive)
+	followState(waits, http.StateIdle)
+	var silent []*conn
+	for i := range 300 {
+		silent = append(silent, accept(fmt.Sprintf("127.0.0.1:%d", 1000+i)))
+	}
+	if !slices.Contains(u.list, asks) || !slices.Contains(u.list, waits) || len(closed) != 202 {
+		t.Fatalf("%d are closed, beginning with %v; want 202 of those that send nothing", len(closed), closed[:3])
+	}
+	for _, c := range silent[:202] {
+		followState(c, http.StateActive)
+	}
+	if len(closed) != 202 || len(u.list) != 100 {
+		t.Errorf("after the ends of what was closed %d are closed and %d kept, want 202 and 100", len(closed), len(u.list))
+	}
+	for _, c := range silent[202:] {
+		followState(c, http.StateActive)
+	}
+	followState(asks, http.StateActive) // its next request
+	for i := range 90 {
+		followState(accept(fmt.Sprintf("127.0.0.1:%d", 2000+i)), http.StateActive)
+	}
+	if !slices.Contains(u.list, asks) {
+		t.Error("a connection with a request newer than those of the others was closed first")
 	}
 }

@@ -15,8 +15,10 @@ const webhookPrefix = "/hooks/"
 // Limits of requests to /hooks/NAME, which may come from anywhere and without a secret.
 const (
 	webhookMaxBody = 1 << 20 // bytes
-	// webhookMaxBodies is how many bodies are read at a time: they are in memory before their senders are known.
+	// webhookMaxBodies is how many bodies of more than webhookSmallBody bytes are read at a time: they are in memory
+	// before their senders are known.
 	webhookMaxBodies     = 64
+	webhookSmallBody     = 64 << 10
 	webhookHeaderTimeout = 5 * time.Second
 	webhookBodyTimeout   = 10 * time.Second
 	webhookTimeout       = 15 * time.Second // for the next request of a connection
@@ -33,7 +35,7 @@ type webhooks struct {
 	http      *http.Server // of the listeners
 	listeners []net.Listener
 	unproven  unproven // at the listeners
-	bodies    unproven // connections whose body is read
+	bodies    unproven // connections from which a large body is read
 }
 
 func newWebhooks(s *Server, take WebhookFunc) *webhooks {
@@ -56,7 +58,7 @@ func newWebhooks(s *Server, take WebhookFunc) *webhooks {
 		IdleTimeout:       webhookTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ConnContext:       contextWithConn,
-		ConnState:         enterAgain,
+		ConnState:         followState,
 		BaseContext:       func(net.Listener) context.Context { return s.ctx },
 		ErrorLog:          s.http.ErrorLog,
 	}
@@ -141,10 +143,8 @@ func refuseWebhook(w http.ResponseWriter, status int, message string) {
 
 // read reads a request's body. The memory grows with the bytes that have come, not with the announced length.
 func (h *webhooks) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-		h.bodies.enter(c)
-		defer h.bodies.leave(c)
-	}
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	isCounted := false
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webhookBodyTimeout))
 	from := http.MaxBytesReader(w, r.Body, webhookMaxBody)
 	var body []byte
@@ -156,6 +156,11 @@ func (h *webhooks) read(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 		}
 		n, err := from.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
+		if len(body) > webhookSmallBody && c != nil && !isCounted {
+			isCounted = true
+			h.bodies.enter(c)
+			defer h.bodies.leave(c)
+		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return body, nil

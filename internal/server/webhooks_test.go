@@ -244,7 +244,8 @@ func TestWebhookAnnouncedBody(t *testing.T) {
 	}
 }
 
-// Many bodies at once fill no memory: the oldest goes, and a right request needs not wait.
+// Many large bodies at once fill no memory: the oldest goes, and a right request needs not wait. A small body takes no
+// place.
 func TestWebhookBodiesAreBounded(t *testing.T) {
 	inWebhookBubble(t, func(f *webhookFixture) {
 		var open []net.Conn
@@ -264,12 +265,19 @@ func TestWebhookBodiesAreBounded(t *testing.T) {
 		if n := len(f.server.webhooks.bodies.list); n != webhookMaxBodies {
 			f.Errorf("%d bodies are read, want %d", n, webhookMaxBodies)
 		}
-		for i := range 10 {
-			if got := f.raw(f.own, post("/hooks/known", "right", "Connection: close\r\n", "a")); len(got) != 1 ||
-				got[0] != "202" {
-				f.Errorf("request %d beside half bodies: got %v, want 202", i, got)
+		send := func(size int) {
+			for i := range 10 {
+				request := post("/hooks/known", "right", "Connection: close\r\n", strings.Repeat("a", size))
+				if got := f.raw(f.own, request); len(got) != 1 || got[0] != "202" {
+					f.Errorf("request %d of %d bytes beside half bodies: got %v, want 202", i, size, got)
+				}
 			}
 		}
+		send(webhookSmallBody)
+		if n := len(f.server.webhooks.bodies.list); n != webhookMaxBodies {
+			f.Errorf("%d bodies are read after small ones came, want %d", n, webhookMaxBodies)
+		}
+		send(webhookSmallBody + 1)
 		for i, c := range open {
 			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 			_, err := c.Read(make([]byte, 1))
