@@ -30,18 +30,20 @@ type place struct{ name, what string }
 //     Droid (.factory), Amp, Warp, Tabnine, Qoder, Vibe, Rovo Dev, OpenHands, Pi and Aider. Several keep their servers
 //     in an mcp.json somewhere, also VS Code and JetBrains Air, so that name counts in every directory. For Trae,
 //     iFlow and CodeBuddy the list follows pages of others about them.
-//   - Editors: Vim's and Emacs' manuals, Eclipse's help (External Tools), YouCompleteMe, the Build Server Protocol,
-//     the dev container specification, Gitpod's and Firebase Studio's pages.
-//   - Interpreters, shells and debuggers: the pages on startup files in the manuals of gdb, LLDB, R, GHCi, irb, byebug,
-//     Python (site, pdb), IPython, Octave, SQLite, psql, DuckDB, mongosh, rizin, PHP, bash, zsh, elvish, tmux, direnv,
-//     mise, asdf and zsh-autoenv; Xsession(5), pam_env(8), environment.d(5), file-hierarchy(7), lesspipe(1) and
-//     ssh_config(5).
-//   - Build tools and helpers: npm, yarn, pnpm, pip, uv, cargo, rustup (overrides), Bazel and Bazelisk, Buck, Maven,
-//     Gradle, sbt, bun, MSBuild (response files), NuGet, latexmk and Ansible; docker, kubectl and the AWS CLI on
-//     helpers.
+//   - Editors: Vim's and Emacs' manuals, Eclipse's help (External Tools), Zed (worktree trust), YouCompleteMe, the
+//     Build Server Protocol, the dev container specification, Gitpod's and Firebase Studio's pages.
+//   - Interpreters, shells and debuggers: the pages on startup files in the manuals of gdb, LLDB, R, GHCi, irb, pry,
+//     byebug, Perl (debugger), Julia, IEx, OCaml, Guile, Python (site, pdb), IPython, Octave, SQLite, psql, DuckDB,
+//     mongosh, rizin, PHP, bash, zsh, elvish, tmux, direnv, devbox, devenv, mise, asdf and zsh-autoenv; Xsession(5),
+//     pam_env(8), environment.d(5), file-hierarchy(7), lesspipe(1) and ssh_config(5). For Lisp the list follows a page
+//     of others, and no document was found for Ruby's rdbg.
+//   - Build tools and helpers: npm, yarn, pnpm (config dependencies), pip, uv, cargo, rustup (overrides), Bazel and
+//     Bazelisk, Buck, Maven, Gradle, sbt, bun, MSBuild (response files), NuGet, latexmk and Ansible; docker, kubectl
+//     and the AWS CLI on helpers.
 //
 // Agents' rules in Markdown, data that a program keeps for itself, and files that a project's daily work edits, such as
-// Makefile, package.json and conftest.py, are free, though programs read or run some of them too.
+// Makefile, package.json and conftest.py, are free, though programs read or run some of them too. So are files whose
+// commands run only when a person asks for one by name or chooses it: CMake's presets and deno.json.
 var places = []place{
 	{".git", "git runs what its configuration and hooks name"},
 	{".gitmodules", "git fetches what it names"},
@@ -57,6 +59,7 @@ var places = []place{
 	{".yarnrc*", "yarn runs what it names"},
 	{".yarn", "yarn runs it"},
 	{".pnpmfile*", "pnpm runs it"},
+	{"pnpm-workspace.yaml", "pnpm loads the hooks that it names"},
 	{".cargo/config*", "cargo and editors run what it names"},
 	{".bashrc", "shells run it"},
 	{".bash_*", "shells run it"},
@@ -142,6 +145,8 @@ var places = []place{
 	{".tool-versions", "version managers run what it names"},
 	{".config/mise*", "shells run what it names"},
 	{".direnvrc", "shells run it"},
+	{"devenv.*", "shells run what it names"},
+	{"devbox.json", "shells run the hooks that it names"},
 	{".config/direnv", "shells run it"},
 	{".asdfrc", "version managers run what it names"},
 	{".default-*", "version managers install what it names"},
@@ -165,6 +170,7 @@ var places = []place{
 	{".erlang", "erl runs it"},
 	{".ocamlinit", "ocaml runs it"},
 	{".pdbrc*", "pdb runs it"},
+	{".perldb", "Perl's debugger runs it"},
 	{".pythonrc*", "Python runs it"},
 	{"sitecustomize.py", "Python runs it whenever it starts"},
 	{"usercustomize.py", "Python runs it whenever it starts"},
@@ -172,7 +178,6 @@ var places = []place{
 	{"pip.conf", "pip installs from where it names"},
 	{"pip.ini", "pip installs from where it names"},
 	{".octaverc", "octave runs it"},
-	{".juliarc.jl", "julia runs it"},
 	{".julia/config", "julia runs it"},
 	{".sqliterc", "sqlite3 runs it"},
 	{".psqlrc*", "psql runs it"},

@@ -101,6 +101,9 @@ func TestWhy(t *testing.T) {
 		".crush/crush.db": false, ".crush/crush.json": true, ".pip/pip.conf": true, ".config/uv/uv.toml": true,
 		"msbuild.rsp": false, ".pypirc": false, ".in.zsh": false, "project": false, "hk.local.pkl": true,
 		"jupyter_notes.md": false, "rust.toml": false,
+		".perldb": true, "pnpm-workspace.yaml": true, "devenv.nix": true, "devenv.local.nix": true, "devbox.json": true,
+		".juliarc.jl": false, ".julia/config/startup.jl": true, "CMakePresets.json": false, "deno.json": false,
+		"CMakeUserPresets.json": false, "pnpm-lock.yaml": false, "devenv": false,
 	} {
 		if got := Why(root+"/"+path, filepath.Join(root, "mine")); (got != "") != want {
 			t.Errorf("%q: %q, want protected: %v", path, got, want)
