@@ -17,6 +17,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/match"
+	"tapgw/internal/protect"
 	"tapgw/internal/protocol"
 	"tapgw/internal/shellrule"
 	"tapgw/internal/visible"
@@ -250,22 +251,18 @@ func (k *Checker) file(ctx context.Context, c *adminapi.FileCheck) error {
 	if err != nil {
 		return inField("path", err)
 	}
-	names := []string{path}
-	if real := target(dir, path); real != path {
-		names = append(names, real) // a rule may name the file to which a link leads
-	}
-	for _, name := range names {
+	real := target(dir, path)                                   // a link may lead elsewhere later
+	for _, name := range slices.Compact([]string{real, path}) { // a rule may name the file to which a link leads
 		if err := k.permitRead(ctx, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
-	path = names[len(names)-1] // a link may lead elsewhere by now
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would block
+	f, err := root.OpenFile(real, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would block
 	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("there is no such file")
 	}
@@ -290,20 +287,14 @@ func (k *Checker) permitRead(ctx context.Context, path string) error {
 	return k.Session.PermitRead(ctx, path, "check what the session's model says of its work")
 }
 
-// target is where a path below dir leads, also below dir; the path itself if it leads elsewhere, or nowhere.
+// target is where a path below dir leads, also below dir, whether a file is there or not; the path itself if it leads
+// elsewhere.
 func target(dir, path string) string {
-	top, err := filepath.EvalSymlinks(dir)
-	if err != nil {
+	rel, err := filepath.Rel(protect.Target(dir), protect.Target(filepath.Join(dir, path)))
+	if err != nil || !filepath.IsLocal(rel) {
 		return path
 	}
-	real, err := filepath.EvalSymlinks(filepath.Join(top, path))
-	if err != nil {
-		return path
-	}
-	if rel, err := filepath.Rel(top, real); err == nil && filepath.IsLocal(rel) {
-		return rel
-	}
-	return path
+	return rel
 }
 
 // content holds a check against an open file.

@@ -23,29 +23,42 @@ type ReadHost interface {
 // own reads is asked, and a host without rules of its own allows what lies in the session's directory. The error is one
 // line for the model.
 func (s *Session) PermitRead(ctx context.Context, path, why string) error {
-	if err := s.PermitReadOfPerson(ctx, path); err != nil {
+	if err := s.rulesOnRead(ctx, path); err != nil {
 		return err
 	}
 	denial := ""
 	if h, ok := s.host.(ReadHost); ok {
 		denial = h.PermitRead(ctx, path, why)
-	} else if target, err := protect.Resolve(path); err != nil || !protect.Within(target, s.cwd) {
+	} else if !protect.Within(protect.Target(path), s.cwd) {
 		denial = "this session may read inside " + s.cwd + " only"
 	}
 	if denial != "" {
 		return fmt.Errorf("reading it is denied: %s", denial)
 	}
-	return nil
+	return mustLead(path)
 }
 
 // PermitReadOfPerson is [Session.PermitRead] for files that a person asks the gateway to read: it asks rules and gates
 // but not the host. Private files of the gateway are never read.
 func (s *Session) PermitReadOfPerson(ctx context.Context, path string) error {
-	target, err := protect.Resolve(path)
-	if err != nil {
+	if err := s.rulesOnRead(ctx, path); err != nil {
+		return err
+	}
+	return mustLead(path)
+}
+
+// mustLead denies the reading of a path that leads nowhere, such as a loop of links. It has the last word, because it
+// depends on which files are there.
+func mustLead(path string) error {
+	if _, err := protect.Resolve(path); err != nil {
 		return fmt.Errorf("reading it is denied: it can't be told where %s leads", path)
 	}
-	for _, name := range []string{filepath.Clean(path), target} {
+	return nil
+}
+
+// rulesOnRead asks all but the host about a read.
+func (s *Session) rulesOnRead(ctx context.Context, path string) error {
+	for _, name := range []string{filepath.Clean(path), protect.Target(path)} {
 		for _, dir := range s.g.privateDirs() {
 			if protect.Within(name, dir) {
 				return fmt.Errorf("reading it is denied: it lies in %s, where tapgw and the Copilot "+

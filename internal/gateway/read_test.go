@@ -19,6 +19,12 @@ func TestPermitRead(t *testing.T) {
 		}
 	}
 	home := filepath.Join(dir, "home")
+	for _, file := range []string{"home/.copilot/tap/.admin-token", "other/file"} {
+		if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := strings.Repeat("x", 300) // longer than the name of a file can be
 	for link, to := range map[string]string{"out": "../other", "in": ".copilot/tap", "loop": "loop"} {
 		if err := os.Symlink(to, filepath.Join(home, link)); err != nil {
 			t.Fatal(err)
@@ -40,6 +46,11 @@ func TestPermitRead(t *testing.T) {
 			"new":                           {},
 			"../other/a":                    {model: inside},
 			"out/a":                         {model: inside},
+			"out/file/a":                    {inside, odd}, // the same for the model as without the file
+			"out/" + long:                   {inside, odd},
+			"out/none/" + long:              {model: inside},
+			"in/.admin-token/a":             {private, private},
+			"in/" + long:                    {private, private},
 			"loop":                          {odd, odd},
 			".copilot/tap/.admin-token":     {private, private},
 			".copilot":                      {private, private},

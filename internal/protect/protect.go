@@ -506,3 +506,15 @@ func Resolve(path string) (string, error) {
 	}
 	return at, nil
 }
+
+// Target is where a path leads, for what must not tell which files are there: what can't
+// be resolved of an absolute path, such as what stands below a file, stays as it is.
+func Target(path string) string {
+	for rest := ""; ; path = filepath.Dir(path) {
+		target, err := Resolve(path)
+		if err == nil || path == filepath.Dir(path) {
+			return filepath.Join(target, rest)
+		}
+		rest = filepath.Join(filepath.Base(path), rest)
+	}
+}
