@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -219,13 +218,17 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 // shell. The runtime's search tools see no hidden files in directories above, so a search of the working directory
 // itself is allowed.
 func (s *session) containsTokens(path string) bool {
-	for _, dir := range append([]string{filepath.Dir(s.outputDir)}, s.o.Secrets...) {
-		dir, err := resolve(dir)
+	dirs := s.o.Secrets
+	if s.outputDir != "" {
+		dirs = append(slices.Clone(dirs), filepath.Dir(s.outputDir))
+	}
+	for _, dir := range dirs {
+		dir, err := protect.Resolve(dir)
 		if err != nil {
 			return true
 		}
 		for _, path := range []string{path, filepath.Clean(path)} {
-			target, err := resolve(path)
+			target, err := protect.Resolve(path)
 			if err != nil {
 				return true
 			}
@@ -303,7 +306,7 @@ func (s *session) toolProvider(req sdk.PermissionRequest) (name, identity string
 // file returns where a path leads now, symlinks resolved, or the absolute path if that fails.
 func (s *session) file(path string) string {
 	path = absolute(path, s.cwd)
-	if target, err := resolve(path); err == nil {
+	if target, err := protect.Resolve(path); err == nil {
 		return target
 	}
 	return path
@@ -441,7 +444,7 @@ func inside(path, dir string) bool {
 		return false
 	}
 	for _, path := range []string{path, filepath.Clean(path)} {
-		target, err := resolve(path)
+		target, err := protect.Resolve(path)
 		if err != nil {
 			return false
 		}
@@ -450,24 +453,4 @@ func inside(path, dir string) bool {
 		}
 	}
 	return true
-}
-
-// resolve resolves the symlinks of a path whose last parts need not exist.
-func resolve(path string) (string, error) {
-	target, err := filepath.EvalSymlinks(path)
-	if err == nil || !os.IsNotExist(err) {
-		return target, err
-	}
-	// A dangling symlink leads somewhere as soon as its target is made.
-	if info, lerr := os.Lstat(path); lerr == nil && info.Mode()&os.ModeSymlink != 0 {
-		return "", err
-	}
-	parent, name := filepath.Split(strings.TrimRight(path, string(filepath.Separator)))
-	if parent == "" || name == "" || name == ".." {
-		return "", err
-	}
-	if parent, err = resolve(parent); err != nil {
-		return "", err
-	}
-	return filepath.Join(parent, name), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
+	"tapgw/internal/protect"
 	"tapgw/internal/shellrule"
 	"tapgw/internal/weburl"
 )
@@ -83,12 +84,10 @@ func pathVerdict(name, cwd string, allow, deny []string) verdict {
 	ways := []string{filepath.Clean(name)}
 	known := true
 	for _, way := range []string{name, filepath.Clean(name)} {
-		target, err := resolve(way)
-		if err != nil {
+		if _, err := protect.Resolve(way); err != nil {
 			known = false
-			continue
 		}
-		ways = append(ways, target)
+		ways = append(ways, protect.Target(way))
 	}
 	for _, way := range ways {
 		if matchesPath(deny, way, cwd) {
@@ -123,7 +122,7 @@ func pathGlobs(patterns []string, cwd string) (globs []string) {
 		glob := configs.PathGlob(pattern, filepath.ToSlash(cwd), filepath.ToSlash(home))
 		globs = append(globs, glob)
 		base, rest := doublestar.SplitPattern(glob)
-		if real, err := resolve(base); err == nil && real != base {
+		if real, err := protect.Resolve(base); err == nil && real != base {
 			globs = append(globs, configs.PathGlob(rest, filepath.ToSlash(real), ""))
 		}
 	}

@@ -78,10 +78,14 @@ func TestPathVerdict(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{"cwd/src/out": "../../other", "also": "other", "cwd/src/key": "../secret"} {
+	for link, to := range map[string]string{"cwd/src/out": "../../other", "also": "other", "cwd/src/key": "../secret",
+		"cwd/src/later": "../secret/later"} {
 		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(cwd, "secret", "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	allow := []string{"src/**", filepath.Join(root, "also") + "/**", "~/notes/*.md"}
 	deny := []string{"**/.env", "secret/**"}
@@ -102,6 +106,8 @@ func TestPathVerdict(t *testing.T) {
 		"secret/x":                         refused,
 		"src/../secret/x":                  refused,
 		"src/key/x":                        refused,
+		"src/later":                        refused, // the same as when the file is there
+		"src/key/file/x":                   refused, // the same as when it is a directory
 		"src/out/../cwd/secret/x":          refused, // as the system reads it
 		"src/" + string([]byte{0}) + "nul": noVerdict,
 	} {

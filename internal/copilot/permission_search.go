@@ -9,6 +9,8 @@ import (
 
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/protect"
 )
 
 // listers are tools of the runtime's own that tell the names of a directory's files, and nothing that is in them.
@@ -42,7 +44,7 @@ func (s *session) searchDenial(req sdk.PermissionRequest, u *toolUse) string {
 // deniedBelow looks for files in and below a directory that globs match: errFound if there is one. It stops when it has
 // seen more than maxSearched.
 func deniedBelow(root, cwd string, deny []string) (count int, err error) {
-	real, err := resolve(root)
+	real, err := protect.Resolve(root)
 	if err != nil {
 		return 0, err
 	}

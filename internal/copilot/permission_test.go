@@ -26,6 +26,7 @@ func TestInside(t *testing.T) {
 	}
 	for link, to := range map[string]string{
 		"dir/out": "../other", "dir/in": "a/b/c", "dir/deep": "a/b/c", "dir/nowhere": "../nowhere", "also": "dir",
+		"dir/later": "a/later",
 	} {
 		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
@@ -49,6 +50,7 @@ func TestInside(t *testing.T) {
 		{"dir/out", false},
 		{"dir/out/x", false},
 		{"dir/nowhere", false},
+		{"dir/later", true},
 		{"dir/a/../../other", false},
 		{"dir/new/../../other/x", false},
 		// The system goes to the parent of where the symlink leads, who cleans
