@@ -252,31 +252,19 @@ func isBasic(text string) bool {
 // and digits, or of hexadecimal digits. Checksums look random, too: use it only where a person decides, or where a word
 // may be left out without harm.
 func LooksRandom(word string) bool {
-	var small, capital, digit, hex, other int
+	var small, capital, digit bool
 	for i := range len(word) {
 		switch c := word[i]; {
 		case isDigit(c):
-			digit++
-			hex++
-		case c >= 'a' && c <= 'z':
-			small++
-			if c <= 'f' {
-				hex++
-			}
-		case c >= 'A' && c <= 'Z':
-			capital++
-			if c <= 'F' {
-				hex++
-			}
-		case c == '-':
-			hex++
-			other++
-		case c == '_' || c == '+' || c == '/' || c == '=':
-			other++
-		default:
+			digit = true
+		case isSmall(c):
+			small = true
+		case isCapital(c):
+			capital = true
+		case strings.IndexByte("-_+/=", c) < 0:
 			return false
 		}
 	}
-	return len(word) >= 24 && hex == len(word) && digit > 0 ||
-		len(word) >= 16 && digit > 0 && small > 0 && capital > 0 && word[0] != '/'
+	return digit && (len(word) >= 24 && isHexWord(word) ||
+		len(word) >= 16 && small && capital && word[0] != '/')
 }

@@ -42,7 +42,7 @@ func ReplaceMember(name, text string, placeholder func(kind, secret string) stri
 
 // RedactMember is [Redact] for a text that stands behind a name, as in a member of an object.
 func RedactMember(name, text string) string {
-	return replace(text, behindName(name, text), inBrackets)
+	return ReplaceMember(name, text, inBrackets)
 }
 
 func inBrackets(kind, _ string) string { return "<" + kind + ">" }
@@ -104,9 +104,7 @@ var isName = func() (table [256]bool) {
 	return table
 }()
 
-func isAlnum(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-}
+func isAlnum(c byte) bool { return isDigit(c) || isLetter(c) }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
