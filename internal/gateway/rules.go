@@ -110,6 +110,10 @@ func (c *toolCall) argsText() *match.Text {
 	return c.text
 }
 
+// searchTools are tools of agents that search. If no file has a path with spaces, they search its words instead, so a
+// rule about files is compared with the words too.
+var searchTools = []string{"grep", "rg", "glob"}
+
 // paths returns the files that the call names; see [CallFiles].
 func (c *toolCall) paths() []match.File {
 	if !c.filesRead {
@@ -118,6 +122,11 @@ func (c *toolCall) paths() []match.File {
 		names, c.isUnclear = CallFiles(c.tool, c.args)
 		for _, name := range names {
 			c.files = append(c.files, match.NewFile(name))
+			if words := strings.Fields(name); len(words) > 1 && slices.Contains(searchTools, c.tool) {
+				for _, word := range words {
+					c.files = append(c.files, match.NewFile(word))
+				}
+			}
 		}
 	}
 	return c.files
