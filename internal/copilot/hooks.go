@@ -2,9 +2,12 @@ package copilot
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/url"
 
 	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
 )
@@ -94,18 +97,11 @@ func (s *session) promptSubmitted(
 // hookDeny is the decision of a hook that keeps the runtime from calling a tool.
 const hookDeny = "deny"
 
-// toolHook asks rules and gates about a call, and then the permissions for reads about an edit. It never answers allow,
-// which would bypass the permissions.
+// toolHook asks rules and gates about a call, and then the permissions for which the runtime does not ask. It never
+// answers allow, which would bypass the permissions.
 func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) {
 	if !s.awaitCalls() {
 		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: errEnded.Error()}, nil
-	}
-	if in.ToolName == lspTool && !s.o.trusts(s.cwd) {
-		return &sdk.PreToolUseHookOutput{
-			PermissionDecision: hookDeny,
-			PermissionDecisionReason: "the project's files have changed since the user trusted them: its language " +
-				"servers may start again after " + configs.TrustCommand(s.cwd),
-		}, nil
 	}
 	tool, args := s.called(in.ToolName, rawJSON(in.ToolArgs))
 	d := s.calls.PreToolUse(s.ctx, tool, args)
@@ -114,7 +110,7 @@ func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*s
 	}
 	denial := ""
 	if !d.Deny {
-		denial = s.editDenial(s.ctx, toolUse{tool, args})
+		denial = s.unaskedDenial(s.ctx, toolUse{tool, args})
 	}
 	switch {
 	case denial != "":
@@ -125,6 +121,39 @@ func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*s
 		return &sdk.PreToolUseHookOutput{AdditionalContext: d.Context}, nil
 	}
 	return nil, nil
+}
+
+// unaskedDenial judges what a call of the runtime's own tools does without asking for permission. The result is why it
+// is denied; "" allows the call to begin. In a terminal its person decides.
+func (s *session) unaskedDenial(ctx context.Context, u toolUse) string {
+	switch {
+	case s.joined != 0:
+		return ""
+	case u.tool == lspTool && !s.o.trusts(s.cwd):
+		return "the project's files have changed since the user trusted them: its language servers may start again " +
+			"after " + configs.TrustCommand(s.cwd)
+	case u.tool == codeSearchTool:
+		return s.codeSearchDenial(ctx, u)
+	}
+	return s.editDenial(ctx, u)
+}
+
+// codeSearchTool is the runtime's tool that sends a query to GitHub.
+const codeSearchTool = "semantic_code_search"
+
+// codeSearchDenial decides about a search of code on GitHub as about the address to which the query goes. A provider's
+// tool of that name is none.
+func (s *session) codeSearchDenial(ctx context.Context, u toolUse) string {
+	if provider, _ := s.calls.ToolProvider(u.tool); provider != "" {
+		return ""
+	}
+	var args struct{ Repo, Query string }
+	if err := json.Unmarshal(u.args, &args); err != nil {
+		return "the arguments of the search can't be read, so nothing is allowed"
+	}
+	address := "https://api.github.com/repos/" + args.Repo + "/embeddings/code/search?query=" +
+		url.QueryEscape(args.Query)
+	return denialOf(s.decide(ctx, &rpc.PermissionRequestURL{URL: address, Intention: "search code on GitHub"}, nil))
 }
 
 // awaitCalls waits until the session is registered. It returns false if the session ended first.

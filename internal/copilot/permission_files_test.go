@@ -21,7 +21,10 @@ type asker struct {
 	gateway.HostCalls
 	decision string
 	asked    []gateway.Question
+	provider string // of every tool
 }
+
+func (a *asker) ToolProvider(string) (name, identity string) { return a.provider, a.provider }
 
 func (a *asker) Ask(_ context.Context, q gateway.Question) (gateway.Answer, error) {
 	a.asked = append(a.asked, q)
@@ -127,5 +130,64 @@ func TestRequestsOfACall(t *testing.T) {
 				t.Errorf("the denial: %q, want %q in it", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestCodeSearchIsJudged: the runtime's search of code on GitHub, about which it does not ask, needs the permission for
+// the address that it sends the query to, and a person who is asked sees the query.
+func TestCodeSearchIsJudged(t *testing.T) {
+	search := toolUse{codeSearchTool, protocol.Raw(`{"repo":"a/b","query":"my words"}`)}
+	const here, elsewhere = "https://api.github.com/repos/a/", "https://api.github.com/repos/c/"
+	allowed := configs.Permissions{URL: configs.Allow}
+	for name, tt := range map[string]struct {
+		p    configs.Permissions
+		args string
+		want string
+	}{
+		"by default":           {want: "allow_urls"},
+		"allowed":              {p: allowed},
+		"allowed by a pattern": {p: configs.Permissions{AllowURLs: []string{here}}},
+		"another repository":   {p: configs.Permissions{AllowURLs: []string{elsewhere}}, want: "allow_urls"},
+		"denied by a pattern": {
+			p: configs.Permissions{URL: configs.Allow, DenyURLs: []string{"api.github.com"}}, want: "deny_urls",
+		},
+		"asked":                  {p: configs.Permissions{URL: configs.Ask}},
+		"arguments of no search": {args: `{"repo":["a"]}`, p: allowed, want: "can't be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, a := sessionWith(t, tt.p)
+			u := search
+			if tt.args != "" {
+				u.args = protocol.Raw(tt.args)
+			}
+			denial := s.unaskedDenial(t.Context(), u)
+			if !strings.Contains(denial, tt.want) || (denial == "") != (tt.want == "") {
+				t.Errorf("the search: %q, want %q in it", denial, tt.want)
+			}
+			isAsked := len(a.asked) == 1 && strings.Contains(a.asked[0].Detail, "a/b") &&
+				strings.Contains(a.asked[0].Detail, "my+words")
+			if isAsked != (tt.p.URL == configs.Ask) {
+				t.Errorf("a person was asked %+v, want the query in a question if the permission says ask", a.asked)
+			}
+			a.provider = "tests"
+			if denial := s.unaskedDenial(t.Context(), u); denial != "" {
+				t.Errorf("a provider's tool of that name: %q, want it to begin", denial)
+			}
+		})
+	}
+}
+
+// TestTerminalDecidesAlone: in a terminal that the gateway joined by its port, the gateway's own permissions keep no
+// call from beginning, because the person there decides.
+func TestTerminalDecidesAlone(t *testing.T) {
+	s, _ := sessionWith(t, configs.Permissions{})
+	s.joined = byPort
+	for tool, args := range map[string]string{
+		"edit": `{"path":"/x"}`, toolCreate: `{"path":"/x"}`, toolPatch: `"no patch"`, lspTool: `{}`,
+		codeSearchTool: `{"repo":"a/b","query":"x"}`,
+	} {
+		if denial := s.unaskedDenial(t.Context(), toolUse{tool, protocol.Raw(args)}); denial != "" {
+			t.Errorf("%s: %q, want it to begin", tool, denial)
+		}
 	}
 }
