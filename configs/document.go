@@ -259,6 +259,7 @@ func (t *table) strs(key string, into *[]string, check func(string) error) {
 			Default:     literal(append([]string{}, *into...)),
 		}
 	})
+	var good []string
 	t.list(key, into, func(list []string, s string) error {
 		if check != nil {
 			if err := check(s); err != nil {
@@ -268,8 +269,12 @@ func (t *table) strs(key string, into *[]string, check func(string) error) {
 		if slices.Contains(list, s) {
 			return fmt.Errorf("%q stands there twice", s)
 		}
+		good = append(good, s)
 		return nil
 	})
+	if len(good) > 0 && !t.isGood(key) {
+		*into = good // denials of a project count though others beside them have faults
+	}
 }
 
 // list reads an array of strings, with a check that sees those before.

@@ -8,7 +8,7 @@ import (
 
 // TightenAt makes the permissions as strict as each project's tapgw.toml in a directory and above it, where the file
 // is stricter. It returns the nearest file that changed something, else "". Such a file needs no trust, because it
-// allows nothing. In a file with faults, the keys without faults count.
+// allows nothing. In a file with faults, the keys and patterns without faults count.
 func (p *Permissions) TightenAt(dir string) (nearest string) {
 	dir, err := realDir(dir)
 	if err != nil {

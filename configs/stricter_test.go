@@ -34,7 +34,11 @@ func TestStricterPermissionsNeedNoTrust(t *testing.T) {
 		from = cmp.Or(from, c.Copilot.Permissions.TightenAt(below))
 		return c, from
 	}
-	for name, text := range map[string]string{"as it is": stricter, "with a fault": stricter + "memory = 3\n"} {
+	for name, text := range map[string]string{
+		"as it is": stricter, "with a fault": stricter + "memory = 3\n",
+		"with a pattern twice": strings.Replace(stricter, `["rm"]`, `["rm", "rm"]`, 1),
+		"with faulty patterns": strings.Replace(stricter, `["*.pem"]`, `["[", "*.pem", 3]`, 1),
+	} {
 		write(t, file, text)
 		c, from := at()
 		p := c.Copilot.Permissions
