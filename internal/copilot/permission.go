@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,8 +54,14 @@ func patternVerdict(p *configs.Permissions, req sdk.PermissionRequest, cwd strin
 		v, pattern := commandVerdict(req, p.AllowCommands, p.DenyCommands)
 		return v, fmt.Sprintf("%s: %q matches", forbids("deny_commands"), pattern)
 	case *rpc.PermissionRequestRead:
+		if isPerProcess(absolute(req.Path, cwd)) {
+			return refused, perProcessReason
+		}
 		return pathVerdict(req.Path, cwd, p.AllowReadPaths, p.DenyPaths), forbids("deny_paths")
 	case *rpc.PermissionRequestWrite:
+		if isPerProcess(absolute(req.FileName, cwd)) {
+			return refused, perProcessReason
+		}
 		return pathVerdict(req.FileName, cwd, p.AllowWritePaths, p.DenyPaths), forbids("deny_paths")
 	case *rpc.PermissionRequestURL:
 		if _, err := weburl.Parse(req.URL); err != nil {
@@ -453,4 +460,43 @@ func inside(path, dir string) bool {
 		}
 	}
 	return true
+}
+
+// perProcess are places that mean something else to each process. The runtime, and the programs that it starts in the
+// session's directory, find other files there than the gateway does.
+var perProcess = []string{"/proc/self", "/proc/thread-self", "/dev/fd"}
+
+const perProcessReason = "the path leads through /proc/self or its like, which is another place for each process, so " +
+	"it can't be judged: name the place itself"
+
+// isPerProcess reports whether an absolute path leads through such a place, by links too. It must do so for neither
+// meaning of ".."; see [inside].
+func isPerProcess(path string) bool {
+	return leadsThrough(path, perProcess) || leadsThrough(filepath.Clean(path), perProcess)
+}
+
+// leadsThrough follows a path as the system does, and reports whether it comes to one of these places.
+func leadsThrough(path string, places []string) bool {
+	const maxLinks = 255 // more than any system follows
+	at, links := string(filepath.Separator), 0
+	for rest := path; rest != ""; {
+		part := ""
+		part, rest, _ = strings.Cut(rest, string(filepath.Separator))
+		at = filepath.Join(at, part)
+		if slices.Contains(places, at) {
+			return true
+		}
+		to, err := os.Readlink(at)
+		if err != nil {
+			continue
+		}
+		if links++; links > maxLinks {
+			return false // it leads nowhere
+		}
+		if at = filepath.Dir(at); filepath.IsAbs(to) {
+			at = string(filepath.Separator)
+		}
+		rest = to + string(filepath.Separator) + rest
+	}
+	return false
 }

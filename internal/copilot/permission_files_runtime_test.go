@@ -235,15 +235,17 @@ func TestCreateIsAskedFirst(t *testing.T) {
 // TestSearchFindsNothingDenied: a search reads no file of deny_paths, whatever narrows it, hidden files and links to
 // the directory among them.
 func TestSearchFindsNothingDenied(t *testing.T) {
-	g := newRig(t, func(o *Options) { o.Permissions.DenyPaths = []string{"**/.env", "private/**"} })
+	g := newRig(t, readsAll, func(o *Options) { o.Permissions.DenyPaths = []string{"**/.env", "private/**"} })
 	for _, name := range []string{"a/.env", "b/c/.env", "private/key", "src/main.go"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(g.cwd, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(g.cwd, name), "find me "+name+"\n")
 	}
-	if err := os.Symlink("a", filepath.Join(g.cwd, "link")); err != nil {
-		t.Fatal(err)
+	for link, to := range map[string]string{"link": "a", "away": "/proc/self/cwd"} {
+		if err := os.Symlink(to, filepath.Join(g.cwd, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s := g.start()
 	for _, args := range []map[string]any{
@@ -257,6 +259,12 @@ func TestSearchFindsNothingDenied(t *testing.T) {
 		s.turn(call("grep", args))
 		if said := s.lastSaid(); strings.Contains(said, "find me") || !strings.Contains(said, "deny_paths") {
 			t.Errorf("grep %v: %q, want it denied by deny_paths", args, said)
+		}
+	}
+	for _, path := range []string{"/proc/self/cwd", "away", "src/../away"} {
+		s.turn(call("grep", map[string]any{"pattern": "find me", "path": path, "output_mode": "content"}))
+		if said := s.lastSaid(); strings.Contains(said, "find me") || !strings.Contains(said, "another place") {
+			t.Errorf("grep in %s, which is the session's directory for ripgrep alone: %q, want it denied", path, said)
 		}
 	}
 	s.turn(call("grep", map[string]any{"pattern": "find me", "paths": []string{"src"}, "output_mode": "content"}))

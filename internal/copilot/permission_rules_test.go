@@ -3,6 +3,7 @@ package copilot
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	sdk "github.com/github/copilot-sdk/go"
@@ -117,6 +118,37 @@ func TestPathVerdict(t *testing.T) {
 	}
 	if got := pathVerdict("src/out/x", cwd, []string{"src/**"}, nil); got != noVerdict {
 		t.Errorf("a symlink out of what is allowed: %d, want %d", got, noVerdict)
+	}
+}
+
+// TestPathsOfEachProcess: a path that means another file to each process is refused, however it is written, and paths
+// that only look like one are not.
+func TestPathsOfEachProcess(t *testing.T) {
+	cwd := t.TempDir()
+	for link, to := range map[string]string{
+		"away": "/proc/self/cwd", "far": "away/x", "loop": "loop", "here": ".",
+		"up": strings.Repeat("../", 20) + "proc/thread-self",
+	} {
+		if err := os.Symlink(to, filepath.Join(cwd, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]verdict{
+		"/proc/self/cwd": refused, "/proc/self/cwd/x": refused, "/proc/./self//fd/3": refused,
+		"/proc/thread-self/cwd": refused, "/proc/x/../self/root/etc": refused, "/dev/fd/3": refused,
+		"/etc/../proc/self/cwd": refused, "away": refused, "away/x": refused, "here/away": refused,
+		"far": refused, "none/../away": refused, "up/cwd": refused,
+		"/proc/1/status": noVerdict, "/proc/selfish": noVerdict, "proc/self/cwd": noVerdict,
+		"here/x": noVerdict, "loop": noVerdict,
+	} {
+		for _, req := range []sdk.PermissionRequest{
+			&rpc.PermissionRequestRead{Path: name}, &rpc.PermissionRequestWrite{FileName: name},
+		} {
+			got, why := patternVerdict(&configs.Permissions{}, req, cwd)
+			if got != want || got == refused && why != perProcessReason {
+				t.Errorf("%T of %s: %d, %q, want %d", req, name, got, why, want)
+			}
+		}
 	}
 }
 
