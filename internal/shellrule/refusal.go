@@ -66,6 +66,9 @@ func redirectionText(r *syntax.Redirect) string {
 	if r.N != nil {
 		text = r.N.Value + text
 	}
+	if r.Op == syntax.WordHdoc {
+		return text // its word is input, not a file
+	}
 	if target := r.Word.Lit(); shownName.MatchString(target) {
 		text += " " + target
 	}

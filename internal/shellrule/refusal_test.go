@@ -38,6 +38,7 @@ func TestNotAllowed(t *testing.T) {
 		"cd x && git diff a b":      `"git diff" behind cd, where its words may mean other files (command 2 of 2)`,
 
 		"echo x > redirected.txt":     `the redirection "> redirected.txt"`,
+		"git status <<< SECRET":       `the redirection "<<<"`,
 		"ls 2>>'a secret'":            `the redirection "2>>"`,
 		"wc < x":                      `the redirection "< x"`,
 		"ls $HOME":                    `the variable "$HOME"`,
