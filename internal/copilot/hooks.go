@@ -141,12 +141,8 @@ func (s *session) unaskedDenial(ctx context.Context, u toolUse) string {
 // codeSearchTool is the runtime's tool that sends a query to GitHub.
 const codeSearchTool = "semantic_code_search"
 
-// codeSearchDenial decides about a search of code on GitHub as about the address to which the query goes. A provider's
-// tool of that name is none.
+// codeSearchDenial decides about a search of code on GitHub as about the address to which the query goes.
 func (s *session) codeSearchDenial(ctx context.Context, u toolUse) string {
-	if provider, _ := s.calls.ToolProvider(u.tool); provider != "" {
-		return ""
-	}
 	var args struct{ Repo, Query string }
 	if err := json.Unmarshal(u.args, &args); err != nil {
 		return "the arguments of the search can't be read, so nothing is allowed"

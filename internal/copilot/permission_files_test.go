@@ -21,10 +21,7 @@ type asker struct {
 	gateway.HostCalls
 	decision string
 	asked    []gateway.Question
-	provider string // of every tool
 }
-
-func (a *asker) ToolProvider(string) (name, identity string) { return a.provider, a.provider }
 
 func (a *asker) Ask(_ context.Context, q gateway.Question) (gateway.Answer, error) {
 	a.asked = append(a.asked, q)
@@ -168,10 +165,6 @@ func TestCodeSearchIsJudged(t *testing.T) {
 				strings.Contains(a.asked[0].Detail, "my+words")
 			if isAsked != (tt.p.URL == configs.Ask) {
 				t.Errorf("a person was asked %+v, want the query in a question if the permission says ask", a.asked)
-			}
-			a.provider = "tests"
-			if denial := s.unaskedDenial(t.Context(), u); denial != "" {
-				t.Errorf("a provider's tool of that name: %q, want it to begin", denial)
 			}
 		})
 	}

@@ -142,7 +142,18 @@ func (s *session) resumeOn(
 	return nil
 }
 
-// builtinNames returns the names of the runtime's own tools and of those of MCP servers.
+// hiddenTools are tools of the runtime's own that it does not list, because a session has no use for them. A provider's
+// tool of such a name would offer the model the runtime's instead, which the runtime then runs, for some without asking
+// for permission. Measured on 1.0.85 and CLI 1.0.102.
+var hiddenTools = []string{
+	"apply_patch", "ask_user", "context_board", "create_pull_request", "exit_plan_mode", "extensions_manage",
+	"extensions_reload", "fetch_copilot_cli_documentation", "invoke_canvas_action", "list_agents",
+	"list_canvas_capabilities", lspTool, "manage_schedule", "open_canvas", "powershell", "reply_to_comment",
+	"report_progress", "rg", "search_code_subagent", codeSearchTool, "send_inbox", "session_store_sql", "skill",
+	"store_memory", "str_replace_editor", "task_complete", "tool_search_tool", "update_todo", "vote_memory",
+}
+
+// builtinNames returns the names of the runtime's own tools, hidden ones too, and of those of MCP servers.
 func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, error) {
 	have, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.ToolsGetCurrentMetadataResult, error) {
 		return c.sdk.RPC.Tools.GetCurrentMetadata(ctx)
@@ -158,6 +169,9 @@ func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, e
 		if t.MCPServerName != nil || !s.everSet[t.Name] {
 			names[t.Name] = true
 		}
+	}
+	for _, name := range hiddenTools {
+		names[name] = true
 	}
 	return names, nil
 }

@@ -208,3 +208,28 @@ func TestEveryFormOfSchemaReachesTheModel(t *testing.T) {
 		})
 	}
 }
+
+// TestHiddenToolsStayHidden: a provider's tool with the name of one that the runtime does not list is left out, so that
+// it does not bring the model the runtime's own.
+func TestHiddenToolsStayHidden(t *testing.T) {
+	g := newRig(t)
+	s := g.start()
+	for _, name := range hiddenTools {
+		s.tool(name, text("of the provider"))
+	}
+	s.tool("hello", text("of the provider"))
+	s.turn("call:hello {}")
+	if said := s.lastSaid(); !strings.Contains(said, "of the provider") {
+		t.Errorf("a tool beside them: %q, want its answer", said)
+	}
+	for _, name := range hiddenTools {
+		s.turn("call:" + name + " {}")
+		isMissing := strings.HasPrefix(s.lastSaid(), "There is no tool ")
+		if name != "list_agents" && !isMissing { // the runtime lists that one
+			t.Errorf("%s: %q, want no such tool", name, s.lastSaid())
+		}
+		if !strings.Contains(s.allNotes(), "tool "+name+" of provider tests is left out") {
+			t.Errorf("%s: notes %s, want one that it is left out", name, s.allNotes())
+		}
+	}
+}
