@@ -45,8 +45,9 @@ type expectation struct {
 	awaySince time.Time
 }
 
-// absence is a required provider that is not bound in a session. offer is its last one, there or in another session;
-// nil: it is unknown, so the provider may have a rule about any call. An absence is immutable.
+// absence is a required provider that is not bound in a session. offer is its last one, there or in another session.
+// Without an offer, or with one that has no rules yet, the provider may have a rule about any call: it may register its
+// rules after its hello. An absence is immutable.
 type absence struct {
 	*expectedProvider
 	offer *offer
@@ -165,7 +166,7 @@ func (s *Session) awayRequired() (list []absence) {
 
 // holds reports whether a call waits for the provider: it may have a rule about the call, or the tool is its own.
 func (a *absence) holds(c *toolCall, hasTool bool, g *Gateway) bool {
-	return a.offer == nil ||
+	return a.offer == nil || len(a.offer.rules) == 0 ||
 		slices.ContainsFunc(a.offer.rules, func(r *rule) bool { return r.match(c, g) }) ||
 		!hasTool && slices.ContainsFunc(a.offer.tools, func(t *tool) bool { return t.Name == c.tool })
 }

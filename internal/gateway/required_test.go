@@ -233,6 +233,14 @@ func TestRequiredRulesAreTheLast(t *testing.T) {
 		if d, took := x.decide(x.session("s2", "l", true), "shell"); d.Deny || took != 0 {
 			t.Errorf("in a new session: %+v after %s, want it allowed at once", d, took)
 		}
+		// One that ended before it registered any may have wanted a rule about every call.
+		p = x.join()
+		p.frames <- []byte(`{"type":"hooks.update","onPreToolUse":[]}`)
+		synctest.Wait()
+		p.killed()
+		if d, took := x.decide(s, "shell"); d.Reason != awayReason || took != protocol.RequiredTimeout {
+			t.Errorf("without any rule: %+v after %s, want a denial after %s", d, took, protocol.RequiredTimeout)
+		}
 	})
 }
 
