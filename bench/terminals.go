@@ -402,9 +402,9 @@ func (s *stage) calls(ctx context.Context, o options, r *report) error {
 	// CLI: a call of the gateway's own session, and the same call with what the terminal's way takes for the answer.
 	onOneCLI.row(r, "a call in the gateway's own session, p50 ms; with the answer that came to a terminal", "%.1f", 1.2,
 		false)
-	parts.row(r, "the answer alone, from the CLI's request on, p50 ms; the gateway's own session", "%.2f", 1.2, false)
+	parts.inform(r, "the answer alone, from the CLI's request on, p50 ms; the gateway's own session", "%.2f")
 	const what = "from a model's call to its next request, p50 ms; "
-	toAlone.row(r, what+"a terminal whose extension answers", "%.1f", 1.2, false)
+	toAlone.inform(r, what+"a terminal whose extension answers", "%.1f")
 	toOwn.inform(r, what+"the gateway's own session", "%.1f")
 	aloneToOwn.inform(r, what+"that session, and in place of tapgw that terminal", "%.1f")
 	return errors.Join(s.end(ctx, "alone"), s.end(ctx, "joined"))

@@ -15,7 +15,6 @@ import (
 
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
-	"tapgw/internal/lentpipe"
 	"tapgw/internal/protocol"
 	"tapgw/internal/terminals/pipe"
 )
@@ -48,21 +47,17 @@ func terminal(c *ucli.Context) error {
 	}
 	out := cli.Out(c)
 	mayStart := c.Bool("ensure")
-	in, lend := c.App.Reader, lendable(c.App.Reader, c.App.Writer)
-	if lend != nil {
-		in = lend.in
-	}
 	p := pipe.Pipe{
-		In: in, Out: c.App.Writer, Session: session,
+		In: c.App.Reader, Out: c.App.Writer, Session: session,
 		Note: func(text string) { out.Notef("tapgw terminal: %s", text) },
 		Dial: func(ctx context.Context, had []string) (io.ReadWriteCloser, error) {
-			conn, err := dialTerminal(ctx, session, had, lend)
+			conn, err := dialTerminal(ctx, session, had)
 			if mayStart && err != nil && cli.AsError(err).Exit == cli.ExitUnreachable {
 				if err := ensureApart(ctx, c); err != nil {
 					mayStart = false
 					return nil, err
 				}
-				conn, err = dialTerminal(ctx, session, had, lend)
+				conn, err = dialTerminal(ctx, session, had)
 			}
 			// A gateway that ends later was stopped by somebody, or somebody starts it again.
 			mayStart = false
@@ -72,29 +67,8 @@ func terminal(c *ucli.Context) error {
 	return p.Run(c.Context)
 }
 
-// ends are those of the CLI's pipe, which can be lent.
-type ends struct {
-	in  *lentpipe.Owned
-	out *os.File
-}
-
-// lendable returns the ends of the CLI's pipe; nil if this system, or what is there in place of a pipe, can't be lent.
-func lendable(in io.Reader, out io.Writer) *ends {
-	stdin, isFile := in.(*os.File)
-	stdout, isFileToo := out.(*os.File)
-	if !isFile || !isFileToo {
-		return nil
-	}
-	own, err := lentpipe.Own(stdin)
-	if err != nil {
-		return nil
-	}
-	return &ends{own, stdout}
-}
-
 // dialTerminal connects to the gateway of this user, which has proved that it knows the admin token.
-// It offers the pipe itself to the gateway, if that can be lent.
-func dialTerminal(ctx context.Context, session string, had []string, lend *ends) (io.ReadWriteCloser, error) {
+func dialTerminal(ctx context.Context, session string, had []string) (io.ReadWriteCloser, error) {
 	gw, err := client.New(client.Options{Flag: client.EnvURL})
 	if err != nil {
 		return nil, err
@@ -108,32 +82,13 @@ func dialTerminal(ctx context.Context, session string, had []string, lend *ends)
 	if pid, err := strconv.Atoi(os.Getenv(envCopilotID)); err == nil {
 		query.Set("pid", strconv.Itoa(pid))
 	}
-	conn := &terminalConn{ctx: ctx}
-	var taken, fill *os.File
-	if lend != nil {
-		var offer lentpipe.Ends
-		if offer, taken, fill, err = lentpipe.Offer(lend.in, lend.out); err != nil {
-			return nil, fmt.Errorf("offering the terminal's pipe: %w", err)
-		}
-		query.Set(lentpipe.Param, offer.String())
-		defer func() {
-			_ = fill.Close()
-			if conn.taken == nil {
-				_ = taken.Close()
-			}
-		}()
-	}
 	header := http.Header{"Authorization": {"Bearer " + gw.Token()}}
-	ws, answer, err := gw.Dial(ctx, "/terminal?"+query.Encode(), header) //nolint:bodyclose // the WebSocket closes it
+	ws, _, err := gw.Dial(ctx, "/terminal?"+query.Encode(), header) //nolint:bodyclose // the WebSocket closes it
 	if err != nil {
 		return nil, err
 	}
-	if taken != nil && answer.Header.Get(lentpipe.Header) == lentpipe.Taken {
-		conn.taken = taken
-	}
 	ws.SetReadLimit(protocol.MaxFrame)
-	conn.ws = ws
-	return conn, nil
+	return &terminalConn{ctx: ctx, ws: ws}, nil
 }
 
 // terminalConn is a connection to the gateway's /terminal: a stream in binary messages.
@@ -141,15 +96,6 @@ type terminalConn struct {
 	ctx     context.Context
 	ws      *websocket.Conn
 	message io.Reader // that is being read; nil: none
-	taken   *os.File  // what a gateway takes that has the pipe itself; nil: it has not
-}
-
-// Taken implements [pipe.Borrower].
-func (c *terminalConn) Taken() io.ReadCloser {
-	if c.taken == nil {
-		return nil
-	}
-	return c.taken
 }
 
 // Read says in its error why the gateway closed the connection.

@@ -148,8 +148,3 @@ func (t mcpTerminals) Join(ctx context.Context, session string, pid int, cwd str
 
 // HasLink implements [mcpserver.Terminals].
 func (t mcpTerminals) HasLink(session string) bool { return t.registry.HasLink(session) }
-
-// HasPassed implements [mcpserver.Terminals].
-func (t mcpTerminals) HasPassed(session, tool string, args protocol.Raw) bool {
-	return t.registry.HasPassed(session, tool, args)
-}

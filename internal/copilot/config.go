@@ -33,7 +33,7 @@ func (s *session) createConfig(gen int, withHooks bool) *sdk.SessionConfig {
 
 func (s *session) resumeConfig(gen int, withHooks bool) *sdk.ResumeSessionConfig {
 	if s.joined != 0 {
-		return s.joinConfig()
+		return s.joinConfig(gen)
 	}
 	c := &sdk.ResumeSessionConfig{}
 	// The SDK has two types with the same fields.

@@ -1,7 +1,6 @@
 package copilot
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -21,9 +20,8 @@ const syncType = logType + "-sync"
 // item is what the pump handles, in order: an event of the runtime, or a change of the session. Each kind uses its own
 // fields.
 type item struct {
-	gen     int // of the conn that the item is about
-	event   sdk.SessionEvent
-	started *adminapi.RuntimeEvent // in place of event: it asked for a call, which runs already
+	gen   int // of the conn that the item is about
+	event sdk.SessionEvent
 
 	lost           error         // why the process died
 	lostPrompts    int           // prompts that the process had accepted and not begun
@@ -63,13 +61,8 @@ func (s *session) pump() {
 		}
 		// The raw log gets events after the gateway has seen what they are about.
 		for _, it := range items {
-			switch {
-			case it.started != nil:
-				e := *it.started
-				e.Data = bytes.Clone(e.Data) // the log keeps it, and is not to keep all of the message
-				s.recordRaw(e)
-			case it.event.Data != nil:
-				s.recordRaw(rawEvent(it.event))
+			if it.event.Data != nil {
+				s.recordRaw(it.event)
 			}
 		}
 	}
@@ -140,9 +133,7 @@ func (t *tracker) handle(it item) {
 		t.replay(it)
 	case it.gen >= t.gen:
 		t.gen = it.gen
-		if it.started == nil {
-			t.event(it.event)
-		}
+		t.event(it.event)
 	}
 }
 

@@ -1,17 +1,13 @@
 package copilot
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
-	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
@@ -76,7 +72,6 @@ func (r *Runtime) join(
 	s.calls = calls
 	close(s.ready)
 	gen := s.nextGen()
-	context.AfterFunc(s.ctx, p.pipe.follow(id, s.onTerminalEvent(gen)))
 	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
 		return p.client.ResumeSession(ctx, id, s.resumeConfig(gen, false))
 	})
@@ -85,12 +80,10 @@ func (r *Runtime) join(
 		return nil, fmt.Errorf("joining the terminal's session: %w", err)
 	}
 	p.track(resumed)
-	_ = askPipe(ctx, p, askTimeout, "session.metadata.activity", ofSession{id}, func(result protocol.Raw) {
-		var activity rpc.SessionActivity
-		if json.Unmarshal(result, &activity) == nil && activity.HasActiveWork {
-			s.items.push(item{gen: gen, isRunning: true})
-		}
-	})
+	activity, err := ask(ctx, p, askTimeout, resumed.RPC.Metadata.Activity)
+	if err == nil && activity.HasActiveWork {
+		s.items.push(item{gen: gen, isRunning: true})
+	}
 	c := &conn{process: p, sdk: resumed, gen: gen, hooksEnabled: true}
 	s.mu.Lock()
 	s.conn = c
@@ -107,109 +100,6 @@ func (r *Runtime) join(
 	return l, nil
 }
 
-// onTerminalEvent returns a handler that queues the events of a terminal. A tool call begins on this goroutine if the
-// pump has handled all events before it: to wake another one takes as long as to ask the provider.
-func (s *session) onTerminalEvent(gen int) func(event protocol.Raw) error {
-	return func(event protocol.Raw) error {
-		if s.items.isHandled() {
-			if d, raw := readCall(event); d != nil && s.startNow(gen, d) {
-				s.items.push(item{gen: gen, started: raw})
-				return nil
-			}
-		}
-		var e sdk.SessionEvent
-		if err := json.Unmarshal(event, &e); err != nil {
-			return err
-		}
-		s.items.push(item{gen: gen, event: e})
-		return nil
-	}
-}
-
-// startNow starts a tool call of a terminal if the conn is the session's.
-func (s *session) startNow(gen int, d *rpc.ExternalToolRequestedData) bool {
-	s.mu.Lock()
-	c := s.conn
-	s.mu.Unlock()
-	if c == nil || c.gen != gen {
-		return false
-	}
-	s.startCall(c, d)
-	return true
-}
-
-// callType is the type of the event that asks for a tool call, as JSON.
-var callType = []byte(`"` + rpc.SessionEventTypeExternalToolRequested + `"`)
-
-// readCall reads what we need of an event that asks for a tool call, and the same for the raw log, in a fraction of the
-// time that the SDK takes. d is nil for any other event, and for one that only the SDK can read.
-func readCall(event protocol.Raw) (d *rpc.ExternalToolRequestedData, raw *adminapi.RuntimeEvent) {
-	if !bytes.Contains(event, callType) {
-		return nil, nil
-	}
-	raw = &adminapi.RuntimeEvent{Type: string(rpc.SessionEventTypeExternalToolRequested)}
-	isCall := false
-	err := protocol.Object(event, func(name string, value protocol.Raw) (err error) {
-		switch name {
-		case "type":
-			isCall = bytes.Equal(value, callType)
-		case "id":
-			raw.ID, err = readText(value)
-		case "timestamp":
-			var when string
-			if when, err = readText(value); err == nil {
-				raw.TS, err = time.Parse(time.RFC3339, when)
-				raw.TS = raw.TS.UTC()
-			}
-		case "agentId":
-			raw.AgentID, err = readText(value)
-		case "ephemeral":
-			raw.Ephemeral = string(value) == "true"
-		case "data":
-			raw.Data = json.RawMessage(value)
-		}
-		return err
-	})
-	if err != nil || !isCall {
-		return nil, nil
-	}
-	d = &rpc.ExternalToolRequestedData{}
-	err = protocol.Object(protocol.Raw(raw.Data), func(name string, value protocol.Raw) (err error) {
-		switch name {
-		case "requestId":
-			d.RequestID, err = readText(value)
-		case "toolCallId":
-			d.ToolCallID, err = readText(value)
-		case "toolName":
-			d.ToolName, err = readText(value)
-		case "traceparent":
-			var parent string
-			parent, err = readText(value)
-			d.Traceparent = &parent
-		case "arguments":
-			d.Arguments = value
-		}
-		return err
-	})
-	if err != nil {
-		return nil, nil
-	}
-	return d, raw
-}
-
-// readText is the text of a JSON string, or an error.
-func readText(v protocol.Raw) (string, error) {
-	if t, ok := protocol.Text(v); ok {
-		return t, nil
-	}
-	return "", errors.New("not a string")
-}
-
-// ofSession are the parameters of a request about a session.
-type ofSession struct {
-	SessionID string `json:"sessionId"`
-}
-
 // endLost ends the calls that the terminal still waits for since the gateway of before was lost: nothing else answers
 // them. They are not repeated, because they may have done their work.
 func (s *session) endLost(ctx context.Context, c *conn) {
@@ -220,11 +110,9 @@ func (s *session) endLost(ctx context.Context, c *conn) {
 	}
 	for _, d := range pendingCalls(events) {
 		if s.hasSet(d.ToolName) {
-			s.runCall(c, d, func(gateway.Call) func(context.Context) gateway.Outcome {
-				return func(context.Context) gateway.Outcome {
-					return gateway.Outcome{ErrorCode: protocol.CodeDisconnected,
-						Error: "the gateway was lost during the call, which may have done its work"}
-				}
+			s.runCall(c, d, func(context.Context, gateway.Call) gateway.Outcome {
+				return gateway.Outcome{ErrorCode: protocol.CodeDisconnected,
+					Error: "the gateway was lost during the call, which may have done its work"}
 			})
 		}
 	}
@@ -243,8 +131,8 @@ func (r *Runtime) joinedSession(by joinedBy, id, cwd string) *session {
 }
 
 // joinConfig asks for our part in a terminal's session, and changes nothing else of it.
-func (s *session) joinConfig() *sdk.ResumeSessionConfig {
-	c := &sdk.ResumeSessionConfig{ClientName: clientName, SuppressResumeEvent: true}
+func (s *session) joinConfig(gen int) *sdk.ResumeSessionConfig {
+	c := &sdk.ResumeSessionConfig{ClientName: clientName, OnEvent: s.onEvent(gen), SuppressResumeEvent: true}
 	if s.joined == byPort {
 		c.Hooks = s.hooks()
 	}
@@ -313,6 +201,9 @@ func (l *Link) SetTools(ctx context.Context, tools []gateway.Tool) error {
 }
 
 var errLeft = errors.New("the terminal is gone")
+
+// Has reports whether SetTools has ever given the terminal a tool of this name.
+func (l *Link) Has(tool string) bool { return l.s.hasSet(tool) }
 
 // Send gives the session a prompt, as [gateway.Host] says. The person at the terminal sees it, and for a provider's
 // prompt also from which provider it comes.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -166,10 +165,8 @@ type joinedCalls struct {
 
 func newJoinedCalls() *joinedCalls { return &joinedCalls{heard: make(chan string, 100)} }
 
-func (c *joinedCalls) StartCall(call gateway.Call) func(context.Context) gateway.Outcome {
-	return func(context.Context) gateway.Outcome {
-		return gateway.Outcome{Data: rawJSON(fmt.Sprintf("%s%s gates=%v", call.Name, call.Args, call.AskGates))}
-	}
+func (c *joinedCalls) CallTool(_ context.Context, call gateway.Call) gateway.Outcome {
+	return gateway.Outcome{Data: rawJSON(fmt.Sprintf("%s%s gates=%v", call.Name, call.Args, call.AskGates))}
 }
 
 func (c *joinedCalls) PreToolUse(_ context.Context, tool string, _ protocol.Raw) gateway.Decision {
@@ -356,7 +353,7 @@ func TestPipeHasOneWayIn(t *testing.T) {
 	f := newFakeTerminal(t, true)
 	f.serve(theirs)
 	ended := make(chan error, 1)
-	d, err := openPipe(ours, slog.New(slog.DiscardHandler), func(why error) { ended <- why })
+	d, err := openPipe(ours, func(why error) { ended <- why })
 	if err != nil {
 		t.Fatal(err)
 	}

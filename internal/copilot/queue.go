@@ -9,25 +9,16 @@ type queue[T any] struct {
 
 	mu     sync.Mutex // guards the fields that follow
 	items  []T
-	isDone bool // the receiver waits, for it has handled all that was ever pushed
 	closed bool
 }
 
 func newQueue[T any]() *queue[T] { return &queue[T]{wake: make(chan struct{}, 1)} }
-
-// isHandled reports whether the receiver has handled all items that were pushed.
-func (q *queue[T]) isHandled() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.isDone
-}
 
 // push adds an item. A closed queue drops it.
 func (q *queue[T]) push(item T) {
 	q.mu.Lock()
 	if !q.closed {
 		q.items = append(q.items, item)
-		q.isDone = false
 	}
 	q.mu.Unlock()
 	q.signal()
@@ -55,7 +46,6 @@ func (q *queue[T]) receiveAll() ([]T, bool) {
 		q.mu.Lock()
 		items, closed := q.items, q.closed
 		q.items = nil
-		q.isDone = len(items) == 0
 		q.mu.Unlock()
 		switch {
 		case len(items) > 0:

@@ -13,28 +13,24 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// rawEvent is an event as the runtime sent it.
-func rawEvent(e sdk.SessionEvent) adminapi.RuntimeEvent {
+// recordRaw gives the gateway an event as the runtime sent it, without the session's secrets: a model may have read one
+// and repeated it.
+func (s *session) recordRaw(e sdk.SessionEvent) {
 	var data protocol.Raw
 	if unknown, ok := e.Data.(*rpc.RawSessionEventData); ok {
 		data = protocol.Raw(unknown.Raw)
 	} else {
 		data = rawJSON(e.Data)
 	}
-	return adminapi.RuntimeEvent{
-		TS: e.Timestamp.UTC(), Type: string(e.Type()), ID: e.ID, AgentID: deref(e.AgentID),
-		Ephemeral: e.Ephemeral != nil && *e.Ephemeral, Data: json.RawMessage(data),
-	}
-}
-
-// recordRaw gives the gateway an event without the session's secrets: a model may have read one and repeated it.
-func (s *session) recordRaw(e adminapi.RuntimeEvent) {
 	for _, secret := range s.secrets() {
-		if bytes.Contains(e.Data, []byte(secret)) {
-			e.Data = bytes.ReplaceAll(e.Data, []byte(secret), []byte(redaction))
+		if bytes.Contains(data, []byte(secret)) {
+			data = bytes.ReplaceAll(data, []byte(secret), []byte(redaction))
 		}
 	}
-	s.calls.RuntimeEvent(e)
+	s.calls.RuntimeEvent(adminapi.RuntimeEvent{
+		TS: e.Timestamp.UTC(), Type: string(e.Type()), ID: e.ID, AgentID: deref(e.AgentID),
+		Ephemeral: e.Ephemeral != nil && *e.Ephemeral, Data: json.RawMessage(data),
+	})
 }
 
 // secretHeader matches the names of headers whose values are secrets.

@@ -65,7 +65,7 @@ func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
 func (t *tracker) replay(it item) {
 	var lines []adminapi.TimelineLine
 	for _, e := range it.history {
-		t.s.recordRaw(rawEvent(e))
+		t.s.recordRaw(e)
 		if l, ok := t.s.historyLine(e); ok {
 			lines = append(lines, l)
 		}
@@ -85,9 +85,7 @@ func (t *tracker) replay(it item) {
 			fmt.Sprintf("tool %s, which was called before the session was lost, is called again", d.ToolName),
 		)
 		if c != nil {
-			t.s.runCall(c, d, func(call gateway.Call) func(context.Context) gateway.Outcome {
-				return func(ctx context.Context) gateway.Outcome { return t.s.callAgain(ctx, call) }
-			})
+			t.s.runCall(c, d, t.s.callAgain)
 		}
 	}
 }
@@ -146,7 +144,7 @@ func (s *session) callAgain(ctx context.Context, call gateway.Call) gateway.Outc
 		s.mu.Unlock()
 		if there {
 			call.AskGates = true
-			return s.calls.StartCall(call)(ctx)
+			return s.calls.CallTool(ctx, call)
 		}
 		select {
 		case <-changed:

@@ -326,17 +326,15 @@ func describe(events []gateway.Event) string {
 	return b.String()
 }
 
-func (s *fakeSession) StartCall(c gateway.Call) func(context.Context) gateway.Outcome {
-	return func(ctx context.Context) gateway.Outcome {
-		s.mu.Lock()
-		f := s.tools[c.Name]
-		s.gated = append(s.gated, c.AskGates)
-		s.mu.Unlock()
-		if f == nil {
-			return gateway.Outcome{Error: "no such tool", ErrorCode: protocol.CodeNotFound}
-		}
-		return f(ctx, string(c.Args))
+func (s *fakeSession) CallTool(ctx context.Context, c gateway.Call) gateway.Outcome {
+	s.mu.Lock()
+	f := s.tools[c.Name]
+	s.gated = append(s.gated, c.AskGates)
+	s.mu.Unlock()
+	if f == nil {
+		return gateway.Outcome{Error: "no such tool", ErrorCode: protocol.CodeNotFound}
 	}
+	return f(ctx, string(c.Args))
 }
 
 func (s *fakeSession) PreToolUse(_ context.Context, tool string, args protocol.Raw) gateway.Decision {

@@ -122,11 +122,9 @@ func (s *session) resumeOn(
 		}
 		cfg.Tools = append(cfg.Tools, t)
 	}
-	if c.process.pipe == nil { // else it has the events before the SDK
-		var release func()
-		cfg.OnEvent, release = s.onEventHeld(c.gen)
-		defer release()
-	}
+	var release func()
+	cfg.OnEvent, release = s.onEventHeld(c.gen)
+	defer release()
 	resumed, err := askClient(ctx, c.process, askTimeout, func(ctx context.Context) (*sdk.Session, error) {
 		return c.process.client.ResumeSession(ctx, s.id, cfg)
 	})
@@ -226,13 +224,12 @@ func (s *session) skipsPermission() bool {
 	return s.joined == 0 && s.skipsTools
 }
 
-// startCall starts a tool call of the model, and answers the runtime on a goroutine of its own. The pump calls it, and
-// the relay of a terminal.
+// startCall runs a tool call of the model on a goroutine of its own, and answers the runtime. The pump calls it.
 func (s *session) startCall(c *conn, d *rpc.ExternalToolRequestedData) {
 	if s.joined != 0 && !s.hasSet(d.ToolName) {
 		return // a tool of another client of the terminal
 	}
-	s.runCall(c, d, s.calls.StartCall)
+	s.runCall(c, d, s.calls.CallTool)
 }
 
 // hasSet reports whether the runtime ever had a tool from us.
@@ -243,7 +240,7 @@ func (s *session) hasSet(tool string) bool {
 }
 
 func (s *session) runCall(
-	c *conn, d *rpc.ExternalToolRequestedData, start func(gateway.Call) (wait func(context.Context) gateway.Outcome),
+	c *conn, d *rpc.ExternalToolRequestedData, callTool func(context.Context, gateway.Call) gateway.Outcome,
 ) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
@@ -256,28 +253,15 @@ func (s *session) runCall(
 	s.mu.Unlock()
 	call := gateway.Call{Name: d.ToolName, Args: rawJSON(d.Arguments), Traceparent: deref(d.Traceparent),
 		HostID: d.ToolCallID}
-	call.AskGates = s.joined == byExtension // which has no hooks
-	var wait func(context.Context) gateway.Outcome
-	asks := s.needsPermission(call.Name)
-	if !asks && !s.isSearcher(call.Name) {
-		wait = start(call) // here, for another goroutine comes later
-	}
+	call.AskGates = s.joined != 0 // no hook asks about calls of providers' tools in a terminal
 	s.r.wg.Go(func() {
 		defer cancel()
-		var outcome gateway.Outcome
-		begin := func(ctx context.Context, c gateway.Call) gateway.Outcome { return start(c)(ctx) }
-		if s.isSearcher(call.Name) {
-			own := begin
-			begin = func(ctx context.Context, c gateway.Call) gateway.Outcome { return s.answer(ctx, c, own) }
+		begin := func(ctx context.Context, c gateway.Call) gateway.Outcome { return s.answer(ctx, c, callTool) }
+		if s.needsPermission(call.Name) {
+			asked := begin
+			begin = func(ctx context.Context, c gateway.Call) gateway.Outcome { return s.permitted(ctx, c, asked) }
 		}
-		switch {
-		case wait != nil:
-			outcome = wait(ctx)
-		case asks:
-			outcome = s.permitted(ctx, call, begin)
-		default:
-			outcome = begin(ctx, call)
-		}
+		outcome := begin(ctx, call)
 		cancelled := ctx.Err() != nil
 		s.mu.Lock()
 		delete(s.inFlight, d.RequestID)
@@ -286,29 +270,21 @@ func (s *session) runCall(
 			return // the runtime no longer waits for the result
 		}
 		result := toolResult(outcome)
+		if outcome.Context != "" {
+			result.TextResultForLlm += "\n\n" + outcome.Context
+		}
 		if len(result.BinaryResultsForLlm) > 0 {
 			s.hasShownImage.Store(true)
 		}
-		if err := s.answerRuntime(c, d.RequestID, result); err != nil {
+		err := execute(s.ctx, c.process, askTimeout, func(ctx context.Context) error {
+			_, err := c.sdk.RPC.Tools.HandlePendingToolCall(
+				ctx, &rpc.HandlePendingToolCallRequest{RequestID: d.RequestID, Result: result},
+			)
+			return err
+		})
+		if err != nil {
 			s.log.Warn("a tool's result did not reach the runtime", "tool", d.ToolName, "error", err)
 		}
-	})
-}
-
-// answerRuntime gives the runtime the result of a call.
-func (s *session) answerRuntime(c *conn, requestID string, result *rpc.ExternalToolTextResultForLlm) error {
-	if c.process.pipe != nil {
-		return askPipe(s.ctx, c.process, askTimeout, "session.tools.handlePendingToolCall", struct {
-			ofSession
-			RequestID string                            `json:"requestId"`
-			Result    *rpc.ExternalToolTextResultForLlm `json:"result"`
-		}{ofSession{s.id}, requestID, result}, nil)
-	}
-	return execute(s.ctx, c.process, askTimeout, func(ctx context.Context) error {
-		_, err := c.sdk.RPC.Tools.HandlePendingToolCall(
-			ctx, &rpc.HandlePendingToolCallRequest{RequestID: requestID, Result: result},
-		)
-		return err
 	})
 }
 
@@ -332,14 +308,10 @@ func (s *session) cancelCalls() {
 }
 
 // rawJSON encodes what the SDK decoded, without escapes for HTML. The order of keys and the precision of numbers above
-// 2^53 are lost before, in the runtime. What [readCall] has left as it was is returned as it is.
+// 2^53 are lost before, in the runtime.
 func rawJSON(v any) protocol.Raw {
-	raw, isRaw := v.(protocol.Raw)
-	switch {
-	case v == nil || isRaw && raw.Kind() == 'n':
+	if v == nil {
 		return protocol.Raw("{}")
-	case isRaw:
-		return raw
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -30,7 +30,7 @@ var layers = [][]string{
 		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff",
 		"internal/markdown", "internal/extension", "internal/patch", "testdata/sdk"},
 	{"internal/match", "internal/ownfile", "internal/schedule", "internal/terminal", "internal/recording",
-		"internal/toolsearch", "internal/instructions", "internal/link", "internal/gitread", "internal/lentpipe"},
+		"internal/toolsearch", "internal/instructions", "internal/link", "internal/gitread"},
 	{"internal/tapconfig", "internal/filelist"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations",
 		"internal/checkpoint", "internal/orchestrate", "internal/conformance"},

@@ -51,6 +51,7 @@ type call struct {
 	decidedBy  *routes   // the routes whose rules matched last
 	passed     []*rule   // the matching rules whose gates allowed the call
 	waitsUntil time.Time // for required providers; zero before the first wait
+	context    string    // of Outcome
 
 	// The tool's timeout runs from when the call was first queued or sent. A second
 	// attempt has the rest of it.
@@ -90,24 +91,19 @@ func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 	return pending
 }
 
-// CallTool runs [Session.StartCall] and waits for the outcome.
-func (s *Session) CallTool(ctx context.Context, c Call) Outcome { return s.StartCall(c)(ctx) }
-
-// StartCall implements [HostCalls]: it runs [Session.BeginCall]. A host with
-// [HostInfo].LiveTools gets the outcome of a call after the tools that the call changed, or a
-// second later.
-func (s *Session) StartCall(c Call) (wait func(context.Context) Outcome) {
+// CallTool implements [HostCalls]: it runs [Session.BeginCall] and waits for the outcome. A
+// host with [HostInfo].LiveTools gets the outcome of a call after the tools that the call
+// changed, or a second later.
+func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
 	answer := make(chan Outcome, 1)
 	pending := s.BeginCall(c, func(o Outcome) { answer <- o })
-	return func(ctx context.Context) Outcome {
-		select {
-		case o := <-answer:
-			s.waitForRefresh(ctx)
-			return o
-		case <-ctx.Done():
-			pending.Cancel(protocol.ReasonInterrupted)
-			return <-answer
-		}
+	select {
+	case o := <-answer:
+		s.waitForRefresh(ctx)
+		return o
+	case <-ctx.Done():
+		pending.Cancel(protocol.ReasonInterrupted)
+		return <-answer
 	}
 }
 
@@ -115,7 +111,7 @@ func (s *Session) StartCall(c Call) (wait func(context.Context) Outcome) {
 // admin API. The session's rules and gates are asked, and followers of the session see the
 // call as if its model had made it.
 func (s *Session) Execute(ctx context.Context, c Call) Outcome {
-	c.AskGates = !c.Passed
+	c.AskGates = true
 	if c.Source != "" {
 		s.note(adminapi.LogInfo, c.Source, "calls "+c.Name)
 	}
@@ -171,6 +167,7 @@ func (c *call) advance() *obstacle {
 				return nil
 			}
 			c.decidedBy = r
+			c.context = cmp.Or(c.context, staticContext(matched))
 			if needsGate(matched) && !slices.Equal(matched, c.passed) {
 				return &obstacle{rules: matched}
 			}
@@ -336,8 +333,9 @@ func (c *call) passGates(ctx context.Context, next *obstacle) {
 			err = c.awaitRequired(ctx)
 			latest = latest.Add(time.Since(begun))
 		} else {
-			err = c.gateError(ctx, s.decide(ctx, next.rules, c.name, c.args, c.span.Traceparent))
-			c.passed = next.rules
+			d := s.decide(ctx, next.rules, c.name, c.args, c.span.Traceparent)
+			err = c.gateError(ctx, d)
+			c.passed, c.context = next.rules, d.Context
 		}
 		if err != nil {
 			c.fail(err)
@@ -477,6 +475,9 @@ func (c *call) fail(err *protocol.Error) {
 // report counts the call and gives its caller the outcome.
 func (c *call) report(o Outcome) {
 	o.Duration = time.Since(c.begun)
+	if !o.Failed() {
+		o.Context = c.context
+	}
 	stats := &c.session.g.stats
 	stats.Calls.Add(1)
 	if o.Failed() {

@@ -35,10 +35,9 @@ type Host interface {
 // HostCalls is what a host calls back. A *[Session] implements it. Any goroutine may call
 // the methods; those with a context return early when it ends.
 type HostCalls interface {
-	// StartCall calls a provider's tool. It does not wait: the call is on its way to the provider.
-	// wait, which has to be called, returns the call's one outcome, at the tool's timeout at the
-	// latest. When ctx ends, the call is cancelled with reason "interrupted".
-	StartCall(c Call) (wait func(ctx context.Context) Outcome)
+	// CallTool calls a provider's tool and returns its one outcome, at the tool's timeout at
+	// the latest. When ctx ends, the call is cancelled with reason "interrupted".
+	CallTool(ctx context.Context, c Call) Outcome
 	// PreToolUse asks the rules and gates about a call that the session is about to make, of
 	// its own tools too.
 	PreToolUse(ctx context.Context, tool string, args protocol.Raw) Decision
@@ -124,7 +123,7 @@ type StartRequest struct {
 type HostInfo struct {
 	Kind string // copilot, local, or the name that a remote host gave
 	// What the host can do. Without Send, injects become surface. Without Log, only the
-	// gateway has a timeline. Without Hooks, StartCall asks rules and gates.
+	// gateway has a timeline. Without Hooks, CallTool asks rules and gates.
 	Send, Log, Hooks, Transforms, Interrupt bool
 	// LiveTools: SetTools is cheap, so a change of tools is not debounced.
 	LiveTools bool
@@ -202,9 +201,6 @@ type Call struct {
 	// AskGates makes the gateway ask rules and gates also when the host has hooks: for a call
 	// that does not come from the host.
 	AskGates bool
-	// Passed says that the session's host has asked rules and gates about this very call, so that [Session.Execute]
-	// does not ask again.
-	Passed bool
 	// Source is who calls, for a line in the session's timeline; "" for none. [Session.Execute] reads it.
 	Source string
 	// Progress gets the messages of the call's tool.progress, one at a time, also after the call has
@@ -230,6 +226,9 @@ type Outcome struct {
 	ErrorCode protocol.Code // "" on success
 	Retryable bool
 	Duration  time.Duration
+	// Context is for the model, beside the result: the contexts of the rules and gates that were
+	// asked with the call. It is "" when the call failed, and when the host's hooks asked.
+	Context string
 }
 
 // Failed reports whether the call failed. A failed call always has an ErrorCode.

@@ -165,7 +165,7 @@ func (h *localHost) callTool(ctx context.Context, n int, name, args string) {
 			return Outcome{Error: fmt.Sprintf("arguments of %s: %v", name, err),
 				ErrorCode: protocol.CodeInvalidArguments}
 		}
-		return h.calls.StartCall(Call{Name: name, Args: protocol.Raw(args)})(ctx)
+		return h.calls.CallTool(ctx, Call{Name: name, Args: protocol.Raw(args)})
 	})
 	h.say(n, o.Text())
 }

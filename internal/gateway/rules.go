@@ -198,6 +198,17 @@ func (s *Session) staticDenial(rules []*rule, tool string, args protocol.Raw, sp
 	return Decision{}, false
 }
 
+// staticContext joins the contexts of rules that ask no gate.
+func staticContext(rules []*rule) string {
+	var texts []string
+	for _, r := range rules {
+		if r.Action == protocol.ActionContext {
+			texts = append(texts, r.Content)
+		}
+	}
+	return joinTexts(texts)
+}
+
 // joinTexts joins the texts that are not empty, with an empty line between.
 func joinTexts(texts []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s == "" }), "\n\n")

@@ -150,7 +150,6 @@ func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name str
 		args = nil // as some clients write no arguments
 	}
 	c := gateway.Call{Name: name, Args: protocol.Raw(args), Source: source, Traceparent: traceparent(r)}
-	c.Passed = e.terminal && e.h.terminals.HasPassed(s.ID(), name, c.Args)
 	switch t := taskOf(ctx); {
 	case t != nil:
 		c.Asked = t.asked
@@ -219,8 +218,17 @@ func traceparent(r *mcp.CallToolRequest) string {
 	return spans.Checked(text)
 }
 
-// result is an outcome as an MCP result. It always has a text, and the structure of a JSON object beside it.
+// result is an outcome as an MCP result. It always has a text, the structure of a JSON object beside
+// it, and the context of rules and gates at the end.
 func result(o gateway.Outcome) *mcp.CallToolResult {
+	r := outcomeResult(o)
+	if o.Context != "" {
+		r.Content = append(r.Content, &mcp.TextContent{Text: o.Context})
+	}
+	return r
+}
+
+func outcomeResult(o gateway.Outcome) *mcp.CallToolResult {
 	switch {
 	case o.Failed():
 		return failed(o.ErrorCode, o.Error)

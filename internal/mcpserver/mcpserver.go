@@ -49,8 +49,6 @@ type Terminals interface {
 	// HasLink reports whether the CLI gets the tools of providers in another way. A change counts in
 	// [gateway.Gateway.ToolChanges].
 	HasLink(session string) bool
-	// HasPassed reports whether the CLI's hooks have asked rules and gates about a call. Each call counts once.
-	HasPassed(session, tool string, args protocol.Raw) bool
 }
 
 // Handler serves the sessions of a gateway as MCP servers. The path value "id" of a request names the

@@ -73,18 +73,20 @@ func cmpRaw(a, b protocol.Raw) protocol.Raw {
 // the tools of a server SERVER-TOOL.
 const mcpServer = "tapgw-"
 
-// tool returns the name that providers and gates know a tool by.
-func (t *terminal) tool(name string) string {
-	own, ok := strings.CutPrefix(name, mcpServer)
-	if !ok {
-		return name
+// tool returns the name that providers and gates know a tool by. isProviders is true for a tool
+// that the CLI has from this gateway, by its link or else by `tapgw mcp`: the gates are asked
+// about it when its call comes in, so the hooks need not ask.
+func (t *terminal) tool(name string) (known string, isProviders bool) {
+	if link := t.currentLink(); link != nil && link.Has(name) {
+		return name, true
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if slices.ContainsFunc(t.tools, func(tool gateway.Tool) bool { return tool.Name == own }) {
-		return own
+	own, ok := strings.CutPrefix(name, mcpServer)
+	if ok && slices.ContainsFunc(t.tools, func(tool gateway.Tool) bool { return tool.Name == own }) {
+		return own, t.link == nil && t.ways[WayMCP] > 0
 	}
-	return name
+	return name, false
 }
 
 // Hook answers a hook of a terminal's CLI. The terminal joins with its first hook. The error is for `tapgw hook`, which
@@ -191,11 +193,20 @@ type turn struct {
 	count   uint64 // of tools
 }
 
-// runningTool is a call of the CLI's between its two hooks.
+// runningTool is a call of the CLI's own tools between its two hooks.
 type runningTool struct {
-	key questionKey
-	id  string
+	key  callKey
+	tool string // as providers know it
+	id   string // in the events of the call; "" if a link reports them
 }
+
+// callKey tells calls apart. The CLI gives them no ids.
+type callKey struct {
+	tool string            // as the CLI names it
+	sum  [sha256.Size]byte // of the arguments
+}
+
+func keyOf(in input) callKey { return callKey{in.Tool, sha256.Sum256(in.Args)} }
 
 const (
 	// endOfTurn is why an agent stops that has finished. Nobody makes one go on that a person has stopped.
@@ -275,9 +286,6 @@ func (t *terminal) userPrompt(ctx context.Context, in input) string {
 		t.session.Busy()
 		t.session.Event(gateway.Event{UserMessage: in.Prompt, Source: source})
 	}
-	if !t.asked.isFirst(keyOf(aboutPrompt, []byte(in.Prompt)), WayHooks) {
-		return ""
-	}
 	texts := []string{t.session.UserPrompt(ctx, in.Prompt, source)}
 	if !hasLink && source == gateway.SourceUser {
 		for p, ok := t.session.TakeInject(); ok; p, ok = t.session.TakeInject() {
@@ -296,44 +304,52 @@ func injected(p gateway.Prompt) string {
 // decide asks the gates about a call. The CLI asks twice about some calls: before each one, and again when a person
 // would be asked. The gates have been asked then, and the person decides.
 func (t *terminal) decide(ctx context.Context, event string, in input) answer {
-	tool := t.tool(in.Tool)
-	if event == EventPermissionRequest && t.asked.allowed(tool, in.Args) {
+	tool, isProviders := t.tool(in.Tool)
+	if event == EventPermissionRequest && (isProviders || t.isRunning(keyOf(in))) {
 		return answer{}
 	}
-	d := t.asked.decide(ctx, WayHooks, tool, in.Args, func() gateway.Decision {
-		return t.session.PreToolUse(ctx, tool, in.Args)
-	})
+	var d gateway.Decision
+	if !isProviders {
+		d = t.session.PreToolUse(ctx, tool, in.Args)
+	}
 	if !d.Deny && event == EventPreToolUse {
-		t.toolStarts(tool, in.Args)
+		t.toolStarts(keyOf(in), tool, in.Args)
 	}
 	return decided(d)
 }
 
-// toolStarts tells providers that a call begins. A link tells it itself.
-func (t *terminal) toolStarts(tool string, args protocol.Raw) {
+// isRunning reports whether the gates have allowed a call that has not ended.
+func (t *terminal) isRunning(key callKey) bool {
 	t.mu.Lock()
-	if t.link != nil || len(t.turn.tools) >= maxRunningTools {
-		t.mu.Unlock()
-		return
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.turn.tools, func(r runningTool) bool { return r.key == key })
+}
+
+// toolStarts notes that a call begins, and tells providers unless a link does.
+func (t *terminal) toolStarts(key callKey, tool string, args protocol.Raw) {
+	running := runningTool{key: key, tool: tool}
+	t.mu.Lock()
+	if len(t.turn.tools) >= maxRunningTools {
+		t.turn.tools = slices.Delete(t.turn.tools, 0, 1)
 	}
-	t.turn.count++
-	running := runningTool{callKey(tool, args), "hook-" + strconv.FormatUint(t.turn.count, 10)}
+	if t.link == nil {
+		t.turn.count++
+		running.id = "hook-" + strconv.FormatUint(t.turn.count, 10)
+	}
 	t.turn.tools = append(t.turn.tools, running)
 	t.mu.Unlock()
-	t.session.Event(gateway.Event{
-		Callback: gateway.OnStartToolExecution, ID: running.id, Tool: tool, Args: string(args),
-	})
+	if running.id != "" {
+		t.session.Event(gateway.Event{
+			Callback: gateway.OnStartToolExecution, ID: running.id, Tool: tool, Args: string(args),
+		})
+	}
 }
 
 // afterTool returns what user hooks add to the result of a call.
 func (t *terminal) afterTool(ctx context.Context, in input) string {
-	tool := t.tool(in.Tool)
-	t.asked.forget(tool, in.Args)
+	tool, _ := t.tool(in.Tool)
 	result, failed := resultText(in.Result)
-	t.toolEnds(tool, in.Args, result, failed)
-	if !t.asked.isFirst(callKey(aboutAfter+tool, in.Args), WayHooks) {
-		return ""
-	}
+	t.toolEnds(keyOf(in), tool, in.Args, result, failed)
 	e := gateway.HookEvent{On: gateway.HookPostToolUse, Tool: tool, Args: in.Args, Result: result}
 	if failed {
 		e.Result, e.Error = "", result
@@ -341,8 +357,7 @@ func (t *terminal) afterTool(ctx context.Context, in input) string {
 	return quote(t.session.Hook(ctx, e).Context)
 }
 
-func (t *terminal) toolEnds(tool string, args protocol.Raw, result string, failed bool) {
-	key := callKey(tool, args)
+func (t *terminal) toolEnds(key callKey, tool string, args protocol.Raw, result string, failed bool) {
 	t.mu.Lock()
 	i := slices.IndexFunc(t.turn.tools, func(r runningTool) bool { return r.key == key })
 	if i < 0 {
@@ -352,6 +367,9 @@ func (t *terminal) toolEnds(tool string, args protocol.Raw, result string, faile
 	id := t.turn.tools[i].id
 	t.turn.tools = slices.Delete(t.turn.tools, i, i+1)
 	t.mu.Unlock()
+	if id == "" {
+		return
+	}
 	e := gateway.Event{
 		Callback: gateway.OnEndToolExecution, ID: id, Tool: tool, Args: string(args),
 		Result: &adminapi.ToolOutput{Content: result},
@@ -391,13 +409,12 @@ func errorText(data json.RawMessage) string {
 // stop returns the prompt with which the agent goes on at the end of its turn, "" for none: what a user hook wants,
 // else the oldest inject.
 func (t *terminal) stop(ctx context.Context, in input) (next string) {
-	t.asked.forgetCalls()
 	t.toolsLost()
 	t.mu.Lock()
 	mayBlock, hasLink := in.StopReason == endOfTurn && t.turn.blocks < maxBlocks, t.link != nil
 	t.mu.Unlock()
 	source := ""
-	if mayBlock && t.asked.isFirst(keyOf(aboutStop, nil), WayHooks) {
+	if mayBlock {
 		e := gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason, Again: in.IsStopAgain}
 		if a := t.session.Hook(ctx, e); a.Decision == protocol.DecisionDeny {
 			next, source = a.Reason, gateway.SourceProvider+"hook"
@@ -426,10 +443,12 @@ func (t *terminal) toolsLost() {
 	t.turn.tools = nil
 	t.mu.Unlock()
 	for _, r := range lost {
-		t.session.Event(gateway.Event{
-			Callback: gateway.OnEndToolExecution, ID: r.id, Tool: r.key.about,
-			Error: &adminapi.ToolError{Message: "the terminal did not tell how it ended"},
-		})
+		if r.id != "" {
+			t.session.Event(gateway.Event{
+				Callback: gateway.OnEndToolExecution, ID: r.id, Tool: r.tool,
+				Error: &adminapi.ToolError{Message: "the terminal did not tell how it ended"},
+			})
+		}
 	}
 }
 
@@ -448,7 +467,11 @@ type said struct {
 	answer answer
 }
 
-const maxHeard = 32
+const (
+	maxHeard = 32
+	// sameEvent is how far apart two hooks of the same event run.
+	sameEvent = 30 * time.Second
+)
 
 // once answers a hook. One with the same text again gets the same denial, and nothing else: the model has the rest. The
 // text has the time of the event.

@@ -34,7 +34,6 @@ type terminal struct {
 	session  *gateway.Session
 	failure  error
 
-	asked    questions
 	heard    heard
 	settling sync.Once
 
@@ -169,7 +168,7 @@ func (t *terminal) openLink(ctx context.Context, way Way, open OpenLink) error {
 		}
 		return errLinked
 	}
-	link, err := open(ctx, &linkCalls{t.session, t, way})
+	link, err := open(ctx, &linkCalls{t.session, t})
 	if err != nil {
 		return err
 	}
@@ -284,4 +283,46 @@ func (t *terminal) Close(context.Context, string) error {
 	t.r.closed(t)
 	t.dropLink()
 	return nil
+}
+
+// linkCalls is the session of a terminal for its link. The link reports all that the CLI does. Where
+// the CLI's hooks ask too, they alone decide about its own tools and add to its prompts, so that no
+// gate is asked twice. The gates are asked about a provider's tool when its call comes in.
+type linkCalls struct {
+	*gateway.Session
+	t *terminal
+}
+
+var _ gateway.HostCalls = (*linkCalls)(nil)
+
+// PreToolUse implements [gateway.HostCalls].
+func (c *linkCalls) PreToolUse(ctx context.Context, tool string, args protocol.Raw) gateway.Decision {
+	if _, isProviders := c.t.tool(tool); isProviders || c.t.hasWay(WayHooks) {
+		return gateway.Decision{}
+	}
+	return c.Session.PreToolUse(ctx, tool, args)
+}
+
+// UserPrompt implements [gateway.HostCalls].
+func (c *linkCalls) UserPrompt(ctx context.Context, prompt, source string) string {
+	if c.t.hasWay(WayHooks) {
+		return ""
+	}
+	return c.Session.UserPrompt(ctx, prompt, source)
+}
+
+// Hook implements [gateway.HostCalls].
+func (c *linkCalls) Hook(ctx context.Context, e gateway.HookEvent) gateway.HookAnswer {
+	if c.t.hasWay(WayHooks) {
+		return gateway.HookAnswer{}
+	}
+	return c.Session.Hook(ctx, e)
+}
+
+// Event implements [gateway.HostCalls]. The terminal in which a person types is the foreground session.
+func (c *linkCalls) Event(e gateway.Event) {
+	if e.UserMessage != "" && e.Source == gateway.SourceUser {
+		_ = c.t.r.gateway.SetForeground(c.t.id) // it has ended if that fails
+	}
+	c.Session.Event(e)
 }

@@ -58,6 +58,8 @@ type Terminal struct {
 type Link interface {
 	// SetTools replaces the tools that providers give the session.
 	SetTools(ctx context.Context, tools []gateway.Tool) error
+	// Has reports whether SetTools has ever given the CLI a tool of this name. It must not block.
+	Has(tool string) bool
 	// Send gives the CLI a prompt, as [gateway.Host] says.
 	Send(ctx context.Context, p gateway.Prompt) error
 	// Log shows a line in the terminal. It must not block.
@@ -68,8 +70,7 @@ type Link interface {
 	Close()
 }
 
-// OpenLink makes the link of a terminal. calls is its session: the link gives it all that the CLI does and asks. What
-// the hooks of the same terminal tell too is counted once.
+// OpenLink makes the link of a terminal. calls is its session: the link gives it all that the CLI does and asks.
 type OpenLink func(ctx context.Context, calls gateway.HostCalls) (Link, error)
 
 // Options of a registry. Log may be nil.
@@ -151,13 +152,6 @@ func (r *Registry) Join(ctx context.Context, who Terminal, way Way, open OpenLin
 func (r *Registry) HasLink(session string) bool {
 	t := r.find(session)
 	return t != nil && t.currentLink() != nil
-}
-
-// HasPassed reports whether the rules and gates have allowed a call that a session's model makes, when the CLI's hooks
-// or its link asked about it. A caller that gets true need not ask again; it holds for one call.
-func (r *Registry) HasPassed(session, tool string, args protocol.Raw) bool {
-	t := r.find(session)
-	return t != nil && t.asked.pass(tool, args)
 }
 
 // isStopped reports whether a person has stopped a session. Ways that join by themselves would bring it back at once.

@@ -140,6 +140,24 @@ func (x *rig) sessions(want ...string) {
 	}
 }
 
+// link joins the terminal of s1 by a link that has the tool greet, until the test ends or the next one comes. It
+// returns the link's way to the session.
+func (x *rig) link(way Way) (calls gateway.HostCalls) {
+	x.t.Helper()
+	if t := x.r.find("s1"); t != nil {
+		t.dropLink()
+	}
+	who := Terminal{Session: "s1", PID: x.cli.Process.Pid, CWD: "/"}
+	_, err := x.r.Join(x.t.Context(), who, way, func(_ context.Context, c gateway.HostCalls) (Link, error) {
+		calls = c
+		return logLink{}, nil
+	})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return calls
+}
+
 // A gate decides about the CLI's own tools, and the person reads who denied. Nobody has to announce the session.
 func TestGateDecides(t *testing.T) {
 	x := newRig(t)
@@ -177,53 +195,34 @@ func TestGatesAreAskedOnce(t *testing.T) {
 	step("the same hook twice", 1)
 	x.hook(EventPermissionRequest, "s1", `"toolName":"bash","toolInput":`+args)
 	step("before a person is asked", 1)
-	link := &linkCalls{Session: x.r.find("s1").session, t: x.r.find("s1"), way: WayPort}
-	d := link.PreToolUse(t.Context(), "bash", protocol.Raw(`{ "n": 1, "command": "ls" }`))
-	if d.Deny || d.Context != "" {
+	link := x.link(WayPort)
+	if d := link.PreToolUse(t.Context(), "bash", protocol.Raw(args)); d.Deny || d.Context != "" {
 		t.Errorf("the link: %+v, want allowed, and no context again", d)
 	}
 	step("the link", 1)
-	if !x.r.HasPassed("s1", "bash", protocol.Raw(args)) {
-		t.Error("HasPassed: false, want true for the call that was allowed")
-	}
-	if x.r.HasPassed("s1", "bash", protocol.Raw(args)) {
-		t.Error("HasPassed: true for a second call, want false")
-	}
 	x.raw(EventPreToolUse, strings.Replace(same, `"timestamp":7`, `"timestamp":8`, 1))
 	step("the next call", 2)
 	x.stop()
-	if x.r.HasPassed("s1", "bash", protocol.Raw(args)) {
-		t.Error("HasPassed: true after the turn's end, want false")
-	}
-	x.call("git push")
-	if x.r.HasPassed("s1", "bash", protocol.Raw(`{"command":"git push"}`)) {
-		t.Error("HasPassed: true for a call that was denied, want false")
-	}
+	x.hook(EventPermissionRequest, "s1", `"toolName":"bash","toolInput":`+args)
+	step("a question about a call that no hook has told of", 3)
 }
 
-// The same arguments are the same call however they are spelled, and others are another one.
-func TestCallKey(t *testing.T) {
-	for _, same := range [][]string{
-		{`{"a":1000,"b":[0,-2.5,{}]}`, `{ "b": [-0.0, -25e-1, {}], "a": 1E+3 }`, `{"a":1000.0,"b":[0e9,-2.50,{}]}`},
-		{`{"a":"<\u00fc"}`, `{"\u0061":"\u003cü"}`},
-		{`{"a":1e300}`, `{"a":10e299}`}, {`{"a":123456789012345}`, `{"a":1.23456789012345e14}`},
-		{`{}`, `null`, ``},
-	} {
-		for _, args := range same {
-			if callKey("t", protocol.Raw(args)) != callKey("t", protocol.Raw(same[0])) {
-				t.Errorf("%s is another call than %s, want the same", args, same[0])
-			}
+// A link whose terminal has no hooks asks the gates about the CLI's own tools itself.
+func TestLinkWithoutHooksAsksGates(t *testing.T) {
+	x := newRig(t)
+	x.gate()
+	link := x.link(WayPort)
+	for _, hasHooks := range []bool{false, true} {
+		if hasHooks {
+			x.prompt("hello")
+		}
+		d := link.PreToolUse(t.Context(), "bash", protocol.Raw(`{"command":"git push"}`))
+		if d.Deny == hasHooks {
+			t.Errorf("hooks %v: %+v", hasHooks, d)
 		}
 	}
-	seen := map[questionKey]string{}
-	for _, args := range []string{`{"n":1}`, `{"n":-1}`, `{"n":"1"}`, `{"n":10}`, `{"n":[1]}`, `{"n":null}`, `{"n":0}`,
-		`{"n":9007199254740992}`, `{"n":9007199254740993}`, `{"n":0.1}`, `{"n":0.10000000000000001}`,
-		`{"n":1e-320}`, `{"n":1.00000001e-320}`, `{"n":1e400}`, `{"n":1e401}`, `{"n":5e-324}`, `{"n":1e-400}`} {
-		key := callKey("t", protocol.Raw(args))
-		if other := seen[key]; other != "" {
-			t.Errorf("%s is the same call as %s, want another one", args, other)
-		}
-		seen[key] = args
+	if got := x.call("git push"); !strings.Contains(got, "deny") {
+		t.Errorf("the hook: %s, want a denial", got)
 	}
 }
 
@@ -249,9 +248,9 @@ func (p *greeter) Flush() {
 
 func (*greeter) Close(protocol.CloseCode, string) {}
 
-// The gates are asked once about a call of a provider's tool that comes over a link: by the hooks, or else with the
-// call itself. One that the hooks have denied is not made without them.
-func TestCallsOfALinkAskGatesOnce(t *testing.T) {
+// The gates are asked once about a call of a provider's tool: when it comes in, over the terminal's link or, where the
+// terminal has none, by MCP. A tool of another MCP server, and one of the CLI's own, is the hooks'.
+func TestGatesOfProvidersTools(t *testing.T) {
 	x := newRig(t)
 	asked := x.gate()
 	x.prompt("hello")
@@ -262,24 +261,48 @@ func TestCallsOfALinkAskGatesOnce(t *testing.T) {
 	version := protocol.Version
 	p.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "tests", ProtocolVersion: &version, Session: "s1",
 		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(`{}`)}}}))
-	var link gateway.HostCalls = &linkCalls{Session: x.r.find("s1").session, t: x.r.find("s1"), way: WayPort}
-	for _, askGates := range []bool{false, true} { // as a port's link says, and as an extension's
-		for args, code := range map[string]protocol.Code{`{"n":1,"m":2}`: "", `{"n":"push"}`: protocol.CodeDenied} {
-			for _, hasHooks := range []bool{true, false} {
-				asked.Store(0)
-				want := int32(1)
-				if hasHooks {
-					x.hook(EventPreToolUse, "s1", `"toolName":"greet","toolArgs":`+args)
-					if code != "" { // the CLI does not make such a call
-						want = 2
-					}
-				}
-				c := gateway.Call{Name: "greet", Args: protocol.Raw(args), AskGates: askGates}
-				if o := link.StartCall(c)(t.Context()); o.ErrorCode != code || asked.Load() != want {
-					t.Errorf("%s, hooks %v, AskGates %v: %q %s after %d gates, want %q after %d", args, hasHooks,
-						askGates, o.ErrorCode, o.Error, asked.Load(), code, want)
-				}
+	hooks := func(tool string, want int32) {
+		t.Helper()
+		x.stop() // what ran before has ended
+		asked.Store(0)
+		for _, event := range []string{EventPreToolUse, EventPermissionRequest} {
+			got := x.hook(event, "s1", fmt.Sprintf(`"toolName":%q,"toolArgs":{"n":"push"}`, tool))
+			if strings.Contains(got, "deny") != (want > 0) {
+				t.Errorf("%s %s: %s", event, tool, got)
 			}
+		}
+		if n := asked.Load(); n != want {
+			t.Errorf("%s: the hooks asked the gate %d times, want %d", tool, n, want)
+		}
+	}
+	err := x.r.find("s1").SetTools(t.Context(), 1, []gateway.Tool{{Name: "greet"}}) // before the gateway does
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks("tapgw-greet", 2) // a server of that name is not ours: no `tapgw mcp` has joined
+	who := Terminal{Session: "s1", PID: x.cli.Process.Pid, CWD: "/"}
+	leave, err := x.r.Join(t.Context(), who, WayMCP, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks("tapgw-greet", 0)
+	hooks("other-greet", 2)
+	hooks("greet", 2)
+	leave()
+	for _, way := range []Way{WayPort, WayExtension} {
+		link := x.link(way)
+		hooks("greet", 0)
+		hooks("tapgw-greet", 2)
+		hooks("bash", 2)
+		asked.Store(0)
+		for args, code := range map[string]protocol.Code{`{"n":1}`: "", `{"n":"push"}`: protocol.CodeDenied} {
+			o := link.CallTool(t.Context(), gateway.Call{Name: "greet", Args: protocol.Raw(args), AskGates: true})
+			if o.ErrorCode != code || (o.Context != "") != (code == "") {
+				t.Errorf("%s: %q %s with context %q, want %q", args, o.ErrorCode, o.Error, o.Context, code)
+			}
+		}
+		if d := link.PreToolUse(t.Context(), "greet", protocol.Raw(`{"n":"push"}`)); d.Deny || asked.Load() != 2 {
+			t.Errorf("the link's own hook: %+v after %d questions, want none and 2", d, asked.Load())
 		}
 	}
 }
@@ -325,9 +348,7 @@ func TestForeground(t *testing.T) {
 	for _, id := range []string{"s1", "s2"} {
 		x.hook(EventSessionStart, id, `"source":"new"`)
 	}
-	link := func(id string) *linkCalls {
-		return &linkCalls{Session: x.r.find(id).session, t: x.r.find(id), way: WayExtension}
-	}
+	link := func(id string) *linkCalls { return &linkCalls{x.r.find(id).session, x.r.find(id)} }
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -477,6 +498,7 @@ type logLink struct {
 }
 
 func (l logLink) SetTools(context.Context, []gateway.Tool) error { return nil }
+func (l logLink) Has(tool string) bool                           { return tool == "greet" }
 func (l logLink) Log(_ adminapi.LogLevel, message string)        { l.lines <- message }
 func (l logLink) Close()                                         {}
 

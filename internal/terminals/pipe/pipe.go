@@ -2,17 +2,11 @@
 // knows only as much of the CLI's JSON-RPC as that takes: whole messages, whose answer is whose, and which calls of
 // tools wait for a gateway that is gone.
 //
-// A gateway that can, takes the pipe itself (package lentpipe). Then the messages of the CLI come to us from the
-// gateway, after it has read them, and we write for it only what it may not write by itself. With any other gateway
-// each message goes through this process.
-//
 // Invariants:
 //
-//   - The CLI is read while no gateway is there, and while one is that does not have the pipe itself, even if it is
-//     frozen.
+//   - The CLI is always read, so that a missing or frozen gateway never holds it up.
 //   - The CLI gets whole messages only, and an answer to each of its requests and each call of our tools.
-//   - A gateway gets only answers to its own requests, or drops the others by itself.
-//   - We write nothing of our own while a gateway has the pipe.
+//   - A gateway gets only answers to its own requests.
 package pipe
 
 import (
@@ -23,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -53,7 +46,7 @@ const NoGateway = "The tool's gateway is not running at present. Try again later
 
 // Pipe is the pipe of one session of a CLI.
 type Pipe struct {
-	In      io.Reader // from the CLI; it has to be [Lendable] if Dial may return a [Borrower]
+	In      io.Reader // from the CLI
 	Out     io.Writer // to it
 	Session string    // the CLI's id of the session
 	// Dial connects to a gateway. had names the tools that the CLI has had from other gateways: it goes on to list them
@@ -61,7 +54,6 @@ type Pipe struct {
 	Dial func(ctx context.Context, had []string) (io.ReadWriteCloser, error)
 	Note func(text string) // for the CLI's log
 
-	source  *source
 	writing sync.Mutex // held while a message is written to the CLI
 
 	mu       sync.Mutex // guards the fields that follow
@@ -70,14 +62,13 @@ type Pipe struct {
 	own      map[string]chan struct{} // our requests that wait, by id; closed at the answer
 	tools    map[string]bool          // that gateways ever gave the CLI
 	calls    map[string]bool          // of these tools that wait, by request id
-	requests map[string]bool          // of the CLI, by id: not answered yet; false: answered before we hear of it
+	requests map[string]bool          // of the CLI that the gateway has not answered, by id
 	asked    map[string]bool          // ids of the gateway's requests that the CLI has not answered
 }
 
 // gateway is a connection to a gateway. A goroutine of its own writes to it.
 type gateway struct {
-	conn    io.ReadWriteCloser
-	hasPipe bool // it reads the CLI by itself
+	conn io.ReadWriteCloser
 
 	mu      sync.Mutex // guards the fields that follow
 	changed *sync.Cond
@@ -98,17 +89,7 @@ func (p *Pipe) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.own, p.tools = map[string]chan struct{}{}, map[string]bool{}
 	p.calls, p.requests, p.asked = map[string]bool{}, map[string]bool{}, map[string]bool{}
-	p.source = &source{cli: p.In, done: make(chan struct{})}
-	go func() { // it ends with the process if the CLI does not close the pipe
-		defer close(p.source.done)
-		cancel(p.readCLI())
-	}()
-	if cli, ok := p.In.(Lendable); ok {
-		go func() { // as the one before; a frozen gateway does not tell us
-			cli.WaitEnd()
-			cancel(io.EOF)
-		}()
-	}
+	go func() { cancel(p.readCLI()) }() // it ends with the process if the CLI does not close the pipe
 	p.join(ctx)
 	p.lend(ctx)
 	if err := context.Cause(ctx); !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
@@ -199,15 +180,8 @@ func (p *Pipe) write(data []byte) {
 
 // readCLI handles what the CLI sends, until it closes the pipe.
 func (p *Pipe) readCLI() error {
-	in := bufio.NewReaderSize(p.source, 64<<10)
+	in := bufio.NewReaderSize(p.In, 64<<10)
 	for {
-		if in.Buffered() == 0 {
-			p.source.atBoundary(true)
-			if _, err := in.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
-				continue
-			}
-			p.source.atBoundary(false)
-		}
 		data, err := jsonrpc.ReadFrame(in, maxMessage)
 		if err != nil {
 			return err
@@ -236,23 +210,19 @@ func (p *Pipe) fromCLI(m *message, data []byte) (answers []any) {
 			return nil
 		}
 		if !p.asked[id] {
-			return nil // for a gateway that is gone, or reads the CLI by itself
+			return nil // for a gateway that is gone
 		}
 		delete(p.asked, id)
 	case m.ID != nil && p.gateway == nil:
 		return []any{refusal(m.ID)}
 	case m.ID != nil:
-		if _, isAnswered := p.requests[id]; isAnswered {
-			delete(p.requests, id)
-		} else {
-			p.requests[id] = true
-		}
+		p.requests[id] = true
 	default:
 		if call := p.followCall(m); call != "" && p.gateway == nil {
 			return []any{p.failCall(call)}
 		}
 	}
-	if p.gateway != nil && !p.gateway.hasPipe {
+	if p.gateway != nil {
 		p.gateway.send(data)
 	}
 	return nil
@@ -305,42 +275,23 @@ func refusal(id json.RawMessage) any {
 func (p *Pipe) serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	g := &gateway{conn: conn}
 	g.changed = sync.NewCond(&g.mu)
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	l := &loan{begun: make(chan struct{}), ended: make(chan struct{})}
-	if b, ok := conn.(Borrower); ok {
-		l.taken = b.Taken()
-	}
-	if g.hasPipe = l.taken != nil; g.hasPipe && !p.source.lend(l) {
-		stop()
-		_ = conn.Close()
-		return io.EOF
-	}
 	p.mu.Lock()
 	p.gateway = g
 	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	var writer sync.WaitGroup
 	writer.Go(g.write)
-	err := p.readGateway(g)
+	err := p.readGateway(conn)
 	stop()
 	g.end()
 	_ = conn.Close()
 	writer.Wait()
-	if g.hasPipe {
-		select {
-		case <-l.ended:
-		case <-p.source.done:
-		case <-ctx.Done():
-			_ = l.taken.Close() // the terminal is closed
-		}
-	}
 
 	p.mu.Lock()
 	p.gateway = nil
 	var answers []any
-	for id, isOpen := range p.requests {
-		if isOpen {
-			answers = append(answers, refusal(json.RawMessage(id)))
-		}
+	for id := range p.requests {
+		answers = append(answers, refusal(json.RawMessage(id)))
 	}
 	for call := range p.calls {
 		answers = append(answers, p.failCall(call))
@@ -355,9 +306,8 @@ func (p *Pipe) serve(ctx context.Context, conn io.ReadWriteCloser) error {
 }
 
 // readGateway hands a gateway's messages on to the CLI.
-func (p *Pipe) readGateway(g *gateway) error {
-	in := bufio.NewReaderSize(g.conn, 64<<10)
-	g.acknowledge() // it may begin
+func (p *Pipe) readGateway(conn io.Reader) error {
+	in := bufio.NewReaderSize(conn, 64<<10)
 	for {
 		data, err := jsonrpc.ReadFrame(in, maxMessage)
 		if err != nil {
@@ -370,14 +320,6 @@ func (p *Pipe) readGateway(g *gateway) error {
 		if p.fromGateway(&m) {
 			p.write(data)
 		}
-		g.acknowledge()
-	}
-}
-
-// acknowledge tells a gateway that has the pipe to go on.
-func (g *gateway) acknowledge() {
-	if g.hasPipe {
-		_, _ = g.conn.Write(nil) // after an error reading fails, too
 	}
 }
 
@@ -388,13 +330,9 @@ func (p *Pipe) fromGateway(m *message) bool {
 	id := string(m.ID)
 	switch {
 	case m.Method == "":
-		isOpen := p.requests[id]
-		if !isOpen && p.gateway.hasPipe {
-			p.requests[id] = false
-			return true
-		}
+		known := p.requests[id]
 		delete(p.requests, id)
-		return isOpen
+		return known
 	case strings.HasPrefix(strings.Trim(id, `"`), ownID):
 		return false
 	case m.ID != nil:

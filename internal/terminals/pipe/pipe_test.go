@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // end is one end of a connection that speaks JSON-RPC.
 type end struct {
 	t    *testing.T
-	conn io.ReadWriter
+	conn net.Conn
 	in   *bufio.Reader
 }
 
@@ -107,7 +107,7 @@ func TestPipeOutlivesGateways(t *testing.T) {
 	g.send(`{"jsonrpc":"2.0","id":"a2","method":"ping"}`)
 	cli.want(`"a2"`)
 	_, _ = g.conn.Write([]byte("Content-Length: 900\r\n\r\n{\"jsonrpc\":"))
-	_ = g.conn.(net.Conn).Close()
+	_ = g.conn.Close()
 	cli.answer(cli.want("handlePendingToolCall", `"r1"`, `"failure"`, NoGateway))
 
 	// The next gateway gets no answer that the one before has asked for; calls without a gateway fail at once.
