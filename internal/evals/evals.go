@@ -104,29 +104,16 @@ type Report struct {
 // Run runs cases as often as they say, interleaved, and reports how they went. The error says why it ended early: ctx
 // has ended, or the gateway is gone; the report then has the runs that were made.
 func Run(ctx context.Context, o Options, cases []configs.EvalCase) (*Report, error) {
-	var jobs []job
-	most := 0
+	var round []job
 	for i := range cases {
-		most = max(most, cases[i].Repeat)
+		round = append(round, job{c: &cases[i]})
 	}
-	for run := range most {
-		for i := range cases {
-			if run < cases[i].Repeat {
-				jobs = append(jobs, job{c: &cases[i], run: run + 1})
-			}
-		}
-	}
-	results, judge, err := o.runAll(ctx, jobs)
+	results, judge, err := o.runAll(ctx, rounds(round))
 	report := &Report{State: Passed, Cases: []Case{}}
 	for i := range cases {
 		c := &cases[i]
-		of := Case{ID: c.ID, Title: c.Title, Category: c.Category, MinRate: c.MinRate, Results: []Result{},
-			Judge: judge.wrong(c.ID)}
-		for _, r := range results {
-			if r.Case == c.ID {
-				of.Results = append(of.Results, r)
-			}
-		}
+		of := Case{ID: c.ID, Title: c.Title, Category: c.Category, MinRate: c.MinRate,
+			Judge: judge.wrong(c.ID), Results: runsOf(results, c.ID, "")}
 		of.Sums = sum(of.Results)
 		of.State = of.state()
 		if of.State != Passed {
@@ -192,6 +179,31 @@ type job struct {
 	c       *configs.EvalCase
 	variant string
 	run     int
+}
+
+// rounds repeats a round as often as its cases say, so that what changes meanwhile hits all alike.
+func rounds(round []job) (jobs []job) {
+	for run, isOver := 1, false; !isOver; run++ {
+		isOver = true
+		for _, j := range round {
+			if run <= j.c.Repeat {
+				j.run, isOver = run, false
+				jobs = append(jobs, j)
+			}
+		}
+	}
+	return jobs
+}
+
+// runsOf are the runs of a case with a variant, or as it is.
+func runsOf(results []Result, id, variant string) []Result {
+	found := []Result{}
+	for _, r := range results {
+		if r.Case == id && r.Variant == variant {
+			found = append(found, r)
+		}
+	}
+	return found
 }
 
 // runAll makes runs, in their order but several at a time. Without a gateway or after the end of ctx it begins no more.

@@ -86,17 +86,23 @@ func TestCaseState(t *testing.T) {
 	}
 }
 
-// Each round has the case as it is and each variant that changes it, every time with another one first.
-func TestTurns(t *testing.T) {
-	cases := []configs.EvalCase{{ID: "a", Repeat: 3}, {ID: "b", Repeat: 1}, {ID: "untouched", Repeat: 1}}
-	variants := []configs.EvalVariant{{Name: "v"}, {Name: "w"}}
-	applied := []map[string]*configs.EvalCase{{"a": &cases[0], "b": &cases[1]}, {"a": &cases[0]}}
-	o := &Options{}
+// Each round has the cases that a variant changes: as they are, and with each variant of these.
+func TestRounds(t *testing.T) {
+	with := func(name string) []configs.EvalProvider { return []configs.EvalProvider{{Name: name}} }
+	cases := []configs.EvalCase{
+		{ID: "a", Repeat: 3, Providers: with("p")},
+		{ID: "b", Repeat: 1, Providers: with("q")},
+		{ID: "untouched", Repeat: 1, Providers: with("r")},
+	}
+	variants := []configs.EvalVariant{
+		{Name: "v", Contexts: map[string]string{"p": "x", "q": "x"}},
+		{Name: "w", Contexts: map[string]string{"p": "y"}},
+	}
 	var got []string
-	for _, j := range o.turns(cases, variants, applied, map[string]bool{"a": true, "b": true}) {
+	for _, j := range rounds(tries(cases, variants)) {
 		got = append(got, fmt.Sprintf("%s%s%d", j.c.ID, j.variant, j.run))
 	}
-	want := "a1 av1 aw1 b1 bv1 av2 aw2 a2 aw3 a3 av3"
+	want := "a1 av1 aw1 b1 bv1 a2 av2 aw2 a3 av3 aw3"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

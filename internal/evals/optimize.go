@@ -48,25 +48,17 @@ type Ranking struct {
 func Optimize(
 	ctx context.Context, o Options, cases []configs.EvalCase, variants []configs.EvalVariant,
 ) (*Ranking, error) {
-	var applied []map[string]*configs.EvalCase // of each variant, the cases that it changes
-	changed := map[string]bool{}
+	round := tries(cases, variants)
 	for _, v := range variants {
-		of := map[string]*configs.EvalCase{}
-		for _, c := range cases {
-			if other, changes := v.Apply(c); changes {
-				of[c.ID], changed[c.ID] = &other, true
-			}
-		}
-		if len(of) == 0 {
+		if !slices.ContainsFunc(round, func(j job) bool { return j.variant == v.Name }) {
 			return nil, cli.Usage("%s: changes none of these cases: its tools and providers are not theirs",
 				cli.OneLine(v.File))
 		}
-		applied = append(applied, of)
 	}
-	results, _, err := o.runAll(ctx, o.turns(cases, variants, applied, changed))
+	results, _, err := o.runAll(ctx, rounds(round))
 	r := &Ranking{Variants: []Variant{}, Results: slices.Concat([]Result{}, results)}
-	for i := range variants {
-		r.Variants = append(r.Variants, compare(&variants[i], cases, applied[i], results))
+	for _, v := range variants {
+		r.Variants = append(r.Variants, compare(v, round, results))
 	}
 	slices.SortStableFunc(r.Variants, func(a, b Variant) int {
 		return cmp.Or(cmp.Compare(b.Difference, a.Difference), cmp.Compare(a.Sums.Tokens, b.Sums.Tokens))
@@ -77,58 +69,40 @@ func Optimize(
 	return r, err
 }
 
-// turns are the runs: round by round, and in each round the base and the variants one after the other, each time with
-// another first, so that what changes meanwhile hits all alike.
-func (o *Options) turns(cases []configs.EvalCase, variants []configs.EvalVariant,
-	applied []map[string]*configs.EvalCase, changed map[string]bool) (jobs []job) {
-	most := 0
+// tries are the cases that a variant changes: each as it is, and with each variant that changes it.
+func tries(cases []configs.EvalCase, variants []configs.EvalVariant) (all []job) {
 	for i := range cases {
-		most = max(most, cases[i].Repeat)
-	}
-	for run := range most {
-		for i := range cases {
-			c := &cases[i]
-			if run >= c.Repeat || !changed[c.ID] {
-				continue
+		of := []job{{c: &cases[i]}}
+		for _, v := range variants {
+			if changed, ok := v.Apply(cases[i]); ok {
+				of = append(of, job{c: &changed, variant: v.Name})
 			}
-			round := []job{{c: c, run: run + 1}}
-			for v := range variants {
-				if other := applied[v][c.ID]; other != nil {
-					round = append(round, job{other, variants[v].Name, run + 1})
-				}
-			}
-			first := run % len(round)
-			jobs = append(append(jobs, round[first:]...), round[:first]...)
+		}
+		if len(of) > 1 {
+			all = append(all, of...)
 		}
 	}
-	return jobs
+	return all
 }
 
 // compare adds up the runs of a variant and those of the same cases without it.
-func compare(v *configs.EvalVariant, cases []configs.EvalCase, applied map[string]*configs.EvalCase,
-	results []Result) Variant {
-	of := func(variant string, is func(id string) bool) (found []Result) {
-		for _, r := range results {
-			if r.Variant == variant && is(r.Case) {
-				found = append(found, r)
-			}
+func compare(v configs.EvalVariant, round []job, results []Result) Variant {
+	of := Variant{Name: v.Name, Title: v.Title, Verdict: Noise}
+	var with, without []Result
+	for _, j := range round {
+		if j.variant == v.Name {
+			a, b := runsOf(results, j.c.ID, v.Name), runsOf(results, j.c.ID, "")
+			of.Cases = append(of.Cases, VariantCase{j.c.ID, sum(a), sum(b)})
+			with, without = append(with, a...), append(without, b...)
 		}
-		return found
 	}
-	all := func(id string) bool { return applied[id] != nil }
-	found := Variant{Name: v.Name, Title: v.Title, Verdict: Noise, Sums: sum(of(v.Name, all)), Base: sum(of("", all))}
-	found.Difference, found.Low, found.High = difference(found.Base, found.Sums)
+	of.Sums, of.Base = sum(with), sum(without)
+	of.Difference, of.Low, of.High = difference(of.Base, of.Sums)
 	switch {
-	case found.Low > 0:
-		found.Verdict = Better
-	case found.High < 0:
-		found.Verdict = Worse
+	case of.Low > 0:
+		of.Verdict = Better
+	case of.High < 0:
+		of.Verdict = Worse
 	}
-	for _, c := range cases {
-		if all(c.ID) {
-			one := func(id string) bool { return id == c.ID }
-			found.Cases = append(found.Cases, VariantCase{c.ID, sum(of(v.Name, one)), sum(of("", one))})
-		}
-	}
-	return found
+	return of
 }
