@@ -130,18 +130,19 @@ func objectSchema(schema json.RawMessage) any {
 // call calls a tool of a provider. A client that can ask its user may get questions instead of the result.
 func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string, args json.RawMessage,
 ) (*mcp.CallToolResult, error) {
-	if a := readAbilities(r.Params.Meta); a.elicits && !a.tasks {
-		return e.callOrAsk(ctx, r, func(ctx context.Context) (mcp.Result, error) {
-			return e.execute(ctx, r, name, args), nil
+	if elicitsForms(r.Params.Meta) {
+		return e.callOrAsk(ctx, r, func(ctx context.Context, held *heldCall) *mcp.CallToolResult {
+			return e.execute(ctx, r, name, args, held)
 		})
 	}
-	return e.execute(ctx, r, name, args), nil
+	return e.execute(ctx, r, name, args, nil), nil
 }
 
 // execute calls a tool of a provider, by the session's rules, and waits for its result. When ctx ends, the call is
-// cancelled.
+// cancelled. The client of a held call gets its questions and its progress through held, which is
+// nil for other calls.
 func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name string, args json.RawMessage,
-) *mcp.CallToolResult {
+	held *heldCall) *mcp.CallToolResult {
 	s := e.session()
 	if s == nil {
 		return failed(protocol.CodeInvalidSession, errNoSession)
@@ -150,9 +151,10 @@ func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name str
 		args = nil // as some clients write no arguments
 	}
 	c := gateway.Call{Name: name, Args: protocol.Raw(args), Source: source, Traceparent: traceparent(r)}
-	switch t := taskOf(ctx); {
-	case t != nil:
-		c.Asked = t.asked
+	report := func(n int, message string) { progress(ctx, r, n, message) }
+	switch {
+	case held != nil:
+		c.Asked, report = held.asked, held.waiter.progress
 	case canElicit(r.Session):
 		a := &asker{ctx: ctx, s: s, client: r.Session, asking: map[string]context.CancelFunc{}}
 		defer a.close()
@@ -169,7 +171,7 @@ func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name str
 	}
 	outcome := make(chan gateway.Outcome, 1)
 	go func() { outcome <- s.Execute(ctx, c) }()
-	return result(await(outcome, messages, func(n int, message string) { progress(ctx, r, n, message) }))
+	return result(await(outcome, messages, report))
 }
 
 // await waits for a call's outcome. Until then it reports what the provider says, and at each silence of
@@ -193,19 +195,8 @@ func await(outcome <-chan gateway.Outcome, messages <-chan string, report func(n
 	}
 }
 
-// progress tells the client that its request goes on, if it asked to be told. A task has the message itself.
+// progress tells the client that its request goes on, if it asked to be told.
 func progress(ctx context.Context, r *mcp.CallToolRequest, n int, message string) {
-	switch t := taskOf(ctx); {
-	case t != nil && t.say(message):
-	case t != nil && t.held != nil:
-		t.held.progress(n, message)
-	default:
-		notify(ctx, r, n, message)
-	}
-}
-
-// notify sends the client progress of its request, if it asked to be told.
-func notify(ctx context.Context, r *mcp.CallToolRequest, n int, message string) {
 	if token := r.Params.GetProgressToken(); token != nil {
 		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: token, Progress: float64(n), Message: message})

@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,4 +176,29 @@ func TestQuestionsThatTheClientLeaves(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestClientThatTakesTasks has a client that says that it takes tasks, an extension that the
+// gateway does not have. It gets the answers that others get.
+func TestClientThatTakesTasks(t *testing.T) {
+	const extension = "io.modelcontextprotocol/tasks"
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},` +
+		`"extensions":{"` + extension + `":{}}}}`
+	w := newWorld(t, 60)
+	s := w.session()
+	w.provide(s, askTool(s, adminapi.QuestionForm, 1))
+	for _, tc := range []struct{ method, name, params, want string }{
+		{"server/discover", "", "", `"resultType":"complete"`},
+		{"tools/call", "echo", `"name":"echo","arguments":{},`, `"resultType":"complete"`},
+		{"tools/call", "ask", `"name":"ask","arguments":{},`, `"resultType":"input_required"`},
+		{"tasks/get", "x", `"taskId":"x",`, `"code":-32601`},
+	} {
+		_, got := w.post("/mcp",
+			`{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":{`+tc.params+meta+`}}`,
+			map[string]string{"Mcp-Method": tc.method, "Mcp-Name": tc.name})
+		if !strings.Contains(got, tc.want) || strings.Contains(got, extension) {
+			t.Errorf("%s %s: got %s, want %s, and no extension", tc.method, tc.name, got, tc.want)
+		}
+	}
 }

@@ -48,6 +48,7 @@ type endpoint struct {
 	cancel context.CancelFunc
 	wires  sync.Map // *mcp.ServerSession: the context.Context of its WebSocket
 	visits visits
+	held   heldCalls
 
 	// Guarded by Handler.mu.
 	users int         // requests that run
@@ -80,8 +81,6 @@ func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
 				Tools:     &mcp.ToolCapabilities{ListChanged: true},
 				Prompts:   &mcp.PromptCapabilities{}, // the SDK answers for them: there are none
 				Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
-
-				Extensions: map[string]any{tasksExtension: struct{}{}},
 			},
 			InitializedHandler: e.countVisit,
 			SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
@@ -96,9 +95,7 @@ func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
 		Name: "stream", URITemplate: streamTemplate, MIMEType: "application/json",
 		Description: "The newest events of a stream of the session: STREAM or STREAM@PROVIDER.",
 	}, e.readStream)
-	e.server.AddReceivingMiddleware(e.traced, e.endWithWire, e.withTasks)
-	e.server.AddSendingMiddleware(e.acknowledgeTasks)
-	e.addTaskMethods()
+	e.server.AddReceivingMiddleware(e.traced, e.endWithWire)
 	get := func(*http.Request) *mcp.Server { return e.server }
 	// Host and Origin are checked by the server in front.
 	e.modern = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true,
@@ -124,7 +121,7 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 	case isWebSocket(r):
 		e.serveWebSocket(w, r)
 	case r.Method == http.MethodPost && r.Header.Get("MCP-Protocol-Version") >= firstModern:
-		e.serveModern(w, r)
+		e.modern.ServeHTTP(w, r)
 	default:
 		e.serveHandshake(w, r)
 	}

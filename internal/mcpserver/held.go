@@ -2,217 +2,247 @@ package mcpserver
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 )
 
-// heldTime is how long a held call waits for its client to come back: longer than its questions wait for an answer.
-// Then nobody wants the call's result.
+// heldTime is how long a held call waits for its client to come back: longer than its questions
+// wait for an answer. Then nobody wants the call's result.
 const heldTime = gateway.DefaultAnswerTimeout + time.Minute
 
-// held is what a call has whose client asks its own user when a person is asked something about the call. The client
-// gets the questions as the answer to its request, and calls again with its user's answers. The call goes on
-// meanwhile. Its questions are also put to people elsewhere, as ever; the first answer counts.
-type held struct {
-	tool  string
-	looks chan struct{} // holds one; there is a new question
-	round int           // how often the client was sent to its user; guarded by the task's lock
+// heldCall is a call of a modern client that can ask its user. When a person is asked something
+// about the call, the client gets the questions as the answer to its request, and calls again with
+// its user's answers. The call goes on meanwhile, held for its client. Its questions are also put
+// to people elsewhere, as ever; the first answer counts.
+type heldCall struct {
+	e      *endpoint
+	caller caller
+	tool   string
+	id     string
+	cancel context.CancelFunc
+	asks   chan struct{} // holds one; there is a new question
+	done   chan struct{} // closed when the call has ended; result is fixed then
+	result *mcp.CallToolResult
+	waiter waiter
 
+	mu        sync.Mutex                   // guards the fields that follow
+	isOver    bool                         // the call has ended
+	round     int                          // how often the client was sent to its user
+	expiry    *time.Timer                  // nil until the call is held
+	questions map[string]adminapi.Question // that the client may answer, by id
+}
+
+// callOrAsk runs a call of a client that can ask its user, or goes on with one that is held. It
+// returns the call's result, or the questions that the client should put to its user.
+func (e *endpoint) callOrAsk(ctx context.Context, r *mcp.CallToolRequest,
+	call func(context.Context, *heldCall) *mcp.CallToolResult) (*mcp.CallToolResult, error) {
+	if r.Params.RequestState == "" {
+		run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		c := &heldCall{
+			e: e, caller: callerOf(ctx), tool: r.Params.Name, id: rand.Text(), cancel: cancel,
+			asks: make(chan struct{}, 1), done: make(chan struct{}),
+			questions: map[string]adminapi.Question{},
+		}
+		unlink := context.AfterFunc(ctx, cancel)
+		e.h.running.Go(func() {
+			defer cancel()
+			c.finish(call(run, c))
+		})
+		return c.await(ctx, r, unlink), nil
+	}
+	id, round, _ := strings.Cut(r.Params.RequestState, ".")
+	c := e.held.find(callerOf(ctx), id)
+	if c == nil || !c.resume(r.Params.Name, round) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
+			"requestState: no call of %s waits for this answer; call it anew",
+			shortLine(r.Params.Name))}
+	}
+	unlink := context.AfterFunc(ctx, c.cancel)
+	for id, response := range r.Params.InputResponses {
+		if r, ok := response.(*mcp.ElicitResult); ok {
+			c.answer(id, r)
+		}
+	}
+	return c.await(ctx, r, unlink), nil
+}
+
+// finish ends the call. A result for which there is no room until the client comes back becomes an
+// error.
+func (c *heldCall) finish(result *mcp.CallToolResult) {
+	defer close(c.done)
+	c.mu.Lock()
+	c.isOver = true
+	isHeld := c.expiry != nil
+	c.mu.Unlock()
+	if isHeld && !c.e.held.keep(c, result) {
+		result = failed(protocol.CodePayloadTooLarge,
+			"the tool has run, but its result has no room beside those of other calls that wait")
+	}
+	c.result = result
+}
+
+// resume makes the request that brings the answers of a round the one that waits. It reports false
+// if the call does not wait for that round any more, or was of another tool.
+func (c *heldCall) resume(tool, round string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tool == tool && strconv.Itoa(c.round) == round && c.expiry.Stop()
+}
+
+// await waits until the call has ended, or asks something that the client can put to its user. The
+// call ends with ctx, unless it is held; unlink parts the two.
+func (c *heldCall) await(ctx context.Context, r *mcp.CallToolRequest, unlink func() bool,
+) *mcp.CallToolResult {
+	c.waiter.serve(ctx, r)
+	defer c.waiter.release()
+	for isOver := false; !isOver; {
+		questions := c.inputRequests()
+		if len(questions) == 0 {
+			select {
+			case <-c.asks:
+			case <-c.done:
+				isOver = true
+			}
+			continue
+		}
+		state := c.hold()
+		if state != "" && ctx.Err() == nil && unlink() {
+			return &mcp.CallToolResult{InputRequests: questions, RequestState: state}
+		}
+		// The call or its request has ended, or too many calls are held: questions wait elsewhere.
+		isOver = true
+	}
+	<-c.done
+	c.drop()
+	return c.result
+}
+
+// inputRequests are the call's questions as the client gets them.
+func (c *heldCall) inputRequests() mcp.InputRequestMap {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	requests := mcp.InputRequestMap{}
+	for id, q := range c.questions {
+		requests[id] = &mcp.ElicitParams{Message: q.Message, RequestedSchema: q.Schema}
+	}
+	return requests
+}
+
+// hold keeps the call for its client, and returns the state that the client brings back. It is ""
+// if the call has ended, or too many are kept.
+func (c *heldCall) hold() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.isOver, c.expiry == nil && !c.e.held.add(c):
+		return ""
+	case c.expiry == nil:
+		c.expiry = time.AfterFunc(heldTime, c.drop)
+	default:
+		c.expiry.Reset(heldTime)
+	}
+	c.round++
+	return c.id + "." + strconv.Itoa(c.round)
+}
+
+// drop ends the call and forgets it.
+func (c *heldCall) drop() {
+	c.e.held.remove(c)
+	c.mu.Lock()
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
+	c.mu.Unlock()
+	c.cancel()
+}
+
+// asked notes a question to a person about the call, and that it is over. It is for
+// [gateway.Call].Asked.
+func (c *heldCall) asked(q adminapi.Question, over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case over:
+		delete(c.questions, q.ID)
+	case q.Kind == adminapi.QuestionForm:
+		c.questions[q.ID] = q
+		select {
+		case c.asks <- struct{}{}:
+		default: // await is about to look
+		}
+	}
+}
+
+// answer gives the answer of the client's user to the session. A question with a wrong answer goes
+// on waiting, and is put again. One that the user dismisses waits for people elsewhere.
+func (c *heldCall) answer(id string, r *mcp.ElicitResult) {
+	c.mu.Lock()
+	q, ok := c.questions[id]
+	c.mu.Unlock()
+	s, isRunning := c.e.h.gateway.Session(q.Session)
+	if !ok || !isRunning {
+		return
+	}
+	if answer, ok := readAnswer(r); ok {
+		err := s.Answer(id, answer)
+		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code == protocol.CodeInvalidJSON {
+			return
+		}
+	} else if r.Action != "cancel" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.questions, id)
+}
+
+// waiter is the request that waits for a held call, and gets its progress.
+type waiter struct {
 	mu      sync.Mutex           // guards the fields that follow; held while progress is sent
 	ctx     context.Context      // of request
-	request *mcp.CallToolRequest // that waits for the call; nil while the client asks its user
-	missed  func()               // sends request the last progress that came while there was none; nil for none
+	request *mcp.CallToolRequest // nil while the client asks its user
+	missed  func()               // sends the last progress that came meanwhile, or nil
 }
 
-// look makes the request that waits look at the questions.
-func (h *held) look() {
-	select {
-	case h.looks <- struct{}{}:
-	default: // it is about to look
+// serve makes r the request that waits.
+func (w *waiter) serve(ctx context.Context, r *mcp.CallToolRequest) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ctx, w.request = ctx, r
+	if w.missed != nil {
+		w.missed()
+		w.missed = nil
 	}
 }
 
-// serve makes r the request that waits for the call, and gets its progress.
-func (h *held) serve(ctx context.Context, r *mcp.CallToolRequest) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ctx, h.request = ctx, r
-	if h.missed != nil {
-		h.missed()
-		h.missed = nil
-	}
+// release says that no request waits.
+func (w *waiter) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ctx, w.request = nil, nil
 }
 
-// release says that no request waits for the call.
-func (h *held) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ctx, h.request = nil, nil
-}
-
-// progress tells the request that waits for the call that it goes on. If none waits, the next one is told.
-func (h *held) progress(n int, message string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	send := func() { notify(h.ctx, h.request, n, message) }
-	if h.request == nil {
-		h.missed = send
+// progress tells the request that waits for the call that it goes on. If none waits, the next one
+// is told.
+func (w *waiter) progress(n int, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	send := func() { progress(w.ctx, w.request, n, message) }
+	if w.request == nil {
+		w.missed = send
 		return
 	}
 	send()
-}
-
-// callOrAsk runs a call of a client that can ask its user and takes no tasks, or goes on with one that is held. It
-// returns the call's result, or the questions that the client should put to its user.
-func (e *endpoint) callOrAsk(ctx context.Context, r *mcp.CallToolRequest,
-	call func(context.Context) (mcp.Result, error)) (*mcp.CallToolResult, error) {
-	if r.Params.RequestState == "" {
-		t, unlink := e.startTask(ctx, &held{tool: r.Params.Name, looks: make(chan struct{}, 1)}, call)
-		return t.await(ctx, r, unlink)
-	}
-	id, round, _ := strings.Cut(r.Params.RequestState, ".")
-	t := e.h.tasks.find(e, callerOf(ctx), id)
-	if t == nil || !t.resume(r.Params.Name, round) {
-		return nil, invalidParams(fmt.Sprintf("requestState: no call of %s waits for this answer; call it anew",
-			shortLine(r.Params.Name)))
-	}
-	unlink := context.AfterFunc(ctx, t.cancel)
-	for id, response := range r.Params.InputResponses {
-		if data, err := json.Marshal(response); err == nil {
-			_ = t.answer(id, data) // a question with a wrong answer goes on waiting, and is put again
-		}
-	}
-	return t.await(ctx, r, unlink)
-}
-
-// resume makes the request that brings the answers of a round the one that waits. It reports false if the call does not
-// wait for that round any more, or was of another tool.
-func (t *task) resume(tool, round string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.held != nil && t.held.tool == tool && strconv.Itoa(t.held.round) == round && t.expiry.Stop()
-}
-
-// await waits until the call has ended, or asks something that the client can put to its user. The call ends with ctx,
-// unless it is held.
-func (t *task) await(ctx context.Context, r *mcp.CallToolRequest, unlink func() bool) (*mcp.CallToolResult, error) {
-	t.held.serve(ctx, r)
-	defer t.held.release()
-	for isOver := false; !isOver; {
-		if questions := t.view(true).InputRequests; len(questions) > 0 && ctx.Err() == nil && unlink() {
-			if state := t.hold(); state != "" {
-				return &mcp.CallToolResult{InputRequests: questions, RequestState: state}, nil
-			}
-			// Too many calls are held. The questions wait elsewhere.
-			defer context.AfterFunc(ctx, t.cancel)()
-			isOver = true
-		} else {
-			select {
-			case <-t.held.looks:
-			case <-t.done:
-				isOver = true
-			}
-		}
-	}
-	<-t.done
-	t.mu.Lock()
-	wasHeld := t.id != ""
-	t.mu.Unlock()
-	if wasHeld {
-		t.drop()
-	}
-	result, _ := t.result.(*mcp.CallToolResult)
-	return result, t.err
-}
-
-// hold keeps the call for its client, and returns the state that the client brings back. It is "" if the call has
-// ended, or too many are kept.
-func (t *task) hold() string {
-	t.mu.Lock()
-	id := t.id
-	t.mu.Unlock()
-	if id == "" && !t.begin() {
-		return ""
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.isOver {
-		return ""
-	}
-	t.held.round++
-	t.expiry.Reset(heldTime)
-	return t.id + "." + strconv.Itoa(t.held.round)
-}
-
-// canElicit reports whether a client of a handshake revision can show a form to its user.
-func canElicit(client *mcp.ServerSession) bool {
-	p := client.InitializeParams()
-	if p == nil || p.ProtocolVersion >= firstModern || p.Capabilities == nil {
-		return false
-	}
-	can := p.Capabilities.Elicitation
-	return can != nil && (can.Form != nil || can.URL == nil)
-}
-
-// asker puts the questions about a call to the user of a client of a handshake revision, while the call runs. They are
-// also put to people elsewhere; the first answer counts.
-type asker struct {
-	ctx    context.Context // of the call
-	s      *gateway.Session
-	client *mcp.ServerSession
-	wg     sync.WaitGroup
-
-	mu       sync.Mutex // guards the fields that follow; a leaf
-	asking   map[string]context.CancelFunc
-	isClosed bool
-}
-
-// asked is for [gateway.Call].Asked.
-func (a *asker) asked(q adminapi.Question, over bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch cancel := a.asking[q.ID]; {
-	case cancel != nil: // it is over
-		cancel()
-		delete(a.asking, q.ID)
-	case !over && !a.isClosed && q.Kind == adminapi.QuestionForm:
-		ctx, cancel := context.WithCancel(a.ctx)
-		a.asking[q.ID] = cancel
-		a.wg.Go(func() { a.ask(ctx, q) })
-	}
-}
-
-// ask puts a question to the client's user. If that brings no answer, the question goes on waiting elsewhere.
-func (a *asker) ask(ctx context.Context, q adminapi.Question) {
-	r, err := a.client.Elicit(ctx, &mcp.ElicitParams{Message: q.Message, RequestedSchema: q.Schema})
-	if err != nil {
-		return
-	}
-	response, err := json.Marshal(r)
-	if err != nil {
-		return
-	}
-	if answer, err := readAnswer(response); err == nil && answer != nil {
-		_ = a.s.Answer(q.ID, *answer)
-	}
-}
-
-// close ends what the call still asks.
-func (a *asker) close() {
-	a.mu.Lock()
-	a.isClosed = true
-	for _, cancel := range a.asking {
-		cancel()
-	}
-	a.mu.Unlock()
-	a.wg.Wait()
 }

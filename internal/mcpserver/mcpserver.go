@@ -23,6 +23,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
 )
 
 // DefaultToolThreshold is how many tools of providers a session may have until it offers search_tools,
@@ -61,7 +62,6 @@ type Handler struct {
 	version   string
 	threshold atomic.Int64
 	running   sync.WaitGroup // goroutines of endpoints
-	tasks     taskList
 
 	mu        sync.Mutex
 	endpoints map[target]*endpoint
@@ -182,21 +182,21 @@ func (h *Handler) release(e *endpoint) {
 }
 
 // removeIdle removes an endpoint that nobody uses: no request runs, no client of a handshake revision is
-// connected, and it has no tasks.
+// connected, and it holds no call.
 func (h *Handler) removeIdle(e *endpoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case e.users > 0 || h.endpoints[e.target] != e:
-	case e.clients() > 0 || len(h.tasks.of(e)) > 0:
+	case e.clients() > 0 || len(e.held.all()) > 0:
 		e.idle.Reset(idleTime)
 	default:
 		h.remove(e)
 	}
 }
 
-// remove ends an endpoint: its watchers, its tasks and its clients' connections. Calls under way are answered first.
-// Call with mu held.
+// remove ends an endpoint: its watchers, its held calls and its clients' connections. Calls under
+// way are answered first. Call with mu held.
 func (h *Handler) remove(e *endpoint) {
 	if h.endpoints[e.target] != e {
 		return
@@ -206,8 +206,8 @@ func (h *Handler) remove(e *endpoint) {
 		e.idle.Stop()
 	}
 	e.cancel()
-	for _, t := range h.tasks.of(e) {
-		t.drop()
+	for _, c := range e.held.all() {
+		c.drop()
 	}
 	if !h.isClosed {
 		h.running.Go(e.closeClients)
@@ -280,4 +280,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// maxLine bounds what shortLine returns, in bytes.
+const maxLine = 1 << 10
+
+// shortLine is a text of a client, for people, in one line.
+func shortLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxLine {
+		text = strings.ToValidUTF8(text[:maxLine], "") + " …"
+	}
+	return visible.Line(text)
 }

@@ -1,9 +1,7 @@
 package mcpserver
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 
@@ -28,13 +26,8 @@ func (e *endpoint) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	conn := websocket.NetConn(ctx, ws, websocket.MessageText)
 	ready := make(chan struct{})
-	connected := withSender(ctx, func(message []byte) error {
-		_, err := conn.Write(append(message, '\n'))
-		return err
-	})
-	client, err := e.server.Connect(connected, &mcp.IOTransport{MaxLineLength: MaxBody,
-		Reader: &wireReader{conn: conn, lines: bufio.NewReaderSize(conn, maxListen), ready: ready, end: cancel},
-		Writer: conn}, nil)
+	client, err := e.server.Connect(ctx, &mcp.IOTransport{MaxLineLength: MaxBody,
+		Reader: &wireReader{ReadCloser: conn, ready: ready, end: cancel}, Writer: conn}, nil)
 	if err != nil {
 		close(ready)
 		e.h.log.Warn("connecting an MCP client", "error", err)
@@ -50,39 +43,19 @@ func (e *endpoint) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 
 // wireReader reads from a client once ready is closed, and calls end when nothing more comes.
 type wireReader struct {
-	conn  io.Closer
-	lines *bufio.Reader
+	io.ReadCloser
 	ready <-chan struct{}
 	end   func()
-
-	rest    []byte // of what was read last
-	inside  bool   // of a line, which is longer than the buffer
-	failure error
 }
 
 func (r *wireReader) Read(p []byte) (int, error) {
 	<-r.ready
-	if len(r.rest) == 0 && r.failure == nil {
-		line, err := r.lines.ReadSlice('\n')
-		if err == nil && !r.inside {
-			line = moveTaskIDs(line)
-		}
-		r.rest, r.inside = line, errors.Is(err, bufio.ErrBufferFull)
-		if err != nil && !r.inside {
-			r.failure = err
-		}
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	if n == 0 && r.failure != nil {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil {
 		r.end()
-		return 0, r.failure
 	}
-	return n, nil
+	return n, err
 }
-
-// Close closes the connection.
-func (r *wireReader) Close() error { return r.conn.Close() }
 
 // endWithWire ends the requests of a client whose WebSocket has ended: nobody reads their answers. The SDK
 // lets them go on.

@@ -20,9 +20,9 @@ func TestMCPAsksOverStdio(t *testing.T) {
 			h.serveFiles()
 			session := h.local()
 			h.askingFile()
-			h.waitTool(session, "multi_input")
+			h.waitTool(session, "test_elicitation")
 			c := h.connectMCP(revision, "--session", session)
-			c.has("multi_input")
+			c.has("test_elicitation")
 			for _, tt := range []struct {
 				tool   string
 				answer mcp.ElicitResult

@@ -35,7 +35,7 @@ func TestMCPSuiteServer(t *testing.T) {
 			fixtures := start(t, "fixtures", h.program("fixtures", session))
 			fixtures.expect("bound")
 			h.askingFile()
-			h.waitTool(session, "multi_input")
+			h.waitTool(session, "test_elicitation")
 			s := &suite{home: h, role: "server", revision: revision}
 			s.args = []string{"--url", g.withToken() + "/mcp/s/" + session}
 			s.run()
@@ -75,7 +75,7 @@ func fixtures(args []string) error {
 	defer stop()
 	p := providers.New("fixtures", &providers.Options{Session: args[0],
 		OnBound: func(context.Context, providers.Binding) { fmt.Println("bound") }})
-	for _, t := range append(fixtureTools(p), taskTools()...) {
+	for _, t := range fixtureTools(p) {
 		t.Description = "A tool for the suite"
 		if t.Parameters == nil {
 			t.Parameters = json.RawMessage(`{"type":"object"}`)
@@ -108,6 +108,8 @@ func fixtureTools(p *providers.Provider) []providers.Tool {
 	}
 	isThere := false
 	return []providers.Tool{
+		// The suite tries headers on the first tool by name. That must be none that asks the user.
+		{Name: "a_quick_one", Handler: says("done")},
 		{Name: "test_simple_text", Handler: says("This is a simple text response for testing.")},
 		{Name: "test_image_content", Handler: func(context.Context, json.RawMessage) (any, error) {
 			return providers.Image{Data: decode64(pngBase64)}, nil

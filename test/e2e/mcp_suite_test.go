@@ -25,6 +25,7 @@ type suite struct {
 	role, revision string
 	args           []string          // what the suite is run on
 	known          map[string]string // checks that are known to fail, by name, with the reason
+	unclaimed      []string          // optional scenarios that are not judged
 	took           time.Duration     // the last run
 	runs           int
 }
@@ -53,9 +54,11 @@ func (s *suite) name(scenario, check string) string {
 // run runs all scenarios of a revision. Each check that fails must be known to, and no other.
 func (s *suite) run() {
 	s.t.Helper()
-	s.known = knownFailures(s.t)
+	s.known, s.unclaimed = suiteExceptions(s.t)
 	found, out := s.execute("--requirements", s.revision)
-	for _, scenario := range s.required() {
+	required := s.required()
+	s.leaveOut(found, required)
+	for _, scenario := range required {
 		if _, ok := found[scenario]; !ok {
 			s.t.Errorf("the suite has no result of the scenario %s, want one:\n%s", scenario, out)
 		}
@@ -83,6 +86,23 @@ func (s *suite) run() {
 		}
 	}
 	s.summarize(found)
+}
+
+// leaveOut removes the scenarios that are not claimed. They must be there, and must be optional.
+func (s *suite) leaveOut(found map[string]scenarioResult, required []string) {
+	s.t.Helper()
+	for _, name := range s.unclaimed {
+		scenario, isOurs := strings.CutPrefix(name, s.role+" "+s.revision+" ")
+		if !isOurs {
+			continue
+		}
+		if _, ok := found[scenario]; !ok || slices.Contains(required, scenario) {
+			s.t.Errorf("mcp_suite.toml: %s: the suite requires it or does not have it: take it out there",
+				name)
+			continue
+		}
+		delete(found, scenario)
+	}
 }
 
 // execute runs scenarios and reads what the suite found, by scenario.
@@ -168,29 +188,34 @@ func (s *suite) results(dir string) map[string]scenarioResult {
 	return found
 }
 
-// knownFailures are the checks that are expected to fail, as ROLE REVISION SCENARIO CHECK, with the reason.
-func knownFailures(t testing.TB) map[string]string {
+// suiteExceptions reads testdata/mcp_suite.toml: the checks that are expected to fail, with the
+// reason, and the scenarios that are not claimed, as ROLE REVISION SCENARIO.
+func suiteExceptions(t testing.TB) (known map[string]string, unclaimed []string) {
 	t.Helper()
 	var file struct {
 		Group []struct {
-			Reason string
-			Fails  []string
+			Reason           string
+			Fails, Unclaimed []string
 		}
 	}
 	if _, err := toml.DecodeFile(filepath.Join("testdata", "mcp_suite.toml"), &file); err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]string{}
+	known = map[string]string{}
 	for _, group := range file.Group {
+		unclaimed = append(unclaimed, group.Unclaimed...)
+		if group.Reason == "" {
+			t.Errorf("mcp_suite.toml: %v%v: want a reason", group.Fails, group.Unclaimed)
+		}
 		for _, name := range group.Fails {
-			if group.Reason == "" || known[name] != "" || len(strings.Split(name, " ")) != 4 {
-				t.Errorf("mcp_suite.toml: %s: want ROLE REVISION SCENARIO CHECK, and one reason", name)
+			if known[name] != "" || len(strings.Split(name, " ")) != 4 {
+				t.Errorf("mcp_suite.toml: %s: want ROLE REVISION SCENARIO CHECK, once", name)
 				continue
 			}
 			known[name] = group.Reason
 		}
 	}
-	return known
+	return known, unclaimed
 }
 
 // judge compares what the suite found in a scenario with what is known to fail, and says what is wrong.

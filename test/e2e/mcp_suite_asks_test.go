@@ -8,54 +8,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"tapgw/providers"
 )
-
-// taskTools are the tools of the suite's scenarios for tasks that ask nobody.
-func taskTools() []providers.Tool {
-	type handler = func(ctx context.Context, args json.RawMessage) (any, error)
-	fails := func(ctx context.Context, _ json.RawMessage) (any, error) {
-		if !after(ctx, time.Second) {
-			return nil, context.Cause(ctx)
-		}
-		return nil, &providers.Error{Code: providers.CodeInternal, Message: "the job failed"}
-	}
-	return []providers.Tool{
-		// The suite tries headers on the first tool by name. That must be none that asks the user.
-		{Name: "a_quick_one", Handler: func(context.Context, json.RawMessage) (any, error) { return "done", nil }},
-		{Name: "greet", Handler: func(_ context.Context, args json.RawMessage) (any, error) {
-			var in struct{ Name string }
-			err := json.Unmarshal(args, &in)
-			return "Hello, " + in.Name + "!", err
-		}},
-		{Name: "slow_compute", Handler: func(ctx context.Context, args json.RawMessage) (any, error) {
-			var in struct{ Seconds float64 }
-			if err := json.Unmarshal(args, &in); err != nil {
-				return nil, err
-			}
-			if !after(ctx, time.Duration(in.Seconds*float64(time.Second))) {
-				return nil, context.Cause(ctx)
-			}
-			return "computed", nil
-		}},
-		{Name: "failing_job", Handler: handler(fails)},
-		{Name: "protocol_error_job", Handler: handler(fails)},
-	}
-}
-
-// after waits, and reports whether ctx still goes on.
-func after(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // askingFile writes the provider file of the program asking.
 func (h *home) askingFile() {
@@ -72,7 +27,6 @@ func (h *home) askingFile() {
 const (
 	askName = `{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`
 	askOK   = `{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}`
-	askBoth = `{"type":"object","properties":{"name":{"type":"string"},"confirm":{"type":"boolean"}}}`
 	askUser = `{"type":"object","properties":{"username":{"type":"string"},"email":{"type":"string"}}}`
 	// Defaults, and choices in each of their forms, as the suite looks for them.
 	askDefaults = `{"type":"object","properties":{"name":{"type":"string","default":"John Doe"},
@@ -96,9 +50,6 @@ type asked map[string]string
 func asking([]string) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "asking", Version: "1"}, nil)
 	for name, rounds := range map[string][]asked{
-		"confirm_delete":                            {{"confirm": askBoth}},
-		"multi_input":                               {{"name": askBoth, "confirm": askBoth}},
-		"test_tool_with_task":                       {{"user_name": askBoth}},
 		"test_elicitation":                          {{"user": askUser}},
 		"test_elicitation_sep1034_defaults":         {{"defaults": askDefaults}},
 		"test_elicitation_sep1330_enums":            {{"choices": askChoices}},
