@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -85,9 +87,15 @@ type command struct {
 }
 
 // shortAction makes the action of a command that the gateway answers at once. It ends
-// after shortTimeout. args is how many arguments the command takes at most.
-func shortAction(args int, do func(*command) error) ucli.ActionFunc {
-	return action(args, shortTimeout, do)
+// after shortTimeout, unless one of the named flags makes it wait, such as --follow. args is how
+// many arguments the command takes at most.
+func shortAction(args int, do func(*command) error, unless ...string) ucli.ActionFunc {
+	return func(flags *ucli.Context) error {
+		if slices.ContainsFunc(unless, flags.Bool) {
+			return action(args, 0, do)(flags)
+		}
+		return action(args, shortTimeout, do)(flags)
+	}
 }
 
 // longAction makes the action of a command that may wait for a turn or a person. It ends at
@@ -111,28 +119,53 @@ func action(args int, timeout time.Duration, do func(*command) error) ucli.Actio
 }
 
 func newCommand(flags *ucli.Context, timeout time.Duration) (*command, context.CancelFunc, error) {
+	ctx, cancel, err := limited(flags, timeout)
+	if err != nil {
+		return nil, nil, err
+	}
+	gw, err := newClient(flags)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	c := &command{flags, ctx, cli.Out(flags), gw}
+	if c.out.Verbose {
+		gw.Trace = func(format string, args ...any) { _, _ = fmt.Fprintf(c.out.Err, format+"\n", args...) }
+	}
+	return c, func() { cancel(); gw.Close() }, nil
+}
+
+// limited returns a context that ends at --timeout, else after the given time; 0 is no limit.
+func limited(
+	flags *ucli.Context, timeout time.Duration,
+) (context.Context, context.CancelFunc, error) {
 	if flags.IsSet("timeout") {
 		if timeout = flags.Duration("timeout"); timeout <= 0 {
 			return nil, nil, cli.Usage("flag --timeout: must be more than 0")
 		}
 	}
+	if timeout == 0 {
+		return flags.Context, func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(flags.Context, timeout)
+	return ctx, cancel, nil
+}
+
+func newClient(flags *ucli.Context) (*client.Client, error) {
 	if _, err := configFiles(flags); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	gw, err := client.New(client.Options{URL: flags.String("url"), Token: flags.String("token"),
+	return client.New(client.Options{URL: flags.String("url"), Token: flags.String("token"),
 		Gateway: flags.String("gateway")})
-	if err != nil {
-		return nil, nil, err
+}
+
+// absolute is the path that the user means, relative to -w or else to the working directory.
+func absolute(flags *ucli.Context, path string) (string, error) {
+	dir, err := cli.Workdir(flags)
+	if err != nil || filepath.IsAbs(path) {
+		return path, err
 	}
-	c := &command{flags, flags.Context, cli.Out(flags), gw}
-	if c.out.Verbose {
-		gw.Trace = func(format string, args ...any) { _, _ = fmt.Fprintf(c.out.Err, format+"\n", args...) }
-	}
-	cancel := func() {}
-	if timeout > 0 {
-		c.ctx, cancel = context.WithTimeout(c.ctx, timeout)
-	}
-	return c, func() { cancel(); gw.Close() }, nil
+	return filepath.Join(dir, path), nil
 }
 
 // configFiles finds the configuration that --config and -w name.

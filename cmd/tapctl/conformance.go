@@ -151,17 +151,13 @@ type kit func(ctx context.Context, j *judgment) (*conformance.Report, error)
 
 // judge runs a kit and reports what it finds: each result as it comes, or with --json all of them at the end. The exit
 // code is 1 if a rule failed.
-func judge(flags *ucli.Context, rules int, run kit) (err error) {
-	ctx, out := flags.Context, cli.Out(flags)
-	if timeout := flags.Duration("timeout"); flags.IsSet("timeout") {
-		if timeout <= 0 {
-			return cli.Usage("flag --timeout: must be more than 0")
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
+func judge(flags *ucli.Context, rules int, run kit) error {
+	ctx, cancel, err := limited(flags, 0)
+	if err != nil {
+		return err
 	}
-	file := flags.String("junit")
+	defer cancel()
+	out, file := cli.Out(flags), flags.String("junit")
 	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
 		return cli.Usage("flag --junit: there is no directory %s", filepath.Dir(file))
 	}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
 	ucli "github.com/urfave/cli/v2"
@@ -46,12 +45,9 @@ func importMCP(c *ucli.Context) error {
 	if file == "" {
 		return cli.Usage("mcp import: a FILE is missing, for example ~/.claude.json")
 	}
-	dir, err := cli.Workdir(c)
+	file, err := absolute(c, file)
 	if err != nil {
 		return err
-	}
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(dir, file)
 	}
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return cli.NotFound("mcp import: there is no file %s", visible.Line(file))

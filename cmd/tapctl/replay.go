@@ -78,7 +78,7 @@ func replay(flags *ucli.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel, err := replayContext(flags)
+	ctx, cancel, err := limited(flags, 0)
 	if err != nil {
 		return err
 	}
@@ -124,19 +124,6 @@ func replayAgainstGateway(
 			_, _ = gw.Call(ctx, id, tool, adminapi.Call{Args: args}) // its end shows on the wire
 		},
 	})
-}
-
-// replayContext ends at --timeout.
-func replayContext(flags *ucli.Context) (context.Context, context.CancelFunc, error) {
-	timeout := flags.Duration("timeout")
-	switch {
-	case !flags.IsSet("timeout"):
-		return flags.Context, func() {}, nil
-	case timeout <= 0:
-		return nil, nil, cli.Usage("flag --timeout: must be more than 0")
-	}
-	ctx, cancel := context.WithTimeout(flags.Context, timeout)
-	return ctx, cancel, nil
 }
 
 func replayOptions(flags *ucli.Context, file string, out *cli.Output) (o conformance.ReplayOptions, err error) {

@@ -34,15 +34,11 @@ func importSources(c *ucli.Context) error {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return err
 	}
-	dir, err := cli.Workdir(c)
+	dir, err := absolute(c, c.Args().First())
 	if err != nil {
 		return err
 	}
-	if name := c.Args().First(); filepath.IsAbs(name) {
-		dir = filepath.Clean(name)
-	} else {
-		dir = filepath.Join(dir, name)
-	}
+	dir = filepath.Clean(dir)
 	files, err := configFiles(c)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -98,12 +97,9 @@ func (c *command) sourceFile() (p configs.Provider, err error) {
 	if name == "" {
 		return p, cli.Usage("sources try: needs a provider file of kind source")
 	}
-	dir, err := cli.Workdir(c.Context)
+	name, err = absolute(c.Context, name)
 	if err != nil {
 		return p, err
-	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(dir, name)
 	}
 	p, faults, err := configs.ReadProvider(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,17 +157,15 @@ func (c *command) tryFilter(t *trial, p configs.Provider) error {
 
 func (c *command) printTrial(t trial) error {
 	first := &cli.Table{Columns: []string{"NAME", "KIND", "STREAM", "SESSIONS", "NEXT RUNS"}}
-	next := ""
-	for i, at := range t.NextRunsAt {
-		if i > 0 {
-			first.Row("", "", "", "", at.Format(time.RFC3339))
-			continue
-		}
-		next = at.Format(time.RFC3339)
-		first.Row(t.Name, t.Kind, t.Stream, t.Sessions, next)
-	}
-	if next == "" {
+	if len(t.NextRunsAt) == 0 {
 		first.Row(t.Name, t.Kind, t.Stream, t.Sessions, "when something happens")
+	}
+	for i, at := range t.NextRunsAt {
+		if i == 0 {
+			first.Row(t.Name, t.Kind, t.Stream, t.Sessions, at.Format(time.RFC3339))
+		} else {
+			first.Row("", "", "", "", at.Format(time.RFC3339))
+		}
 	}
 	if err := c.out.Table(first, ""); err != nil {
 		return err
