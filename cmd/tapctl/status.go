@@ -23,33 +23,34 @@ func statusCommand() *ucli.Command {
 			if s.Faults = list(s.Faults); c.out.JSON {
 				return c.out.Document(s)
 			}
-			const format = "url        %s\npid        %d\nversion    %s\nstarted    %s\n" +
-				"sessions   %d\nproviders  %d\n"
-			if err := c.out.Printf(format,
-				s.URL, s.PID, cli.Clean(s.Version), ago(s.StartedAt), s.Sessions, s.Providers); err != nil {
+			if err := c.out.Printf("%s", statusText(c.out, s)); err != nil {
 				return err
-			}
-			if len(s.WaitsFor) > 0 {
-				waits := cli.OneLine(strings.Join(s.WaitsFor, ", ")) +
-					": required and not connected; calls wait, and are then denied"
-				if err := c.out.Printf("waits for  %s\n", c.out.Paint(cli.Red, waits)); err != nil {
-					return err
-				}
-			}
-			if s.WebhooksURL != "" {
-				if err := c.out.Printf("webhooks   %s/hooks/NAME\n", cli.Clean(s.WebhooksURL)); err != nil {
-					return err
-				}
-			}
-			if s.RESTOpen {
-				open := c.out.Paint(cli.Yellow, "open to every program on this machine (api.auth)")
-				if err := c.out.Printf("/api/      %s\n", open); err != nil {
-					return err
-				}
 			}
 			return printFaults(c, s.Faults)
 		}),
 	}
+}
+
+func statusText(o *cli.Output, s adminapi.Status) string {
+	var b strings.Builder
+	line := func(name string, value any) { fmt.Fprintf(&b, "%-11s%v\n", name, value) }
+	line("url", s.URL)
+	line("pid", s.PID)
+	line("version", cli.Clean(s.Version))
+	line("started", ago(s.StartedAt))
+	line("sessions", s.Sessions)
+	line("providers", s.Providers)
+	if len(s.WaitsFor) > 0 {
+		line("waits for", o.Paint(cli.Red, cli.OneLine(strings.Join(s.WaitsFor, ", "))+
+			": required and not connected; calls wait, and are then denied"))
+	}
+	if s.WebhooksURL != "" {
+		line("webhooks", cli.Clean(s.WebhooksURL)+"/hooks/NAME")
+	}
+	if s.RESTOpen {
+		line("/api/", o.Paint(cli.Yellow, "open to every program on this machine (api.auth)"))
+	}
+	return b.String()
 }
 
 func printFaults(c *command, faults []adminapi.Fault) error {
