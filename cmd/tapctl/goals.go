@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -15,34 +16,58 @@ const listedGoals = `Lists the goals of sessions, those that go on and the last 
 met, budget (it is used up), stopped (by somebody) or blocked (it can't go on).`
 
 func goalsCommand() *ucli.Command {
+	r := &goalResource
+	active := goalResource
+	active.suggest = suggestGoals(true)
 	return &ucli.Command{
 		Name:  "goals",
 		Usage: "keep a session at work until checks show that a goal is met; list, show and stop goals",
 		Description: listedGoals + "\n\nExamples:\n  tapctl goals\n" +
 			`  tapctl goals start --check '{"call":"make test"}' --turns 20 'Make the tests pass.'`,
-		Action: shortAction(0, listGoals),
+		Action: shortAction(0, r.print),
 		Subcommands: []*ucli.Command{
-			{
-				Name: "list", Aliases: []string{"ls"}, Usage: "list goals",
-				Description: listedGoals + "\n\nExamples:\n" +
-					"  tapctl goals list --json | jq -r '.[] | select(.state==\"active\") | .id'",
-				Action: shortAction(0, listGoals),
-			},
+			r.listCommand("list goals", listedGoals+"\n\nExamples:\n"+
+				"  tapctl goals list --json | jq -r '.[] | select(.state==\"active\") | .id'"),
 			startGoalCommand(),
-			{
-				Name: "show", Usage: "show a goal: its checks, and what was missing after each turn", ArgsUsage: "GOAL",
-				Description:  "Examples:\n  tapctl goals show g-3f2a5c1e",
-				BashComplete: goalIDs(false),
-				Action:       shortAction(1, showGoal),
-			},
-			{
-				Name: "stop", Usage: "stop an active goal; the turn that runs goes on", ArgsUsage: "GOAL",
-				Description:  "Examples:\n  tapctl goals stop g-3f2a5c1e --reason 'I do it myself'",
-				Flags:        []ucli.Flag{&ucli.StringFlag{Name: "reason", Usage: "`WHY`, for those who look at it"}},
-				BashComplete: goalIDs(true),
-				Action:       shortAction(1, stopGoal),
-			},
+			r.short(&ucli.Command{
+				Name: "show", Usage: "show a goal: its checks, and what was missing after each turn",
+				Description: "Examples:\n  tapctl goals show g-3f2a5c1e",
+			}, showGoal),
+			active.short(&ucli.Command{
+				Name: "stop", Usage: "stop an active goal; the turn that runs goes on",
+				Description: "Examples:\n  tapctl goals stop g-3f2a5c1e --reason 'I do it myself'",
+				Flags: []ucli.Flag{
+					&ucli.StringFlag{Name: "reason", Usage: "`WHY`, for those who look at it"},
+				},
+			}, stopGoal),
 		},
+	}
+}
+
+var goalResource = resource[adminapi.Goal]{
+	list:    func(c *command) ([]adminapi.Goal, error) { return c.gw.Goals(c.ctx, "") },
+	columns: []string{"ID", "STATE", "SESSION", "TURNS", "STARTED", "GOAL", "REASON"},
+	ink:     goalInk,
+	row: func(g adminapi.Goal) []any {
+		return []any{g.ID, g.State, cli.Shorten(cli.Clean(g.Session), 13),
+			fmt.Sprintf("%d/%d", g.Spent.Turns, g.Budget.Turns), ago(g.StartedAt),
+			cli.Shorten(cli.OneLine(g.Contract.Text), 50), cli.Shorten(cli.Clean(g.Reason), 80)}
+	},
+	empty:    always("no goals; tapctl goals start --help shows how to start one"),
+	argument: "GOAL",
+	find:     given("the id of a goal", "goals"),
+	suggest:  suggestGoals(false),
+}
+
+func suggestGoals(onlyActive bool) func(*command) {
+	return func(c *command) {
+		goals := func(ctx context.Context) ([]adminapi.Goal, error) { return c.gw.Goals(ctx, "") }
+		suggest(c, goals, func(g adminapi.Goal) (word, about string) {
+			if onlyActive && g.State != adminapi.GoalActive {
+				return "", ""
+			}
+			return g.ID, g.State + " " + cli.OneLine(g.Contract.Text)
+		})
 	}
 }
 
@@ -73,12 +98,7 @@ Examples:
 			&ucli.BoolFlag{Name: "wait", Usage: "wait until the goal has ended"},
 		},
 		BashComplete: completeSessionFlag(),
-		Action: func(flags *ucli.Context) error {
-			if flags.Bool("wait") {
-				return longAction(1, startGoal)(flags)
-			}
-			return shortAction(1, startGoal)(flags)
-		},
+		Action:       shortAction(1, startGoal, "wait"),
 	}
 }
 
@@ -170,22 +190,6 @@ func (c *command) printGoal(g adminapi.Goal, what string) error {
 	return c.out.Printf("%s %s\n", g.ID, what)
 }
 
-func listGoals(c *command) error {
-	all, err := c.gw.Goals(c.ctx, "")
-	if err != nil {
-		return err
-	}
-	if c.out.JSON {
-		return c.out.Document(list(all))
-	}
-	t := &cli.Table{Ink: goalInk, Columns: []string{"ID", "STATE", "SESSION", "TURNS", "STARTED", "GOAL", "REASON"}}
-	for _, g := range all {
-		t.Row(g.ID, g.State, cli.Shorten(cli.Clean(g.Session), 13), fmt.Sprintf("%d/%d", g.Spent.Turns, g.Budget.Turns),
-			ago(g.StartedAt), cli.Shorten(cli.OneLine(g.Contract.Text), 50), cli.Shorten(cli.Clean(g.Reason), 80))
-	}
-	return c.out.Table(t, "no goals; tapctl goals start --help shows how to start one")
-}
-
 // goalInk colours the state of a goal.
 func goalInk(column int, text string) cli.Ink {
 	if column != 1 {
@@ -202,20 +206,7 @@ func goalInk(column int, text string) cli.Ink {
 	return cli.Dim
 }
 
-// goalID is the argument of a subcommand.
-func goalID(c *command) (string, error) {
-	id := c.Args().First()
-	if id == "" {
-		return "", cli.Usage("goals %s: needs the id of a goal; tapctl goals lists them", c.Command.Name)
-	}
-	return id, nil
-}
-
-func showGoal(c *command) error {
-	id, err := goalID(c)
-	if err != nil {
-		return err
-	}
+func showGoal(c *command, id string) error {
 	g, err := c.gw.Goal(c.ctx, id)
 	if err != nil {
 		return err
@@ -223,41 +214,43 @@ func showGoal(c *command) error {
 	if c.out.JSON {
 		return c.out.Document(g)
 	}
-	budget := fmt.Sprintf("%d of %d turns", g.Spent.Turns, g.Budget.Turns)
-	spent := time.Duration(g.Spent.TimeMs) * time.Millisecond
-	if g.Budget.TimeMs > 0 {
-		budget += fmt.Sprintf(", %s of %s", spent.Round(time.Second), time.Duration(g.Budget.TimeMs)*time.Millisecond)
-	}
-	if g.Budget.Tokens > 0 {
-		budget += fmt.Sprintf(", %d of %d tokens", g.Spent.Tokens, g.Budget.Tokens)
-	}
-	if err := c.out.Printf("%s\n\n%s, started by a %s %s; %s used\n", cli.Clean(g.Contract.Text), g.State, g.By,
-		ago(g.StartedAt), budget); err != nil {
-		return err
-	}
+	text := fmt.Sprintf("%s\n\n%s, started by a %s %s; %s used\n",
+		cli.Clean(g.Contract.Text), g.State, g.By, ago(g.StartedAt), budgetText(g))
 	if g.Reason != "" {
-		if err := c.out.Printf("%s\n", cli.Clean(g.Reason)); err != nil {
-			return err
-		}
+		text += cli.Clean(g.Reason) + "\n"
+	}
+	if err := c.out.Printf("%s\n", text); err != nil {
+		return err
 	}
 	checks := &cli.Table{Columns: []string{"CHECK", "HOLDS", "WHY NOT"}}
 	for _, e := range g.Evidence {
-		holds := "no"
-		if e.Holds {
-			holds = "yes"
-		}
+		holds := map[bool]string{true: "yes", false: "no"}[e.Holds]
 		checks.Row(cli.Clean(e.Check), holds, cli.Clean(e.Why))
+	}
+	err = c.out.Table(checks, "nobody has looked at the checks yet")
+	if err != nil || len(g.Iterations) == 0 {
+		return err
 	}
 	if err := c.out.Printf("\n"); err != nil {
 		return err
 	}
-	if err := c.out.Table(checks, "nobody has looked at the checks yet"); err != nil || len(g.Iterations) == 0 {
-		return err
-	}
-	return c.printIterations(g.Iterations)
+	return c.out.Table(iterationsTable(g.Iterations), "")
 }
 
-func (c *command) printIterations(list []adminapi.GoalIteration) error {
+// budgetText is how much of its budget a goal has used.
+func budgetText(g adminapi.Goal) string {
+	text := fmt.Sprintf("%d of %d turns", g.Spent.Turns, g.Budget.Turns)
+	if g.Budget.TimeMs > 0 {
+		spent := (time.Duration(g.Spent.TimeMs) * time.Millisecond).Round(time.Second)
+		text += fmt.Sprintf(", %s of %s", spent, time.Duration(g.Budget.TimeMs)*time.Millisecond)
+	}
+	if g.Budget.Tokens > 0 {
+		text += fmt.Sprintf(", %d of %d tokens", g.Spent.Tokens, g.Budget.Tokens)
+	}
+	return text
+}
+
+func iterationsTable(list []adminapi.GoalIteration) *cli.Table {
 	t := &cli.Table{Columns: []string{"TURN", "STARTED", "TOOK", "MISSING", "REASON"}}
 	for _, it := range list {
 		took := "runs"
@@ -266,38 +259,13 @@ func (c *command) printIterations(list []adminapi.GoalIteration) error {
 		}
 		t.Row(it.N, it.StartedAt.Local().Format("2006-01-02 15:04:05"), took, len(it.Missing), cli.Clean(it.Reason))
 	}
-	if err := c.out.Printf("\n"); err != nil {
-		return err
-	}
-	return c.out.Table(t, "")
+	return t
 }
 
-func stopGoal(c *command) error {
-	id, err := goalID(c)
-	if err != nil {
-		return err
-	}
+func stopGoal(c *command, id string) error {
 	g, err := c.gw.StopGoal(c.ctx, id, c.String("reason"))
 	if err != nil {
 		return err
 	}
 	return c.printGoal(g, "stopped")
-}
-
-// goalIDs completes the ids of goals.
-func goalIDs(onlyActive bool) ucli.BashCompleteFunc {
-	return completing(func(c *command, flag string) {
-		if flag != "" || c.NArg() > 0 {
-			return
-		}
-		all, err := c.gw.Goals(c.ctx, "")
-		if err != nil {
-			return
-		}
-		for _, g := range all {
-			if !onlyActive || g.State == adminapi.GoalActive {
-				cli.Candidate(c.Context, g.ID, g.State+" "+cli.OneLine(g.Contract.Text))
-			}
-		}
-	})
 }

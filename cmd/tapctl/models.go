@@ -23,26 +23,24 @@ Examples:
 		Flags: []ucli.Flag{
 			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: the kind of session", Value: "copilot"},
 		},
-		Action: shortAction(0, func(c *command) error {
-			host, err := cli.OneOf(c.Context, "host", "local", "copilot")
-			if err != nil {
-				return err
-			}
-			models, err := c.gw.Models(c.ctx, host)
-			if err != nil {
-				return err
-			}
-			if c.out.JSON {
-				return c.out.Document(list(models))
-			}
-			t := &cli.Table{Columns: []string{"ID", "NAME", "MULTIPLIER", "EFFORTS", "CONTEXT", "VISION", "POLICY"}}
-			for _, m := range models {
-				t.Row(m.ID, m.Name, strconv.FormatFloat(m.Multiplier, 'g', -1, 64), efforts(m),
-					tokens(m.MaxContextTokens), map[bool]string{true: "yes"}[m.Vision], m.Policy)
-			}
-			return c.out.Table(t, "no models; is Copilot signed in? see: tapgw doctor")
-		}),
+		Action: shortAction(0, modelResource.print),
 	}
+}
+
+var modelResource = resource[adminapi.Model]{
+	list: func(c *command) ([]adminapi.Model, error) {
+		host, err := cli.OneOf(c.Context, "host", "local", "copilot")
+		if err != nil {
+			return nil, err
+		}
+		return c.gw.Models(c.ctx, host)
+	},
+	columns: []string{"ID", "NAME", "MULTIPLIER", "EFFORTS", "CONTEXT", "VISION", "POLICY"},
+	row: func(m adminapi.Model) []any {
+		return []any{m.ID, m.Name, strconv.FormatFloat(m.Multiplier, 'g', -1, 64), efforts(m),
+			tokens(m.MaxContextTokens), map[bool]string{true: "yes"}[m.Vision], m.Policy}
+	},
+	empty: always("no models; is Copilot signed in? see: tapgw doctor"),
 }
 
 // efforts lists the efforts that a model knows, its default with a star.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	ucli "github.com/urfave/cli/v2"
 )
 
 // fakeBrowser is a browser that writes its arguments to a pipe. It returns the path of a page that is not there yet.
@@ -62,12 +59,7 @@ func TestLoginKeepsTheLinkOutOfArguments(t *testing.T) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		_, _ = fmt.Fprintf(w, "{\"url\":\"http://h/?state=SECRET\\u001b[2J\",\"file\":%q}\n{\"done\":true}\n", page)
 	})
-	set := flag.NewFlagSet("", flag.ContinueOnError)
-	if err := set.Parse([]string{"far"}); err != nil {
-		t.Fatal(err)
-	}
-	c.Context = ucli.NewContext(c.App, set, c.Context)
-	if err := loginProvider(c); err != nil {
+	if err := loginProvider(c, "far"); err != nil {
 		t.Fatal(err)
 	}
 	gotPage(t, page, pipe)

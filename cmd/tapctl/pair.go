@@ -5,7 +5,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"tapgw/internal/cli"
+	"tapgw/internal/adminapi"
 )
 
 func pairCommand() *ucli.Command {
@@ -19,19 +19,16 @@ then serves the session that is shown, and no other.
 Examples:
   tapctl pair
   tapctl pair --json | jq -r '.[].code'`,
-		Action: shortAction(0, func(c *command) error {
-			pairings, err := c.gw.Pairings(c.ctx)
-			if err != nil {
-				return err
-			}
-			if c.out.JSON {
-				return c.out.Document(list(pairings))
-			}
-			t := &cli.Table{Columns: []string{"PROVIDER", "CODE", "SESSION", "EXPIRES"}}
-			for _, p := range pairings {
-				t.Row(p.Provider, p.Code, p.Session, "in "+time.Until(p.ExpiresAt).Round(time.Second).String())
-			}
-			return c.out.Table(t, "no provider waits to be paired")
-		}),
+		Action: shortAction(0, pairingResource.print),
 	}
+}
+
+var pairingResource = resource[adminapi.Pairing]{
+	list:    func(c *command) ([]adminapi.Pairing, error) { return c.gw.Pairings(c.ctx) },
+	columns: []string{"PROVIDER", "CODE", "SESSION", "EXPIRES"},
+	row: func(p adminapi.Pairing) []any {
+		expires := "in " + time.Until(p.ExpiresAt).Round(time.Second).String()
+		return []any{p.Provider, p.Code, p.Session, expires}
+	},
+	empty: always("no provider waits to be paired"),
 }

@@ -1,7 +1,8 @@
 package main
 
 import (
-	"slices"
+	"context"
+	"fmt"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -9,26 +10,26 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
+	"tapgw/internal/client"
 )
 
 func providersCommand() *ucli.Command {
+	r := &providerResource
 	return &ucli.Command{
 		Name:  "providers",
 		Usage: "list providers; stop, start and read the ones that files name",
 		Description: listedProviders + "\n\nExamples:\n  tapctl providers\n  tapctl providers --all\n" +
 			"  tapctl providers restart hello\n  tapctl providers log hello -f",
 		Flags:  []ucli.Flag{allFlag()},
-		Action: shortAction(0, listProviders),
+		Action: shortAction(0, r.print),
 		Subcommands: []*ucli.Command{
-			{
-				Name: "list", Aliases: []string{"ls"}, Usage: "list providers",
-				Description: listedProviders + "\n\nExamples:\n  tapctl providers list --json\n" +
-					"  tapctl providers list --json | jq -r '.[] | select(.state==\"failed\") | .reason'",
-				Flags:  []ucli.Flag{allFlag()},
-				Action: shortAction(0, listProviders),
-			},
-			{
-				Name: "stop", Usage: "stop a provider's processes, or close its connections", ArgsUsage: "NAME",
+			r.listCommand("list providers", listedProviders+`
+
+Examples:
+  tapctl providers list --json
+  tapctl providers list --json | jq -r '.[] | select(.state=="failed") | .reason'`, allFlag()),
+			r.short(&ucli.Command{
+				Name: "stop", Usage: "stop a provider's processes, or close its connections",
 				Description: `A provider that a file names stays stopped until you start it, or the gateway starts
 again. For any other provider this closes its connections, and it may connect again.
 While a provider is stopped that its file requires, calls of its sessions are denied.
@@ -36,20 +37,14 @@ NAME is the file's name, or the name that its program uses if no other file's do
 
 Examples:
   tapctl providers stop hello`,
-				BashComplete: providerNames(),
-				Action:       shortAction(1, providerAction("stopped", stopProvider)),
-			},
-			{
-				Name: "start", Usage: "start a provider that a file names", ArgsUsage: "NAME",
+			}, stopProvider),
+			r.short(&ucli.Command{
+				Name: "start", Usage: "start a provider that a file names",
 				Description: "Starts a provider that was stopped, or that failed too often. A running one goes on." +
 					"\n\nExamples:\n  tapctl providers start hello",
-				BashComplete: providerNames(),
-				Action: shortAction(1, providerAction("started", func(c *command, name string) (int, error) {
-					return c.gw.StartProvider(c.ctx, name)
-				})),
-			},
-			{
-				Name: "restart", Usage: "start a provider that a file names anew", ArgsUsage: "NAME",
+			}, counted("started", (*client.Client).StartProvider)),
+			r.short(&ucli.Command{
+				Name: "restart", Usage: "start a provider that a file names anew",
 				Description: `The new process starts beside the old one, which ends when the new one has joined the
 sessions, so that they have its tools and gates all the time. If the new one fails, the
 exit code is 1 and the old one goes on. One that has not joined after ten seconds is
@@ -58,9 +53,7 @@ a fixed port for example, is stopped and started: tapctl providers stop, then st
 
 Examples:
   tapctl providers restart hello`,
-				BashComplete: providerNames(),
-				Action:       shortAction(1, restartProvider),
-			},
+			}, restartProvider),
 			providerLogCommand(),
 			providerLoginCommand(),
 			providerLogoutCommand(),
@@ -72,31 +65,41 @@ const listedProviders = `Lists the connections, then the providers that files na
 (running, stopped, failed or waiting) and the reason. Such a provider has a line for each
 of its connections, too.`
 
-// providerNames completes the names of providers: first those that files name, then the
-// connected ones.
-func providerNames() ucli.BashCompleteFunc {
-	return completing(func(c *command, flag string) {
-		if flag != "" || c.NArg() > 0 {
-			return
-		}
-		offered := map[string]bool{}
-		offer := func(name, about string) {
-			if name != "" && !offered[name] {
-				offered[name] = true
-				cli.Candidate(c.Context, name, about)
+var providerResource = resource[providerRow]{
+	list: listProviders,
+	columns: []string{
+		"ID", "NAME", "INSTANCE", "TRUST", "STATE", "SESSION", "TOOLS", "IN FLIGHT", "CONNECTED",
+		"FILE", gatewayColumn,
+	},
+	optional: []string{"FILE", gatewayColumn},
+	ink:      stateInk(4),
+	row: func(r providerRow) []any {
+		if r.ConnectedAt == nil {
+			about := r.File
+			if r.Reason != "" {
+				about += ": " + r.Reason
 			}
+			return []any{"", r.Name, "", "", r.State, "", "", "", "", about, ""}
 		}
-		if configured, err := c.gw.Configured(c.ctx); err == nil {
-			for _, p := range configured {
-				offer(p.Name, p.State+" "+p.File)
-			}
+		return []any{r.ID, r.Name, r.Instance, r.Trust, r.State, r.Session, r.Tools, r.InFlight,
+			ago(*r.ConnectedAt), "", gatewayCell(r.Gateway, r.Doubtful)}
+	},
+	empty: func(c *command) string {
+		text := "no providers; they connect to " + c.gw.URL()
+		if file := c.exampleFile(); file != "" {
+			text += ", or a file names them: " + file
 		}
-		if providers, err := c.gw.Providers(c.ctx); err == nil {
-			for _, p := range providers {
-				offer(p.Name, p.State)
-			}
-		}
-	})
+		return text
+	},
+	argument: "NAME",
+	find:     given("the name of a provider", "providers"),
+	suggest: func(c *command) {
+		suggest(c, func(ctx context.Context) ([]providerRow, error) {
+			configured, _ := c.gw.Configured(ctx) // without an answer, the other list is still offered
+			connected, _ := c.gw.Providers(ctx)
+			return append(providerRows(nil, configured), providerRows(connected, nil)...), nil
+		}, func(r providerRow) (word, about string) { return r.Name, r.State + " " + r.File })
+	},
 }
 
 // providerRow is a connection, or a provider that a file names. The second has a name, a state,
@@ -122,24 +125,13 @@ func providerRows(connected []adminapi.Provider, configured []adminapi.Configure
 	return rows
 }
 
-func listProviders(c *command) error {
+func listProviders(c *command) ([]providerRow, error) {
 	connected, err := c.providers()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	configured, err := c.gw.Configured(c.ctx)
-	if err != nil {
-		return err
-	}
-	rows := providerRows(connected, configured)
-	if c.out.JSON {
-		return c.out.Document(rows)
-	}
-	none := "no providers; they connect to " + c.gw.URL()
-	if file := c.providerFile("NAME"); file != "" {
-		none += ", or a file names them: " + file
-	}
-	return c.out.Table(providersTable(rows), none)
+	return providerRows(connected, configured), err
 }
 
 // providers are the gateway's, or with --all those of all gateways of the cluster.
@@ -151,118 +143,63 @@ func (c *command) providers() ([]adminapi.Provider, error) {
 	return state.Providers, err
 }
 
-// providerFile is the path that a provider file of the user's would have, "" if nobody can say it.
-func (c *command) providerFile(name string) string {
+// exampleFile is the path of a provider file of the user's, "" if there is no directory for them.
+func (c *command) exampleFile() string {
 	files, err := configs.Find(c.String("workdir"), c.String("config"))
 	if err != nil {
 		return ""
 	}
-	file, err := files.UserProvider(name)
-	if err != nil {
-		return ""
-	}
+	file, _ := files.UserProvider("NAME")
 	return file
 }
 
-func providersTable(rows []providerRow) *cli.Table {
-	t := &cli.Table{Ink: stateInk(4), Columns: []string{
-		"ID", "NAME", "INSTANCE", "TRUST", "STATE", "SESSION", "TOOLS", "IN FLIGHT", "CONNECTED",
-	}}
-	files := slices.ContainsFunc(rows, func(r providerRow) bool { return r.File != "" })
-	if files {
-		t.Columns = append(t.Columns, "FILE")
-	}
-	isCluster := slices.ContainsFunc(rows, func(r providerRow) bool { return r.Gateway != "" })
-	if isCluster {
-		t.Columns = append(t.Columns, gatewayColumn)
-	}
-	for _, r := range rows {
-		if r.ConnectedAt == nil {
-			about := r.File
-			if r.Reason != "" {
-				about += ": " + r.Reason
-			}
-			cells := []any{"", r.Name, "", "", r.State, "", "", "", "", about}
-			if isCluster {
-				cells = append(cells, "")
-			}
-			t.Row(cells...)
-			continue
-		}
-		cells := []any{r.ID, r.Name, r.Instance, r.Trust, r.State, r.Session, r.Tools, r.InFlight, ago(*r.ConnectedAt)}
-		if files {
-			cells = append(cells, "")
-		}
-		if isCluster {
-			cells = append(cells, gatewayCell(r.Gateway, r.Doubtful))
-		}
-		t.Row(cells...)
-	}
-	return t
-}
-
-// providerName is the argument of a subcommand.
-func providerName(c *command) (string, error) {
-	name := c.Args().First()
-	if name == "" {
-		return "", cli.Usage("providers %s: needs the name of a provider; tapctl providers lists them", c.Command.Name)
-	}
-	return name, nil
-}
-
 // stopProvider stops a provider, and says what that means if its file requires it.
-func stopProvider(c *command, name string) (int, error) {
+func stopProvider(c *command, name string) error {
 	n, err := c.gw.StopProvider(c.ctx, name)
 	if err != nil {
-		return n, err
+		return err
 	}
 	configured, err := c.gw.Configured(c.ctx)
+	if err != nil {
+		return err
+	}
 	for _, p := range configured {
 		if p.Name == name && p.Required && p.State == adminapi.ConfiguredStopped {
 			c.out.Notef("%s is required: calls of its sessions are denied until tapctl providers start %s; "+
 				"enabled = false or required = false in %s lets them go on", name, name, p.File)
 		}
 	}
-	return n, err
+	return c.doneCount("stopped", name, n)
 }
 
-func restartProvider(c *command) error {
-	name, err := providerName(c)
+func restartProvider(c *command, name string) error {
+	done, err := c.gw.RestartProvider(c.ctx, name)
 	if err != nil {
 		return err
 	}
-	done, err := c.gw.RestartProvider(c.ctx, name)
-	switch {
-	case err != nil:
-		return err
-	case c.out.JSON:
-		return c.out.Document(done)
-	case done.Waiting > 0: // the old processes go on until the new ones have joined
-		c.out.Notef("restarted %s: %d; not joined yet: %d", name, done.Restarted, done.Waiting)
-	default:
-		c.out.Notef("restarted %s: %d", name, done.Restarted)
+	text := fmt.Sprintf("restarted %s: %d", name, done.Restarted)
+	if done.Waiting > 0 { // the old processes go on until the new ones have joined
+		text += fmt.Sprintf("; not joined yet: %d", done.Waiting)
 	}
-	return nil
+	return c.done(done, "%s", text)
 }
 
-// providerAction makes the action of a command that stops or starts a provider. done is the
-// word for it, do returns how many processes or connections it was done to.
-func providerAction(done string, do func(*command, string) (int, error)) func(*command) error {
-	return func(c *command) error {
-		name, err := providerName(c)
+// counted makes the function of a subcommand that the gateway answers with the number of
+// processes or connections that it stopped or started.
+func counted(
+	done string, do func(*client.Client, context.Context, string) (int, error),
+) func(*command, string) error {
+	return func(c *command, name string) error {
+		n, err := do(c.gw, c.ctx, name)
 		if err != nil {
 			return err
 		}
-		n, err := do(c, name)
-		if err != nil {
-			return err
-		}
-		if c.out.JSON {
-			return c.out.Document(map[string]int{done: n})
-		}
-		c.out.Notef("%s %s: %d", done, name, n)
-		return nil
+		return c.doneCount(done, name, n)
 	}
+}
+
+func (c *command) doneCount(done, name string, n int) error {
+	return c.done(map[string]int{done: n}, "%s %s: %d", done, name, n)
 }
 
 func reloadCommand() *ucli.Command {

@@ -48,12 +48,7 @@ Examples:
 		},
 		BashComplete: completeSessionFlag(),
 		// --wait lasts as long as the turn, --lines as long as stdin.
-		Action: func(flags *ucli.Context) error {
-			if flags.Bool("wait") || flags.Bool("lines") {
-				return longAction(1, push)(flags)
-			}
-			return shortAction(1, push)(flags)
-		},
+		Action: shortAction(1, push, "wait", "lines"),
 	}
 }
 
@@ -131,14 +126,11 @@ func (c *command) withText(p adminapi.Push, text string) adminapi.Push {
 
 // printReceipt prints what became of a push.
 func (c *command) printReceipt(r adminapi.Receipt) error {
-	if c.out.JSON {
-		return c.out.Line(r)
-	}
 	text := fmt.Sprintf("%d %s", r.Seq, r.Fate)
 	if r.Reason != "" {
 		text += ": " + cli.Clean(r.Reason)
 	}
-	return c.out.Printf("%s\n", text)
+	return c.line(r, text)
 }
 
 // waitError is the error of --wait, with exit code 5, if the push started no turn.

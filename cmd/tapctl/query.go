@@ -33,12 +33,7 @@ Examples:
 			&ucli.BoolFlag{Name: "all", Usage: "of all gateways of the cluster, instead of a session"},
 		},
 		BashComplete: completeSessionFlag(),
-		Action: func(flags *ucli.Context) error {
-			if flags.Bool("follow") {
-				return longAction(anyArgs, queryStreams)(flags)
-			}
-			return shortAction(anyArgs, queryStreams)(flags)
-		},
+		Action:       shortAction(anyArgs, queryStreams, "follow"),
 	}
 }
 
@@ -59,34 +54,33 @@ func queryStreams(c *command) error {
 		return err
 	}
 	if c.Bool("follow") {
-		for e, err := range c.gw.FollowHistory(c.ctx, id, q) {
-			if err != nil {
-				return ignoreInterrupt(c, err)
-			}
-			if c.out.JSON {
-				err = c.out.Line(e)
-			} else {
-				err = c.out.Printf("%s  %s  %s\n",
-					c.out.Paint(cli.Dim, clock(e.TS)), c.out.Paint(cli.Blue, streamName(e)), eventText(e))
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return follow(c, c.gw.FollowHistory(c.ctx, id, q), func(e adminapi.StreamRow) error {
+			ts, name := c.out.Paint(cli.Dim, clock(e.TS)), c.out.Paint(cli.Blue, streamName(e))
+			return c.line(e, ts+"  "+name+"  "+eventText(e))
+		})
 	}
 	events, err := c.gw.History(c.ctx, id, q)
 	if err != nil {
 		return err
 	}
-	if c.out.JSON {
-		return c.out.Document(list(events))
-	}
-	t := &cli.Table{Columns: []string{"TIME", "STREAM", "LEVEL", "EVENT"}}
-	for _, e := range events {
-		t.Row(clock(e.TS), streamName(e), e.Level, eventText(e))
-	}
-	return c.out.Table(t, "no events; push one with: tapctl push TEXT")
+	return eventResource.printRows(c, events)
+}
+
+var eventResource = resource[adminapi.StreamRow]{
+	columns: []string{"TIME", "STREAM", "LEVEL", "EVENT"},
+	row: func(e adminapi.StreamRow) []any {
+		return []any{clock(e.TS), streamName(e), e.Level, eventText(e)}
+	},
+	empty: always("no events; push one with: tapctl push TEXT"),
+}
+
+var keptResource = resource[adminapi.StreamRow]{
+	columns: append(eventResource.columns[:4:4], gatewayColumn),
+	row: func(e adminapi.StreamRow) []any {
+		origin, _, _ := strings.Cut(e.ID, "/")
+		return append(eventResource.row(e), origin)
+	},
+	empty: always("no events are kept; [cluster.keep] in tapgw.toml says which streams last"),
 }
 
 // queryKept shows what the gateways of the cluster keep.
@@ -103,15 +97,7 @@ func (c *command) queryKept(q client.HistoryQuery) error {
 	for _, fault := range kept.Faults {
 		c.out.Notef("cluster: events may be missing: %s", cli.Clean(fault))
 	}
-	if c.out.JSON {
-		return c.out.Document(list(kept.Events))
-	}
-	t := &cli.Table{Columns: []string{"TIME", "STREAM", "LEVEL", "EVENT", gatewayColumn}}
-	for _, e := range kept.Events {
-		origin, _, _ := strings.Cut(e.ID, "/")
-		t.Row(clock(e.TS), streamName(e), e.Level, eventText(e), origin)
-	}
-	return c.out.Table(t, "no events are kept; [cluster.keep] in tapgw.toml says which streams last")
+	return keptResource.printRows(c, kept.Events)
 }
 
 func sinceFlag() ucli.Flag {

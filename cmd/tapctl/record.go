@@ -48,19 +48,13 @@ func record(c *command) error {
 		return err
 	}
 	redactor, isFirst := recording.NewRuleRedactor(rules...), true
-	for line, err := range c.gw.Record(c.ctx, id) {
-		if err != nil {
-			return ignoreInterrupt(c, err)
-		}
+	return follow(c, c.gw.Record(c.ctx, id), func(line json.RawMessage) error {
 		if isFirst {
 			c.out.Notef("recording session %s; Ctrl-C ends it", id)
 			isFirst = false
 		}
-		if err := c.out.Line(json.RawMessage(redactor.Message(line))); err != nil {
-			return err
-		}
-	}
-	return nil
+		return c.out.Line(json.RawMessage(redactor.Message(line)))
+	})
 }
 
 // redactRules are the rules for what only this user knows to be secret: the home directory, and

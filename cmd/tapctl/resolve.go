@@ -25,6 +25,19 @@ func (c *command) findNamedSession(word string) (string, error) {
 	return c.gw.FindNamedSession(ctx, word)
 }
 
+// sessionAnd reads the arguments [ID] WORD. missing is the error if there is no word.
+func (c *command) sessionAnd(missing string) (id, word string, err error) {
+	id, word = c.Args().Get(0), c.Args().Get(1)
+	if c.NArg() < 2 {
+		id, word = "", id
+	}
+	if word == "" {
+		return "", "", cli.Usage("%s", missing)
+	}
+	id, err = c.findSession(id)
+	return id, word, err
+}
+
 // sessionFlag is --session, for commands whose arguments are not a session.
 func sessionFlag() ucli.Flag {
 	return &ucli.StringFlag{Name: "session", Aliases: []string{"s"},
@@ -44,11 +57,11 @@ func completing(suggest func(c *command, flag string)) ucli.BashCompleteFunc {
 	}
 }
 
-// completeSession completes the first argument to a session.
-func completeSession() ucli.BashCompleteFunc {
+// completeArgument completes the first argument.
+func completeArgument(suggest func(*command)) ucli.BashCompleteFunc {
 	return completing(func(c *command, flag string) {
 		if flag == "" && c.NArg() == 0 {
-			c.suggestSessions()
+			suggest(c)
 		}
 	})
 }

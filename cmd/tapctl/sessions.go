@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -22,7 +21,7 @@ func sessionsCommand() *ucli.Command {
   tapctl sessions --all
   tapctl sessions start --host local --label scratch`,
 		Flags:  []ucli.Flag{allFlag()},
-		Action: shortAction(0, listSessions),
+		Action: shortAction(0, sessionResource.print),
 		Subcommands: []*ucli.Command{
 			listCommand(),
 			showCommand(),
@@ -49,15 +48,28 @@ func allFlag() ucli.Flag {
 	return &ucli.BoolFlag{Name: "all", Usage: "also those that other gateways of the cluster share"}
 }
 
-func listSessions(c *command) error {
-	sessions, err := c.sessions()
-	if err != nil {
-		return err
+var sessionResource = resource[adminapi.Session]{
+	list: (*command).sessions,
+	columns: []string{
+		"ID", "LABEL", "HOST", "MODEL", "STATE", "PROVIDERS", "TOOLS", "CWD", gatewayColumn,
+	},
+	optional: []string{gatewayColumn},
+	ink:      stateInk(4),
+	row: func(s adminapi.Session) []any {
+		return []any{s.ID, s.Label, s.Host, s.Model, stateText(s), s.Providers, s.Tools, s.CWD,
+			gatewayCell(s.Gateway, s.Doubtful)}
+	},
+	empty:    always(client.NoSessions),
+	argument: "[ID]",
+	find:     (*command).findSession,
+	suggest:  (*command).suggestSessions,
+}
+
+func stateText(s adminapi.Session) string {
+	if s.Foreground {
+		return s.State + ", foreground"
 	}
-	if c.out.JSON {
-		return c.out.Document(list(sessions))
-	}
-	return c.out.Table(sessionsTable(sessions), client.NoSessions)
+	return s.State
 }
 
 // sessions are those of the gateway, or with --all those of all gateways of the cluster.
@@ -76,28 +88,6 @@ func (c *command) cluster() (adminapi.Cluster, error) {
 		c.out.Notef("cluster: %s", state.Fault)
 	}
 	return state, err
-}
-
-func sessionsTable(sessions []adminapi.Session) *cli.Table {
-	t := &cli.Table{Ink: stateInk(4), Columns: []string{
-		"ID", "LABEL", "HOST", "MODEL", "STATE", "PROVIDERS", "TOOLS", "CWD",
-	}}
-	isCluster := slices.ContainsFunc(sessions, func(s adminapi.Session) bool { return s.Gateway != "" })
-	if isCluster {
-		t.Columns = append(t.Columns, gatewayColumn)
-	}
-	for _, s := range sessions {
-		state := s.State
-		if s.Foreground {
-			state += ", foreground"
-		}
-		cells := []any{s.ID, s.Label, s.Host, s.Model, state, s.Providers, s.Tools, s.CWD}
-		if isCluster {
-			cells = append(cells, gatewayCell(s.Gateway, s.Doubtful))
-		}
-		t.Row(cells...)
-	}
-	return t
 }
 
 // gatewayColumn is the column of lists that says which gateway of the cluster has what the line is about.
@@ -126,23 +116,6 @@ func stateInk(column int) func(int, string) cli.Ink {
 		}
 		return cli.Dim
 	}
-}
-
-// list returns an empty list for nil, so that JSON has an array and not null.
-func list[T any](l []T) []T {
-	if l == nil {
-		return []T{}
-	}
-	return l
-}
-
-// printDone prints what was done to a session, or its id with --json.
-func (c *command) printDone(id, what string) error {
-	if c.out.JSON {
-		return c.out.Document(map[string]string{"id": id})
-	}
-	c.out.Notef("%s %s", what, id)
-	return nil
 }
 
 // clock is a time of today as people read it.

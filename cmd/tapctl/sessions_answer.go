@@ -70,13 +70,9 @@ Examples:
 var decisions = []string{adminapi.DecideOnce, adminapi.DecideSession, adminapi.DecideDeny}
 
 func (c *command) suggestQuestions() {
-	questions, err := c.gw.Questions(c.ctx)
-	if err != nil {
-		return
-	}
-	for _, q := range questions {
-		cli.Candidate(c.Context, q.ID, cli.Shorten(cli.Clean(q.Message), 60))
-	}
+	suggest(c, c.gw.Questions, func(q adminapi.Question) (word, about string) {
+		return q.ID, cli.Shorten(cli.Clean(q.Message), 60)
+	})
 }
 
 func answerQuestion(c *command) error {
@@ -121,7 +117,7 @@ func answerQuestion(c *command) error {
 	if err := c.gw.Answer(ctx, q.Session, a); err != nil {
 		return err
 	}
-	return c.printDone(q.ID, "answered")
+	return c.doneTo(q.ID, "answered")
 }
 
 // showBefore shows the question that an answer is for, unless --question named it: the one that waits now may be

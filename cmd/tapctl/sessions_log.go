@@ -16,29 +16,15 @@ import (
 )
 
 func liveCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:      "live",
-		Usage:     "follow a session's callbacks, one JSON object a line",
-		ArgsUsage: "[ID]",
+	return sessionResource.long(&ucli.Command{
+		Name: "live", Usage: "follow a session's callbacks, one JSON object a line",
 		Description: "It ends with the session, or at Ctrl-C.\n\nExamples:\n" +
 			"  tapctl sessions live 3f2a | jq -r 'select(.callback==\"onMessage\").delta'",
-		BashComplete: completeSession(),
-		Action: longAction(1, func(c *command) error {
-			id, err := c.findSession(c.Args().First())
-			if err != nil {
-				return err
-			}
-			for line, err := range c.gw.Live(c.ctx, id) {
-				if err != nil {
-					return ignoreInterrupt(c, err)
-				}
-				if err := c.out.Line(withTimelineFields(line)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-	}
+	}, func(c *command, id string) error {
+		return follow(c, c.gw.Live(c.ctx, id), func(l client.LiveLine) error {
+			return c.out.Line(withTimelineFields(l))
+		})
+	})
 }
 
 // text is a field of a callback, "" if the callback does not have it.
@@ -96,39 +82,31 @@ Examples:
   tapctl sessions log --events --follow | jq -c 'select(.type | startswith("model."))'`,
 		Flags: []ucli.Flag{
 			followFlag("the session ends"),
-			&ucli.IntFlag{Name: "last", Usage: "at most the last `N` lines that are there (default: all)"},
+			lastLinesFlag(),
 			sinceFlag(),
 			&ucli.BoolFlag{Name: "events", Usage: "the events of the session's runtime, raw"},
 		},
-		BashComplete: completeSession(),
-		Action: longAction(1, func(c *command) error {
-			q, err := c.logQuery()
-			if err != nil {
-				return err
-			}
-			id, err := c.findSession(c.Args().First())
-			if err != nil {
-				return err
-			}
-			if c.Bool("events") {
-				return logEvents(c, id, q)
-			}
-			for line, err := range c.gw.Timeline(c.ctx, id, q) {
-				if err != nil {
-					return ignoreInterrupt(c, err)
-				}
-				if c.out.JSON {
-					err = c.out.Line(timelineRow{TimelineLine: line})
-				} else {
-					err = c.out.Printf("%s\n", timelineText(c.out, line))
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
+		BashComplete: completeArgument((*command).suggestSessions),
+		Action:       longAction(1, logSession),
 	}
+}
+
+func logSession(c *command) error {
+	q, err := c.logQuery()
+	if err != nil {
+		return err
+	}
+	id, err := c.findSession(c.Args().First())
+	if err != nil {
+		return err
+	}
+	if c.Bool("events") {
+		events := c.gw.RuntimeEvents(c.ctx, id, q)
+		return follow(c, events, func(e json.RawMessage) error { return c.out.Line(e) })
+	}
+	return follow(c, c.gw.Timeline(c.ctx, id, q), func(l adminapi.TimelineLine) error {
+		return c.line(timelineRow{TimelineLine: l}, timelineText(c.out, l))
+	})
 }
 
 // logQuery reads --follow, --last and --since.
@@ -141,20 +119,13 @@ func (c *command) logQuery() (q client.LogQuery, err error) {
 	return q, err
 }
 
-func logEvents(c *command, id string, q client.LogQuery) error {
-	for event, err := range c.gw.RuntimeEvents(c.ctx, id, q) {
-		if err != nil {
-			return ignoreInterrupt(c, err)
-		}
-		if err := c.out.Line(event); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func followFlag(until string) ucli.Flag {
 	return &ucli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until " + until + ", or until Ctrl-C"}
+}
+
+func lastLinesFlag() ucli.Flag {
+	return &ucli.IntFlag{Name: "last",
+		Usage: "at most the last `N` lines that are there (default: all)"}
 }
 
 // timelineRow is a timeline line as --json shows it: without its number.

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"context"
+
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/adminapi"
-	"tapgw/internal/cli"
 )
 
 const effortUsage = "`low|medium|high|xhigh|max`: how hard the model thinks; tapctl models lists what each knows"
@@ -32,14 +33,7 @@ Examples:
 			c.suggestModels()
 		}),
 		Action: shortAction(2, func(c *command) error {
-			id, model := c.Args().Get(0), c.Args().Get(1)
-			if c.NArg() < 2 {
-				id, model = "", id
-			}
-			if model == "" {
-				return cli.Usage("which model? give its id, see: tapctl models")
-			}
-			id, err := c.findSession(id)
+			id, model, err := c.sessionAnd("which model? give its id, see: tapctl models")
 			if err != nil {
 				return err
 			}
@@ -47,17 +41,12 @@ Examples:
 			if err := c.gw.SetModel(c.ctx, id, r); err != nil {
 				return err
 			}
-			return c.printDone(id, "model is now "+model+" in")
+			return c.doneTo(id, "model is now "+model+" in")
 		}),
 	}
 }
 
 func (c *command) suggestModels() {
-	models, err := c.gw.Models(c.ctx, "")
-	if err != nil {
-		return
-	}
-	for _, m := range models {
-		cli.Candidate(c.Context, m.ID, m.Name)
-	}
+	suggest(c, func(ctx context.Context) ([]adminapi.Model, error) { return c.gw.Models(ctx, "") },
+		func(m adminapi.Model) (word, about string) { return m.ID, m.Name })
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"path/filepath"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -33,65 +32,65 @@ Examples:
 			&ucli.IntFlag{Name: "last", Usage: "at most `N`"},
 		},
 		Action: shortAction(0, func(c *command) error {
-			if !c.Bool("persisted") {
-				for _, flag := range []string{"cwd", "repository", "branch", "last"} {
-					if c.IsSet(flag) {
-						return cli.Usage("flag --%s: goes with --persisted; give that, too", flag)
-					}
-				}
-				return listSessions(c)
+			if c.Bool("persisted") {
+				return persistedResource.print(c)
 			}
-			return listPersisted(c)
+			for _, flag := range []string{"cwd", "repository", "branch", "last"} {
+				if c.IsSet(flag) {
+					return cli.Usage("flag --%s: goes with --persisted; give that, too", flag)
+				}
+			}
+			return sessionResource.print(c)
 		}),
 	}
 }
 
-func listPersisted(c *command) error {
-	f := client.PersistedFilter{Repository: c.String("repository"), Branch: c.String("branch"), Last: c.Int("last")}
-	if c.IsSet("last") && f.Last < 1 {
-		return cli.Usage("flag --last: must be 1 or more")
-	}
-	if c.IsSet("cwd") {
-		dir, err := c.directory()
-		if err != nil {
-			return err
-		}
-		f.CWD = dir
-	}
-	sessions, err := c.gw.Persisted(c.ctx, f)
-	if err != nil {
-		return err
-	}
-	if c.out.JSON {
-		return c.out.Document(list(sessions))
-	}
-	t := &cli.Table{Columns: []string{"ID", "LABEL", "MODEL", "STATE", "USED", "REPOSITORY", "BRANCH", "CWD"}}
-	for _, s := range sessions {
+var persistedResource = resource[adminapi.Persisted]{
+	list:    listPersisted,
+	columns: []string{"ID", "LABEL", "MODEL", "STATE", "USED", "REPOSITORY", "BRANCH", "CWD"},
+	row: func(s adminapi.Persisted) []any {
 		label := cmp.Or(s.Label, cli.Shorten(s.Summary, 40))
-		t.Row(s.ID, label, s.Model, s.State, ago(s.UsedAt), s.Repository, s.Branch, s.CWD)
-	}
-	return c.out.Table(t, "no sessions on disk")
+		return []any{s.ID, label, s.Model, s.State, ago(s.UsedAt), s.Repository, s.Branch, s.CWD}
+	},
+	empty:    always("no sessions on disk"),
+	argument: "ID",
+	find:     (*command).findPersisted,
+	suggest: func(c *command) {
+		suggest(c, func(ctx context.Context) ([]adminapi.Persisted, error) {
+			return c.gw.Persisted(ctx, client.PersistedFilter{})
+		}, func(s adminapi.Persisted) (word, about string) { return s.ID, s.Label + " " + s.State })
+	},
 }
 
-// directory is the absolute path that --cwd means, from the directory that the command runs in.
-func (c *command) directory() (string, error) {
-	dir, err := cli.Workdir(c.Context)
+func listPersisted(c *command) ([]adminapi.Persisted, error) {
+	f := client.PersistedFilter{Repository: c.String("repository"), Branch: c.String("branch"), Last: c.Int("last")}
+	if c.IsSet("last") && f.Last < 1 {
+		return nil, cli.Usage("flag --last: must be 1 or more")
+	}
+	if c.IsSet("cwd") {
+		var err error
+		if f.CWD, err = absolute(c.Context, c.String("cwd")); err != nil {
+			return nil, err
+		}
+	}
+	return c.gw.Persisted(c.ctx, f)
+}
+
+// existingDirectory is the directory that --cwd means, which must be there.
+func (c *command) existingDirectory() (string, error) {
+	dir, err := absolute(c.Context, c.String("cwd"))
 	if err != nil {
 		return "", err
 	}
-	if cwd := c.String("cwd"); filepath.IsAbs(cwd) {
-		dir = cwd
-	} else {
-		dir = filepath.Join(dir, cwd)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", cli.Usage("flag --cwd: %s is not a directory", dir)
 	}
 	return dir, nil
 }
 
 func resumeCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:      "resume",
-		Usage:     "resume a session on disk, with its history",
-		ArgsUsage: "ID",
+	return persistedResource.short(&ucli.Command{
+		Name: "resume", Usage: "resume a session on disk, with its history",
 		Description: `The session keeps its id, its model, its profile and its label. Its tools come back with
 their providers. Keys and tokens are not stored: a session on an endpoint of your own
 needs --provider-url again.
@@ -108,56 +107,40 @@ Examples:
 			&ucli.StringFlag{Name: "cwd", Usage: "another working `DIR`"},
 			&ucli.StringFlag{Name: "label", Usage: "another `NAME` for people"},
 		}, settingsFlags()...),
-		BashComplete: completePersisted(),
-		Action: shortAction(1, func(c *command) error {
-			id, err := c.findPersisted(c.Args().First())
-			if err != nil {
-				return err
-			}
-			r := adminapi.ResumeRequest{ContinuePendingWork: c.Bool("continue")}
-			if r.ModelSettings, err = c.modelSettings(); err != nil {
-				return err
-			}
-			r.Label = c.String("label")
-			if c.IsSet("cwd") {
-				if r.CWD, err = c.directory(); err != nil {
-					return err
-				}
-				if info, err := os.Stat(r.CWD); err != nil || !info.IsDir() {
-					return cli.Usage("flag --cwd: %s is not a directory", r.CWD)
-				}
-			}
-			if err := c.gw.Resume(c.ctx, id, r); err != nil {
-				return err
-			}
-			return c.printDone(id, "resumed")
-		}),
+	}, resumeSession)
+}
+
+func resumeSession(c *command, id string) (err error) {
+	r := adminapi.ResumeRequest{ContinuePendingWork: c.Bool("continue"), Label: c.String("label")}
+	if r.ModelSettings, err = c.modelSettings(); err != nil {
+		return err
 	}
+	if c.IsSet("cwd") {
+		if r.CWD, err = c.existingDirectory(); err != nil {
+			return err
+		}
+	}
+	if err := c.gw.Resume(c.ctx, id, r); err != nil {
+		return err
+	}
+	return c.doneTo(id, "resumed")
 }
 
 func deleteCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:      "delete",
-		Usage:     "delete a session from the disk",
-		ArgsUsage: "ID",
+	return persistedResource.short(&ucli.Command{
+		Name: "delete", Usage: "delete a session from the disk",
 		Description: "It can't be undone. Stop a running session first.\n\n" +
 			"Examples:\n  tapctl sessions delete 3f2a --yes",
-		Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
-		BashComplete: completePersisted(),
-		Action: shortAction(1, func(c *command) error {
-			id, err := c.findPersisted(c.Args().First())
-			if err != nil {
-				return err
-			}
-			if !c.Bool("yes") {
-				return cli.Usage("deleting session %s can't be undone; give --yes to confirm", id)
-			}
-			if err := c.gw.Delete(c.ctx, id); err != nil {
-				return err
-			}
-			return c.printDone(id, "deleted")
-		}),
-	}
+		Flags: []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
+	}, func(c *command, id string) error {
+		if !c.Bool("yes") {
+			return cli.Usage("deleting session %s can't be undone; give --yes to confirm", id)
+		}
+		if err := c.gw.Delete(c.ctx, id); err != nil {
+			return err
+		}
+		return c.doneTo(id, "deleted")
+	})
 }
 
 // findPersisted finds the session on disk that a word means, see [client.Match].
@@ -184,20 +167,4 @@ func (c *command) findPersisted(word string) (string, error) {
 			"see: tapctl sessions list --persisted", word)
 	}
 	return "", cli.Usage("session %q is ambiguous; give the ID of one of: %s", word, client.Candidates(found))
-}
-
-// completePersisted completes the first argument to a session on disk.
-func completePersisted() ucli.BashCompleteFunc {
-	return completing(func(c *command, flag string) {
-		if flag != "" || c.NArg() > 0 {
-			return
-		}
-		sessions, err := c.gw.Persisted(c.ctx, client.PersistedFilter{})
-		if err != nil {
-			return
-		}
-		for _, s := range sessions {
-			cli.Candidate(c.Context, s.ID, s.Label+" "+s.State)
-		}
-	})
 }

@@ -39,7 +39,7 @@ Examples:
 			&ucli.StringFlag{Name: "mode", Value: adminapi.ModeEnqueue,
 				Usage: "`enqueue|immediate`: behind the turn that runs, or into it"},
 		},
-		BashComplete: completeSession(),
+		BashComplete: completeArgument((*command).suggestSessions),
 		Action:       longAction(2, querySession),
 	}
 }
@@ -53,7 +53,7 @@ func querySession(c *command) error {
 		if err := c.gw.Send(c.ctx, id, q); err != nil {
 			return err
 		}
-		return c.printDone(id, "sent to")
+		return c.doneTo(id, "sent to")
 	}
 	if !c.out.JSON {
 		defer c.printQuestions(id)()

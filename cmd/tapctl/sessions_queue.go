@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
@@ -49,19 +50,15 @@ func suggestQueueActions(c *command) {
 }
 
 func (c *command) suggestQueued() {
-	waiting, err := c.gw.Queue(c.ctx)
-	if err != nil {
-		return
-	}
-	for _, q := range waiting {
-		cli.Candidate(c.Context, q.ID, cli.Shorten(cli.Clean(q.Prompt), 60))
-	}
+	suggest(c, c.gw.Queue, func(q adminapi.QueuedPrompt) (word, about string) {
+		return q.ID, cli.Shorten(cli.Clean(q.Prompt), 60)
+	})
 }
 
 func queueOfSessions(c *command) error {
 	words := c.Args().Slice()
 	if len(words) < 2 {
-		return listQueue(c, c.Args().First())
+		return queueResource.print(c)
 	}
 	session := ""
 	if len(words) == 3 {
@@ -82,39 +79,34 @@ func queueOfSessions(c *command) error {
 	if err := act(c.ctx, id, prompt); err != nil {
 		return err
 	}
-	return c.printDone(prompt, done)
+	return c.doneTo(prompt, done)
 }
 
-// listQueue prints the prompts that wait in a session, or in all of them.
-func listQueue(c *command, session string) error {
-	waiting, err := c.gw.Queue(c.ctx)
-	if err != nil {
-		return err
-	}
-	if session != "" {
-		id, err := c.findSession(session)
-		if err != nil {
-			return err
-		}
-		kept := []adminapi.QueuedPrompt{}
-		for _, q := range waiting {
-			if q.Session == id {
-				kept = append(kept, q)
-			}
-		}
-		waiting = kept
-	}
-	if c.out.JSON {
-		return c.out.Document(list(waiting))
-	}
-	t := &cli.Table{Columns: []string{"PROMPT", "SESSION", "FROM", "STATE", "QUEUED", "TEXT"}}
-	for _, q := range waiting {
+var queueResource = resource[adminapi.QueuedPrompt]{
+	list:    listQueue,
+	columns: []string{"PROMPT", "SESSION", "FROM", "STATE", "QUEUED", "TEXT"},
+	row: func(q adminapi.QueuedPrompt) []any {
 		state := "waits"
 		if q.Sent {
 			state = "with the agent"
 		}
 		from := strings.TrimPrefix(q.Source, "provider:")
-		t.Row(q.ID, q.Session, from, state, ago(q.QueuedAt), cli.Shorten(cli.OneLine(q.Prompt), 60))
+		text := cli.Shorten(cli.OneLine(q.Prompt), 60)
+		return []any{q.ID, q.Session, from, state, ago(q.QueuedAt), text}
+	},
+	empty: always("no prompt waits"),
+}
+
+// listQueue returns the prompts that wait in the session that the first argument means, else in
+// all sessions.
+func listQueue(c *command) ([]adminapi.QueuedPrompt, error) {
+	waiting, err := c.gw.Queue(c.ctx)
+	if session := c.Args().First(); err == nil && session != "" {
+		var id string
+		id, err = c.findSession(session)
+		waiting = slices.DeleteFunc(waiting, func(q adminapi.QueuedPrompt) bool {
+			return q.Session != id
+		})
 	}
-	return c.out.Table(t, "no prompt waits")
+	return waiting, err
 }

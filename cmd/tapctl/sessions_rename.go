@@ -17,23 +17,16 @@ too. A Copilot session keeps its label on disk.
 Examples:
   tapctl sessions rename review
   tapctl sessions rename 3f2a review`,
-		BashComplete: completeSession(),
+		BashComplete: completeArgument((*command).suggestSessions),
 		Action: shortAction(2, func(c *command) error {
-			id, label := c.Args().Get(0), c.Args().Get(1)
-			if c.NArg() < 2 {
-				id, label = "", id
-			}
-			if label == "" {
-				return cli.Usage("sessions rename: needs the new label")
-			}
-			id, err := c.findSession(id)
+			id, label, err := c.sessionAnd("sessions rename: needs the new label")
 			if err != nil {
 				return err
 			}
 			if err := c.gw.Rename(c.ctx, id, label); err != nil {
 				return err
 			}
-			return c.printDone(id, "label is now "+cli.OneLine(label)+" of")
+			return c.doneTo(id, "label is now "+cli.OneLine(label)+" of")
 		}),
 	}
 }

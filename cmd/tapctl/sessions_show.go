@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -14,19 +14,15 @@ import (
 )
 
 func showCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:      "show",
-		Usage:     "show one session with its providers, tools and timeline",
-		ArgsUsage: "[ID]",
+	return sessionResource.short(&ucli.Command{
+		Name: "show", Usage: "show one session with its providers, tools and timeline",
 		Description: `Shows what the list does, the session's providers and tools, its open questions, what its
 models used, and the end of its timeline.
 
 Examples:
   tapctl sessions show
   tapctl sessions show review --json | jq -r '.toolNames[]'`,
-		BashComplete: completeSession(),
-		Action:       shortAction(1, showSession),
-	}
+	}, showSession)
 }
 
 // shownLines is how many lines of the timeline are shown.
@@ -43,11 +39,7 @@ type sessionDetails struct {
 	Timeline    []timelineRow       `json:"timeline"`
 }
 
-func showSession(c *command) error {
-	id, err := c.findSession(c.Args().First())
-	if err != nil {
-		return err
-	}
+func showSession(c *command, id string) error {
 	d, err := c.details(id)
 	if err != nil {
 		return err
@@ -59,10 +51,7 @@ func showSession(c *command) error {
 }
 
 func (c *command) details(id string) (sessionDetails, error) {
-	d := sessionDetails{
-		Connections: []adminapi.Provider{}, ToolNames: []string{},
-		Questions: []adminapi.Question{}, Timeline: []timelineRow{},
-	}
+	d := sessionDetails{ToolNames: []string{}, Timeline: []timelineRow{}}
 	var err error
 	if d.Session, err = c.gw.Session(c.ctx, id); err != nil {
 		return d, err
@@ -71,11 +60,9 @@ func (c *command) details(id string) (sessionDetails, error) {
 	if err != nil {
 		return d, err
 	}
-	for _, p := range connections {
-		if p.Session == id || p.Session == "all" {
-			d.Connections = append(d.Connections, p)
-		}
-	}
+	d.Connections = slices.DeleteFunc(list(connections), func(p adminapi.Provider) bool {
+		return p.Session != id && p.Session != "all"
+	})
 	tools, err := c.gw.Tools(c.ctx, id)
 	if err != nil {
 		return d, err
@@ -87,11 +74,9 @@ func (c *command) details(id string) (sessionDetails, error) {
 	if err != nil {
 		return d, err
 	}
-	for _, q := range questions {
-		if q.Session == id {
-			d.Questions = append(d.Questions, q)
-		}
-	}
+	d.Questions = slices.DeleteFunc(list(questions), func(q adminapi.Question) bool {
+		return q.Session != id
+	})
 	usage, err := c.gw.Usage(c.ctx, id)
 	if err != nil {
 		return d, err
@@ -114,10 +99,7 @@ func (d *sessionDetails) text(o *cli.Output) string {
 			fmt.Fprintf(&b, "%-11s%s\n", name, value)
 		}
 	}
-	state := d.State
-	if d.Foreground {
-		state += ", foreground"
-	}
+	state := stateText(d.Session)
 	line("id", d.ID)
 	line("label", cli.OneLine(d.Label))
 	line("host", cli.OneLine(d.Host))
@@ -136,9 +118,8 @@ func (d *sessionDetails) text(o *cli.Output) string {
 	}
 	line("tools", cli.OneLine(strings.Join(d.ToolNames, " ")))
 	if u := d.Usage; u.Calls > 0 {
-		took := (time.Duration(u.DurationMs) * time.Millisecond).Round(10 * time.Millisecond)
 		line("usage", fmt.Sprintf("%s in %s, %d tokens read, %d written (tapctl sessions usage)",
-			visible.Count(u.Calls, "model call"), took, u.Input, u.Output))
+			visible.Count(u.Calls, "model call"), milliseconds(u.DurationMs), u.Input, u.Output))
 	}
 	for _, q := range d.Questions {
 		b.WriteString(questionText(o, q, false))

@@ -43,12 +43,9 @@ func startSession(c *command) error {
 	if err != nil {
 		return err
 	}
-	dir, err := c.directory()
+	dir, err := c.existingDirectory()
 	if err != nil {
 		return err
-	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return cli.Usage("flag --cwd: %s is not a directory", dir)
 	}
 	settings, err := c.modelSettings()
 	if err != nil {

@@ -24,7 +24,7 @@ Examples:
   tapctl sessions stop 3f2a
   tapctl sessions stop --all`,
 		Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "all", Usage: "end all sessions"}},
-		BashComplete: completeSession(),
+		BashComplete: completeArgument((*command).suggestSessions),
 		Action: shortAction(1, func(c *command) error {
 			if c.Bool("all") {
 				return stopAll(c)
@@ -36,7 +36,7 @@ Examples:
 			if err := c.stop(id); err != nil {
 				return err
 			}
-			return c.printDone(id, "stopped")
+			return c.doneTo(id, "stopped")
 		}),
 	}
 }
@@ -100,36 +100,25 @@ func stopAll(c *command) error {
 }
 
 func interruptCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:      "interrupt",
-		Usage:     "stop a session's turn and cancel its tool calls",
-		ArgsUsage: "[ID]",
+	return sessionResource.short(&ucli.Command{
+		Name: "interrupt", Usage: "stop a session's turn and cancel its tool calls",
 		Description: `Prompts that wait behind the turn stay, and the first of them begins. tapctl prints a prompt
 that was given to the agent just before and did not begin.
 
 Examples:
   tapctl sessions interrupt 3f2a --reason 'wrong branch'`,
-		Flags:        []ucli.Flag{&ucli.StringFlag{Name: "reason", Usage: "`WHY`, for the timeline"}},
-		BashComplete: completeSession(),
-		Action: shortAction(1, func(c *command) error {
-			id, err := c.findSession(c.Args().First())
-			if err != nil {
-				return err
-			}
-			dropped, err := c.gw.Interrupt(c.ctx, id, c.String("reason"))
-			if err != nil {
-				return err
-			}
-			if c.out.JSON && len(dropped) > 0 {
-				return c.out.Document(struct {
-					ID      string   `json:"id"`
-					Dropped []string `json:"dropped"`
-				}{id, dropped})
-			}
-			c.printDropped(dropped)
-			return c.printDone(id, "interrupted")
-		}),
-	}
+		Flags: []ucli.Flag{&ucli.StringFlag{Name: "reason", Usage: "`WHY`, for the timeline"}},
+	}, func(c *command, id string) error {
+		dropped, err := c.gw.Interrupt(c.ctx, id, c.String("reason"))
+		if err != nil {
+			return err
+		}
+		c.printDropped(dropped)
+		return c.done(struct {
+			ID      string   `json:"id"`
+			Dropped []string `json:"dropped,omitempty"`
+		}{id, dropped}, "interrupted %s", id)
+	})
 }
 
 // printDropped prints on stderr the prompts that were dropped with a turn.
@@ -140,22 +129,16 @@ func (c *command) printDropped(dropped []string) {
 }
 
 func foregroundCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:      "foreground",
-		Usage:     "make a session the foreground session",
-		ArgsUsage: "[ID]",
+	named := sessionResource
+	named.find = (*command).findNamedSession
+	return named.short(&ucli.Command{
+		Name: "foreground", Usage: "make a session the foreground session",
 		Description: "Commands without an ID mean the foreground session.\n\n" +
 			"Examples:\n  tapctl sessions foreground 3f2a",
-		BashComplete: completeSession(),
-		Action: shortAction(1, func(c *command) error {
-			id, err := c.findNamedSession(c.Args().First())
-			if err != nil {
-				return err
-			}
-			if err := c.gw.Foreground(c.ctx, id); err != nil {
-				return err
-			}
-			return c.printDone(id, "foreground is now")
-		}),
-	}
+	}, func(c *command, id string) error {
+		if err := c.gw.Foreground(c.ctx, id); err != nil {
+			return err
+		}
+		return c.doneTo(id, "foreground is now")
+	})
 }

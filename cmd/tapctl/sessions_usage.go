@@ -2,7 +2,6 @@ package main
 
 import (
 	"strconv"
-	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -11,10 +10,8 @@ import (
 )
 
 func usageCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:      "usage",
-		Usage:     "show what a session's models read, wrote and cost",
-		ArgsUsage: "[ID]",
+	return sessionResource.short(&ucli.Command{
+		Name: "usage", Usage: "show what a session's models read, wrote and cost",
 		Description: `Shows the tokens, the cost and the time of model calls, by turn, by model and in all, since
 this gateway has the session. The cost is in premium requests: each call times its
 model's multiplier. Calls to an endpoint of your own cost nothing here.
@@ -22,30 +19,26 @@ model's multiplier. Calls to an endpoint of your own cost nothing here.
 Examples:
   tapctl sessions usage
   tapctl sessions usage 3f2a --json | jq .total.inputTokens`,
-		BashComplete: completeSession(),
-		Action: shortAction(1, func(c *command) error {
-			id, err := c.findSession(c.Args().First())
-			if err != nil {
-				return err
-			}
-			u, err := c.gw.Usage(c.ctx, id)
-			if err != nil {
-				return err
-			}
-			u.Models, u.Turns = list(u.Models), list(u.Turns)
-			if c.out.JSON {
-				return c.out.Document(u)
-			}
-			if err := c.out.Table(usageTable(u), "no model was called"); err != nil {
-				return err
-			}
-			if u.ContextLimit > 0 {
-				c.out.Notef("the conversation takes %d of %d tokens of the model's context",
-					u.ContextTokens, u.ContextLimit)
-			}
-			return nil
-		}),
+	}, showUsage)
+}
+
+func showUsage(c *command, id string) error {
+	u, err := c.gw.Usage(c.ctx, id)
+	if err != nil {
+		return err
 	}
+	u.Models, u.Turns = list(u.Models), list(u.Turns)
+	if c.out.JSON {
+		return c.out.Document(u)
+	}
+	if err := c.out.Table(usageTable(u), "no model was called"); err != nil {
+		return err
+	}
+	if u.ContextLimit > 0 {
+		c.out.Notef("the conversation takes %d of %d tokens of the model's context",
+			u.ContextTokens, u.ContextLimit)
+	}
+	return nil
 }
 
 // usageTable has a line for each turn, a line for each model, and a total.
@@ -55,8 +48,8 @@ func usageTable(u adminapi.Usage) *cli.Table {
 	}}
 	row := func(name string, s adminapi.Sums) {
 		cost := strconv.FormatFloat(s.Cost, 'f', -1, 64)
-		took := (time.Duration(s.DurationMs) * time.Millisecond).Round(10 * time.Millisecond)
-		t.Row(name, s.Calls, s.Failures, s.Input, s.Output, s.CacheRead, s.CacheWrite, s.Reasoning, cost, took)
+		t.Row(name, s.Calls, s.Failures, s.Input, s.Output, s.CacheRead, s.CacheWrite, s.Reasoning, cost,
+			milliseconds(s.DurationMs))
 	}
 	if u.Total.Calls == 0 {
 		return t

@@ -68,8 +68,5 @@ func (c *command) attachPort(port int) error {
 		return err
 	}
 	c.out.Notef("warning: %s", attached.Warning)
-	if c.out.JSON {
-		return c.out.Line(attached)
-	}
-	return c.out.Printf("%s\n", attached.Session)
+	return c.line(attached, attached.Session)
 }

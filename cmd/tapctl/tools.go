@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 )
 
 func toolsCommand() *ucli.Command {
+	listTools := toolResource.listCommand("list the providers' tools",
+		"Examples:\n  tapctl tools list --json", toolsSessionFlag())
+	listTools.BashComplete = completeSessionFlag()
 	return &ucli.Command{
 		Name:  "tools",
 		Usage: "list the providers' tools, or call one",
@@ -19,15 +23,9 @@ func toolsCommand() *ucli.Command {
 			"  tapctl tools call hello --args '{\"name\":\"you\"}'",
 		Flags:        []ucli.Flag{toolsSessionFlag()},
 		BashComplete: completeSessionFlag(),
-		Action:       shortAction(0, listTools),
+		Action:       shortAction(0, toolResource.print),
 		Subcommands: []*ucli.Command{
-			{
-				Name: "list", Aliases: []string{"ls"}, Usage: "list the providers' tools",
-				Description:  "Examples:\n  tapctl tools list --json",
-				Flags:        []ucli.Flag{toolsSessionFlag()},
-				BashComplete: completeSessionFlag(),
-				Action:       shortAction(0, listTools),
-			},
+			listTools,
 			{
 				Name: "call", Usage: "call a tool as the session's model would", ArgsUsage: "NAME",
 				Description: `The call goes through the same checks, gates and limits. It prints what the tool returned.
@@ -66,36 +64,29 @@ func suggestTools(c *command, flag string) {
 	if err != nil {
 		return
 	}
-	tools, err := c.gw.Tools(c.ctx, id)
-	if err != nil {
-		return
-	}
-	for _, t := range tools {
-		cli.Candidate(c.Context, t.Name, cli.Shorten(t.Description, 80))
-	}
+	suggest(c, func(ctx context.Context) ([]adminapi.Tool, error) { return c.gw.Tools(ctx, id) },
+		func(t adminapi.Tool) (word, about string) { return t.Name, cli.Shorten(t.Description, 80) })
 }
 
-func listTools(c *command) error {
-	id := c.String("session")
-	if id != "" || c.IsSet("session") {
-		var err error
-		if id, err = c.findSession(id); err != nil {
-			return err
+var toolResource = resource[adminapi.Tool]{
+	list: func(c *command) ([]adminapi.Tool, error) {
+		id := ""
+		if c.IsSet("session") {
+			var err error
+			if id, err = c.findSession(c.String("session")); err != nil {
+				return nil, err
+			}
 		}
-	}
-	tools, err := c.gw.Tools(c.ctx, id)
-	if err != nil {
-		return err
-	}
-	if c.out.JSON {
-		return c.out.Document(list(tools))
-	}
-	t := &cli.Table{Columns: []string{"NAME", "PROVIDER", "SESSION", "TIMEOUT", "DESCRIPTION"}}
-	for _, tool := range tools {
-		t.Row(tool.Name, tool.Provider, tool.Session, time.Duration(tool.TimeoutMs)*time.Millisecond,
-			cli.Shorten(tool.Description, 60))
-	}
-	return c.out.Table(t, "no tools; providers bring them, and connect to "+c.gw.URL())
+		return c.gw.Tools(c.ctx, id)
+	},
+	columns: []string{"NAME", "PROVIDER", "SESSION", "TIMEOUT", "DESCRIPTION"},
+	row: func(t adminapi.Tool) []any {
+		return []any{t.Name, t.Provider, t.Session, time.Duration(t.TimeoutMs) * time.Millisecond,
+			cli.Shorten(t.Description, 60)}
+	},
+	empty: func(c *command) string {
+		return "no tools; providers bring them, and connect to " + c.gw.URL()
+	},
 }
 
 func callTool(c *command) error {

@@ -169,16 +169,13 @@ func (w *watcher) follow(ctx context.Context, id string) {
 }
 
 func (w *watcher) line(l watchLine) error {
-	switch {
-	case w.out.JSON:
-		return w.out.Line(l)
-	case w.out.Terminal:
-		if w.newest = append(w.newest, l); len(w.newest) > maxWatchLines {
-			w.newest = w.newest[1:]
-		}
-		return nil
+	if w.out.JSON || !w.out.Terminal {
+		return w.command.line(l, w.text(l))
 	}
-	return w.out.Printf("%s\n", w.text(l))
+	if w.newest = append(w.newest, l); len(w.newest) > maxWatchLines {
+		w.newest = w.newest[1:]
+	}
+	return nil
 }
 
 func (w *watcher) text(l watchLine) string {
@@ -190,11 +187,12 @@ func (w *watcher) draw() error {
 	var b strings.Builder
 	o := *w.out
 	o.W, o.Err = &b, &b
-	if err := o.Table(sessionsTable(w.sessions), client.NoSessions); err != nil {
+	if err := o.Table(sessionResource.table(w.sessions), client.NoSessions); err != nil {
 		return err
 	}
 	b.WriteByte('\n')
-	if err := o.Table(providersTable(providerRows(w.providers, nil)), "no providers"); err != nil {
+	providers := providerResource.table(providerRows(w.providers, nil))
+	if err := o.Table(providers, "no providers"); err != nil {
 		return err
 	}
 	b.WriteByte('\n')

@@ -381,6 +381,23 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// A column goes only if no row has a cell there, and the cells of the others stay below their headings.
+func TestDropEmpty(t *testing.T) {
+	var out bytes.Buffer
+	columns := []string{"ID", "FILE", "GATEWAY"}
+	table := &Table{Columns: columns}
+	table.Row("a", "", "")
+	table.Row("b", "", "far")
+	table.DropEmpty("FILE", "GATEWAY")
+	_ = (&Output{W: &out}).Table(table, "")
+	if want := "ID  GATEWAY\na   -\nb   far\n"; out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	if columns[1] != "FILE" {
+		t.Errorf("the caller's columns are %v, want them as they were", columns)
+	}
+}
+
 func TestColor(t *testing.T) {
 	for _, tc := range []struct {
 		no, force, term string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"text/tabwriter"
@@ -214,6 +215,22 @@ func (t *Table) Row(cells ...any) {
 		}
 	}
 	t.rows = append(t.rows, row)
+}
+
+// DropEmpty removes each of the named columns, which must be in Columns, that has no cell with a text in the rows so
+// far. It is for columns that only some lists need, such as the gateway of a cluster.
+func (t *Table) DropEmpty(columns ...string) {
+	t.Columns = slices.Clone(t.Columns)
+	for _, name := range columns {
+		at := slices.Index(t.Columns, name)
+		if slices.ContainsFunc(t.rows, func(row []string) bool { return row[at] != "-" }) {
+			continue
+		}
+		t.Columns = slices.Delete(t.Columns, at, at+1)
+		for i, row := range t.rows {
+			t.rows[i] = slices.Delete(row, at, at+1)
+		}
+	}
 }
 
 // Table prints a table to stdout. If the table has no rows, it prints the text empty as a note on stderr instead. The
