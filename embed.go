@@ -14,7 +14,7 @@ import "embed"
 //go:embed internal/visible/*[^t].go
 //go:embed internal/protocol/*[^t].go internal/protocol/host.go internal/protocol/schema_cost.go
 //go:embed internal/protocol/schema_flat.go internal/protocol/schema_inspect.go internal/protocol/part.go
-//go:embed providers/node/index.mjs providers/node/package.json providers/node/README.md
+//go:embed providers/node/index.mjs providers/node/lib/*.mjs providers/node/package.json providers/node/README.md
 //go:embed providers/python/tapgw/*.py providers/python/tapgw/py.typed
 //go:embed providers/templates/hello/*.go providers/templates/hello/README.md
 //go:embed providers/templates/node/*.mjs providers/templates/node/package.json providers/templates/node/README.md

@@ -93,7 +93,7 @@ func TestNode(t *testing.T) {
 		t.Parallel()
 		runNode(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
 	})
-	for _, file := range []string{"provider", "fire", "docs", "names"} {
+	for _, file := range []string{"provider", "fire", "docs", "names", "imports"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			runNode(t, dir, "node", "--test", filepath.Join("test", file+".test.mjs"))
@@ -131,7 +131,7 @@ func TestNodePackage(t *testing.T) {
 	for i, file := range listed {
 		listed[i] = filepath.Base(file)
 	}
-	if got, want := strings.Join(listed, " "), "README.md index.d.mts index.mjs package.json"; got != want {
+	if got, want := strings.Join(listed, " "), "README.md index.d.mts index.mjs lib package.json"; got != want {
 		t.Errorf("the package has %s, want %s", got, want)
 	}
 	checkNodeUser(t, into)
@@ -140,9 +140,9 @@ func TestNodePackage(t *testing.T) {
 // checkNodeUser compiles a program in TypeScript that uses the installed package, and one that uses it wrongly.
 func checkNodeUser(t *testing.T, dir string) {
 	t.Helper()
-	const program = `import { createProvider } from "tapgw-provider";
+	const program = `import { createProvider, type Receipt } from "tapgw-provider";
 const provider = createProvider("hello", { autoConnect: false });
-const receipt = await provider.surface(%s);
+const receipt: Receipt = await provider.surface(%s);
 const fate: string = receipt.fate;
 console.log(fate);
 `

@@ -47,11 +47,13 @@ var languages = map[string]language{
 	},
 	"node": {
 		template: "providers/templates/node",
-		sdk:      []string{"LICENSE", "providers/node/index.mjs", "providers/node/README.md"},
-		cut:      "providers/node/",
-		to:       "tapgw-provider",
-		ignore:   "node_modules/\n",
-		program:  "node",
+		sdk: []string{
+			"LICENSE", "providers/node/index.mjs", "providers/node/lib/*.mjs", "providers/node/README.md",
+		},
+		cut:     "providers/node/",
+		to:      "tapgw-provider",
+		ignore:  "node_modules/\n",
+		program: "node",
 		check: []string{
 			"-e",
 			`import("tapgw-provider").catch((err) => { console.error(err.message); process.exit(1) })`,

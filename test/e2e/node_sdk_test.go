@@ -11,7 +11,7 @@ import (
 )
 
 // nodeProvider is a provider on the Node SDK. It prints what happens to it.
-const nodeProvider = `import { createProvider, deny } from "./index.mjs";
+const nodeProvider = `import { createProvider, deny } from "./sdk/index.mjs";
 const provider = createProvider("node", {
   onConnected: ({ sessionId, signal }) => {
     console.log("bound", sessionId);
@@ -37,11 +37,7 @@ console.log("closed");
 // nodeScript writes the provider on the Node SDK, and the SDK beside it.
 func (h *home) nodeScript() (file string) {
 	h.t.Helper()
-	module, err := os.ReadFile(filepath.Join(repo, "providers", "node", "index.mjs"))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := os.WriteFile(h.path("work", "index.mjs"), module, 0o600); err != nil {
+	if err := os.CopyFS(h.path("work", "sdk"), os.DirFS(filepath.Join(repo, "providers", "node"))); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.script("js", nodeProvider)

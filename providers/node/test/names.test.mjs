@@ -6,14 +6,14 @@ import { test } from "node:test";
 import * as sdk from "../index.mjs";
 
 const [document] = (process.env.DOCUMENTS ?? "../../docs/providers.md").split(":");
-const source = readFileSync(new URL("../index.mjs", import.meta.url), "utf8");
+const types = readFileSync(new URL("../lib/model.mjs", import.meta.url), "utf8");
 const { name } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
 
 const known = new Set([
   ...Object.keys(sdk),
   ...Object.getOwnPropertyNames(sdk.Provider.prototype),
   ...Object.keys(new sdk.Provider("names", {})),
-  ...[...source.matchAll(/@property \{.*\} \[?(\w+)/g)].map((m) => m[1]), // options, contexts and receipts
+  ...[...types.matchAll(/@property \{.*\} \[?(\w+)/g)].map((m) => m[1]), // options, contexts and receipts
 ]);
 
 /** The names in a cell of the table: `a`, `a(b)`, `a({ b, c })`, `x.a`, and `import { a } from "b"`. @param {string} cell */
