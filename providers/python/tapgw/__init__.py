@@ -20,12 +20,11 @@ from ._errors import (
 )
 from ._model import (
     ALL_SESSIONS, AssistantIntent, AssistantMessage, Binding, Call, Concurrency, Content, Decision, Entry, File,
-    FilterRule, GateCall, Image, Match, Part, Pushed, QuestionEnd, Receipt, Section, Session, SessionError, SessionEvent, ToolExecution,
-    ToolRequest, UserMessage, allow, allow_with, deny,
+    FilterRule, GateCall, Image, Match, Part, Pushed, Question, QuestionEnd, Receipt, Section, Session, SessionError,
+    SessionEvent, ToolExecution, ToolRequest, UserMessage, allow, allow_with, deny,
 )
 from ._offer import Rule
 from ._provider import Provider
-from ._questions import Question
 from ._tool import Tool, tool_of
 
 __version__ = "2.0.0"  # the first number is the protocol's version

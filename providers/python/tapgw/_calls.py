@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections import deque
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from ._errors import CANCELLED, INTERNAL, NOT_FOUND, RESULT_CODES, TIMEOUT, Error
+from ._link import Link
 from ._model import Call, Content, File, GateCall, Image, Section
 from ._offer import decision_of
 from ._tool import Tool, invoke
-from ._wire import check_json
-
-if TYPE_CHECKING:
-    from ._connection import Connection
+from ._wire import check_json, encode
 
 CANCEL_GRACE = 2.0  # how long a cancelled function may run on; the gateway frees the call's slot after 5 s
 GATE_TIMEOUT = 5.0
@@ -35,12 +32,12 @@ async def progress(message: str) -> None:
     It does nothing for an empty message, outside a call, and after the call has ended.
     """
     running = _running.get(None)
-    if running is None or not message or running.answered or running.info.reason or running.conn.closed:
+    if running is None or not message or running.answered or running.info.reason or running.link.closed:
         return
     try:
-        await running.conn.write({"type": "tool.progress", "id": running.info.id, "message": str(message)})
+        await running.link.write({"type": "tool.progress", "id": running.info.id, "message": str(message)})
     except Exception as err:  # it is only for people
-        running.conn.log.debug("progress of %s not sent: %s", running.info.tool, err)
+        running.link.log.debug("progress of %s not sent: %s", running.info.tool, err)
 
 
 def success(value: Any) -> dict[str, Any]:
@@ -88,18 +85,19 @@ def failure(err: BaseException) -> dict[str, Any]:
 class RunningCall:
     """One tool.call, from its arrival to its only result."""
 
-    __slots__ = ("conn", "info", "args", "tool", "task", "answered", "grace", "ended")
+    __slots__ = ("calls", "link", "info", "args", "tool", "task", "answered", "grace", "ended")
 
-    def __init__(self, conn: "Connection", info: Call, args: dict[str, Any], tool: Optional[Tool]) -> None:
+    def __init__(self, calls: "Calls", info: Call, args: dict[str, Any], tool: Optional[Tool]) -> None:
         """Make a call that has not begun."""
-        self.conn = conn
+        self.calls = calls
+        self.link = calls.link
         self.info = info
         self.args = args
         self.tool = tool
         self.task: Optional[asyncio.Task[None]] = None
         self.answered = False
         self.grace: Optional[asyncio.TimerHandle] = None
-        self.ended: Optional[asyncio.Future[None]] = None  # set by who waits for the answer
+        self.ended: Optional[asyncio.Future[None]] = None  # set by the code that waits for the answer
 
     async def run(self) -> None:
         """Run the function and answer the call, whatever the function does."""
@@ -113,23 +111,23 @@ class RunningCall:
             result = {}
         except (Exception, SystemExit) as err:
             if not isinstance(err, Error) and not self.info.reason:
-                self.conn.log.error("the tool %s failed", self.info.tool, exc_info=err)
+                self.link.log.error("the tool %s failed", self.info.tool, exc_info=err)
             result = failure(err)
         text = self.finish(result)
         if text is not None:
-            await self.conn.write_text(text)
+            await self.link.write_text(text)
 
     def abort(self, reason: str) -> None:
         """Cancel the call. If its function does not return in time, the call is answered without it."""
         if self.info.reason or self.answered:
             return
         self.info.reason = reason
-        if self.conn.run.calls.remove(self):
+        if self.link.run.calls.remove(self):
             self.answer_cancelled()
             return
         if self.task is not None:
             self.task.cancel(reason)
-        if self.conn.closed:
+        if self.link.closed:
             self.finish({})
             return
         self.grace = asyncio.get_running_loop().call_later(CANCEL_GRACE, self.answer_cancelled)
@@ -138,7 +136,7 @@ class RunningCall:
         """Answer a cancelled call whose function has not returned, or never began."""
         text = self.finish({})
         if text is not None:
-            self.conn.send_text(text)
+            self.link.send_text(text)
 
     def finish(self, result: dict[str, Any]) -> Optional[str]:
         """Return the text of the only answer, or None if there was one. A cancelled call is always CANCELLED."""
@@ -147,173 +145,118 @@ class RunningCall:
         self.answered = True
         if self.grace is not None:
             self.grace.cancel()
-        self.conn.calls.pop(self.info.id, None)
+        self.calls.running.pop(self.info.id, None)
         if self.ended is not None and not self.ended.done():
             self.ended.set_result(None)
-        if self.conn.closed:
+        if self.link.closed:
             return None
         if self.info.reason or not result:
             result = {"type": "tool.result", "error": "Cancelled", "errorCode": CANCELLED}
         result["id"] = self.info.id
         try:
-            return self.conn.encode(result)
+            return encode(result)
         except Exception as err:
             text = f"{err.message}; return a tapgw.File, or less" if isinstance(err, Error) else repr(err)[:1000]
-            return self.conn.encode({"type": "tool.result", "id": self.info.id, "error": text, "errorCode": INTERNAL})
+            return encode({"type": "tool.result", "id": self.info.id, "error": text, "errorCode": INTERNAL})
 
 
-class Dispatcher:
-    """Runs at most limit calls at once; the others wait in their order."""
+class Calls:
+    """The calls of one connection, and the gates and sections that the gateway asks for."""
 
-    def __init__(self, limit: int, tasks: set[asyncio.Task[Any]]) -> None:
-        """Make a dispatcher whose tasks are in a set while they run."""
-        self.limit = limit
-        self.tasks = tasks
-        self.running = 0
-        self.waiting: dict[int, RunningCall] = {}
+    def __init__(self, link: Link) -> None:
+        """Make the calls of a connection."""
+        self.link = link
+        self.provider = link.provider
+        self.offers = link.provider._offers
+        self.running: dict[str, RunningCall] = {}
 
-    def start(self, call: RunningCall) -> None:
-        """Run a call now, or later when a running one has ended."""
-        if self.running >= self.limit:
-            self.waiting[id(call)] = call
+    def on_call(self, m: dict[str, Any]) -> None:
+        """Start a call."""
+        name, session = m["tool"], m["sessionId"]
+        if m["id"] in self.running:
+            self.link.log.warning("ignoring a call that the gateway sent twice: %s", m["id"])
             return
-        self.running += 1
-        call.task = task = asyncio.get_running_loop().create_task(call.run())
-        self.tasks.add(task)
+        info = Call(m["id"], session, name, m.get("traceparent", ""), self.link.persist_dir)
+        call = RunningCall(self, info, m["args"], self.offers.tool(session, name))
+        self.running[info.id] = call
+        self.link.run.calls.start(call)
+        self.link.began_call = True
 
-        def done(task: asyncio.Task[None]) -> None:
-            self.tasks.discard(task)
-            self.running -= 1
-            if task.cancelled():  # before it began
-                call.answer_cancelled()
-            elif task.exception() is not None:
-                call.conn.log.error("answering a call failed", exc_info=task.exception())
-            if self.waiting:
-                self.start(self.waiting.pop(next(iter(self.waiting))))
+    def on_cancel(self, m: dict[str, Any]) -> None:
+        """Cancel a call, unless its result was sent."""
+        call = self.running.get(m["id"])
+        if call is not None:
+            call.abort(m["reason"])
 
-        task.add_done_callback(done)
+    def cancel(self, session: str, reason: str) -> list[asyncio.Future[None]]:
+        """Cancel the calls of a session, and return what is done when they are answered."""
+        ended = []
+        for call in [x for x in self.running.values() if x.info.session == session]:
+            call.ended = asyncio.get_running_loop().create_future()
+            ended.append(call.ended)
+            call.abort(reason)
+        return ended
 
-    def remove(self, call: RunningCall) -> bool:
-        """Remove a call that waits. It returns False for a call that has begun."""
-        return self.waiting.pop(id(call), None) is not None
-
-
-class Sequencer:
-    """Runs the functions of one key one after the other, and those of several keys at the same time."""
-
-    MAX = 1000  # functions of one key that wait: one that hangs must not fill the memory
-
-    def __init__(self, spawn: Any) -> None:
-        """Make a sequencer that starts its tasks with spawn."""
-        self.spawn = spawn
-        self.queues: dict[str, deque[Any]] = {}
-
-    def add(self, key: str, fn: Any) -> bool:
-        """Run a coroutine function after the earlier ones of its key. It returns False if too many wait."""
-        queue = self.queues.get(key)
-        if queue is None:
-            self.queues[key] = queue = deque()
-            self.spawn(self._work(key))
-        if len(queue) >= self.MAX:
-            return False
-        queue.append(fn)
-        return True
-
-    async def _work(self, key: str) -> None:
-        queue = self.queues[key]
-        try:
-            while queue:
-                await queue.popleft()()
-        finally:
-            del self.queues[key]
-
-
-def on_call(c: "Connection", m: dict[str, Any]) -> None:
-    """Start a call."""
-    name, session = m["tool"], m["sessionId"]
-    if m["id"] in c.calls:
-        c.log.warning("ignoring a call that the gateway sent twice: %s", m["id"])
-        return
-    info = Call(m["id"], session, name, m.get("traceparent", ""), c.persist_dir)
-    call = RunningCall(c, info, m["args"], c.provider._offers.tool(session, name))
-    c.calls[info.id] = call
-    c.run.calls.start(call)
-    c.began_call = True
-
-
-def on_cancel(c: "Connection", m: dict[str, Any]) -> None:
-    """Cancel a call, unless its result was sent."""
-    call = c.calls.get(m["id"])
-    if call is not None:
-        call.abort(m["reason"])
-
-
-def cancel_calls(c: "Connection", session: str, reason: str) -> list[asyncio.Future[None]]:
-    """Cancel the calls of a session, and return what is done when they are answered."""
-    ended = []
-    for call in [x for x in c.calls.values() if x.info.session == session]:
-        call.ended = asyncio.get_running_loop().create_future()
-        ended.append(call.ended)
-        call.abort(reason)
-    return ended
-
-
-def on_gate(c: "Connection", m: dict[str, Any]) -> None:
-    """Ask a gate of the user's about a call."""
-    rule = c.provider._offers.lookup(
-        lambda o: next((r for r in o.rules if r.decide and r.wire.get("gateId") == m["gateId"]), None))
-    answer = {"type": "gate.result", "gateId": m["gateId"], "callId": m["callId"], "decision": "deny"}
-    if rule is None:
-        c.send({**answer, "reason": f'Provider {c.provider.name} has no gate "{m["gateId"]}".'})
-        return
-    call = GateCall(m["callId"], m["sessionId"], m["tool"], m["args"], m.get("traceparent", ""))
-
-    async def decide() -> None:
-        try:
-            decision = decision_of(await asyncio.wait_for(invoke(rule.decide, call), GATE_TIMEOUT))
-            answer["decision"] = decision.verdict
-            if decision.text:
-                answer["reason"] = decision.text
-        except (Exception, SystemExit) as err:
-            if loop.time() >= began + GATE_TIMEOUT:
-                c.log.warning("gate %s did not decide in time", m["gateId"])
-                return  # the gateway has decided without the gate
-            c.log.error("gate %s failed", m["gateId"], exc_info=err)
-            answer.update(decision="deny", reason=str(err) or repr(err))
-        try:
-            c.send(answer)
-        except Error:
-            c.send({**answer, "decision": "deny", "reason": "The gate's answer is too large to be sent."})
-
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    c.spawn(decide())
-
-
-def on_transform(c: "Connection", m: dict[str, Any]) -> None:
-    """Run the user's function for a section. If it fails, the section stays as it is."""
-    transform = c.provider._offers.lookup(
-        lambda o: t if (t := o.transforms.get(m["section"])) and t.rewrite else None)
-    answer = {"type": "transform.result", "callId": m["callId"], "content": m["current"]}
-    if transform is None:
-        c.send(answer)
-        return
-    section = Section(m["sessionId"], m["section"], m["current"])
-
-    async def rewrite() -> None:
-        try:
-            text = await asyncio.wait_for(invoke(transform.rewrite, section), TRANSFORM_TIMEOUT)
-            if type(text) is not str:
-                raise TypeError(f"it returned {type(text).__name__}, want str")
-            c.send({**answer, "content": text})
+    def on_gate(self, m: dict[str, Any]) -> None:
+        """Ask a gate of the user's about a call."""
+        rule = self.offers.lookup(
+            lambda o: next((r for r in o.rules if r.decide and r.wire.get("gateId") == m["gateId"]), None))
+        answer = {"type": "gate.result", "gateId": m["gateId"], "callId": m["callId"], "decision": "deny"}
+        if rule is None:
+            self.link.send({**answer, "reason": f'Provider {self.provider.name} has no gate "{m["gateId"]}".'})
             return
-        except (Exception, SystemExit) as err:
-            if loop.time() >= began + TRANSFORM_TIMEOUT:
-                c.log.warning("section %s not made in time", section.name)
+        call = GateCall(m["callId"], m["sessionId"], m["tool"], m["args"], m.get("traceparent", ""))
+
+        async def decide() -> None:
+            try:
+                decision = decision_of(await asyncio.wait_for(invoke(rule.decide, call), GATE_TIMEOUT))
+                answer["decision"] = decision.verdict
+                if decision.text:
+                    answer["reason"] = decision.text
+            except (Exception, SystemExit) as err:
+                if loop.time() >= began + GATE_TIMEOUT:
+                    self.link.log.warning("gate %s did not decide in time", m["gateId"])
+                    return  # the gateway has decided without the gate
+                self.link.log.error("gate %s failed", m["gateId"], exc_info=err)
+                answer.update(decision="deny", reason=str(err) or repr(err))
+            try:
+                self.link.send(answer)
+            except Error:
+                self.link.send({**answer, "decision": "deny", "reason": "The gate's answer is too large to be sent."})
+
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.link.spawn(decide())
+
+    def on_transform(self, m: dict[str, Any]) -> None:
+        """Run the user's function for a section. If it fails, the section stays as it is."""
+        transform = self.offers.lookup(
+            lambda o: t if (t := o.transforms.get(m["section"])) and t.rewrite else None)
+        answer = {"type": "transform.result", "callId": m["callId"], "content": m["current"]}
+        if transform is None:
+            self.link.send(answer)
+            return
+        section = Section(m["sessionId"], m["section"], m["current"])
+
+        async def rewrite() -> None:
+            try:
+                text = await asyncio.wait_for(invoke(transform.rewrite, section), TRANSFORM_TIMEOUT)
+                if type(text) is not str:
+                    raise TypeError(f"it returned {type(text).__name__}, want str")
+                self.link.send({**answer, "content": text})
                 return
-            c.log.error("section %s stays as it is", section.name, exc_info=err)
-        c.send(answer)
+            except (Exception, SystemExit) as err:
+                if loop.time() >= began + TRANSFORM_TIMEOUT:
+                    self.link.log.warning("section %s not made in time", section.name)
+                    return
+                self.link.log.error("section %s stays as it is", section.name, exc_info=err)
+            self.link.send(answer)
 
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    c.spawn(rewrite())
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.link.spawn(rewrite())
+
+    def end(self, reason: str) -> None:
+        """Cancel all calls, at the end of the connection."""
+        for call in list(self.running.values()):
+            call.abort(reason)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from ._errors import RATE_LIMITED, Error
+from ._link import Link
 from ._offer import Change
 
-if TYPE_CHECKING:
-    from ._connection import Connection
-
-FIRST_RETRY = 1.0
-ANSWER_TIMEOUT = 10.0
+FIRST_RETRY = 1.0  # before something that was refused for now is sent again
 LIKELY_WAIT = 5.0  # for a receipt of a gateway that gives them, unless it is one that does not know them
 ACK_WAIT = 0.25  # for an answer that may not come: gateways of the core profile answer only if they refuse
 
@@ -28,117 +25,126 @@ class SentChange:
     revision: int = 0
 
 
-def send_changes(c: "Connection") -> None:
-    """Send the queued changes, one at a time."""
-    offers = c.provider._offers
-    while c.state == "bound" and c.sent is None and not c.paused and not c.closed:
-        change = next((x for x in offers.queue if not is_obsolete(c, x)), None)
-        if change is None:
-            offers.queue.clear()
+class Changes:
+    """The changes of the offer on one connection."""
+
+    def __init__(self, link: Link) -> None:
+        """Make the changes of a connection."""
+        self.link = link
+        self.offers = link.provider._offers
+        self.sent: Optional[SentChange] = None
+        self.confirms_updates = False  # gateways of the core profile answer no updates
+        self.paused = False  # a change was RATE_LIMITED
+
+    def send(self) -> None:
+        """Send the queued changes, one at a time."""
+        offers = self.offers
+        while self.link.state == "bound" and self.sent is None and not self.paused and not self.link.closed:
+            change = next((x for x in offers.queue if not self.is_obsolete(x)), None)
+            if change is None:
+                offers.queue.clear()
+                return
+            del offers.queue[:offers.queue.index(change) + 1]
+            if change.then:
+                change.then()
+                continue
+            request = self.link.next_id("update")
+            try:
+                offers.sent, message = offers.attempt(change, request)
+            except (Error, ValueError) as err:
+                self.finish(err, change)
+                continue
+            self.sent = SentChange(change, request, message["type"],
+                                   {change.session} if change.session else set(self.link.bindings))
+            self.link.send(message)
+            if not self.sent.due:
+                self.finish(None, change)  # no session is bound, so there is no answer
+            elif self.confirms_updates:
+                self.link.expect_answer()
+            else:
+                self.link.silence_timer.start(ACK_WAIT, self._silence)
+
+    def is_obsolete(self, change: Change) -> bool:
+        """Report whether a change restores something in a session that has ended."""
+        if change.future is not None or not change.session:
+            return False
+        b = self.link.bindings.get(change.session)
+        return b is None or b.ending
+
+    def _silence(self) -> None:
+        if self.sent is not None:
+            self.finish(None, self.sent.change)  # a gateway of the core profile did not refuse it
+        self.send()
+
+    def _resume(self) -> None:
+        self.paused = False
+        self.link.offer_changed()
+
+    def confirm(self, m: dict[str, Any]) -> bool:
+        """Note that a session has the sent change. It returns False if the ack is about another message."""
+        sent, offers = self.sent, self.offers
+        if sent is None or sent.id != m["requestId"]:
+            return False
+        if offers.sent is not None:  # later messages of the gateway are based on it
+            offers.offer, offers.sent = offers.sent, None
+        sent.revision = max(sent.revision, m.get("revision", 0))
+        sent.due.discard(m["sessionId"])
+        if not sent.due or not m["sessionId"]:
+            self.finish(None, sent.change)
+            self.send()
+        return True
+
+    def finish(self, err: Optional[Exception], change: Change) -> None:
+        """End a change: the gateway has confirmed it, or err says why it was refused."""
+        self.link.answer_timer.stop()
+        self.link.silence_timer.stop()
+        revision = self.sent.revision if self.sent else 0
+        self.sent = None
+        offers = self.offers
+        if offers.sent is not None and err is None:
+            offers.offer = offers.sent
+        offers.sent = None
+        if isinstance(err, Error) and err.code == RATE_LIMITED:
+            if change.future is None or not change.future.done():
+                offers.queue.insert(0, change)  # the gateway accepts it a second later
+            self.paused = True
+            self.link.retry_timer.start(FIRST_RETRY, self._resume)
             return
-        del offers.queue[:offers.queue.index(change) + 1]
-        if change.then:
-            change.then()
-            continue
-        c.update_count += 1
-        request = f"update-{c.update_count}"
-        try:
-            offers.sent, message = offers.attempt(change, request)
-        except (Error, ValueError) as err:
-            finish_change(c, err, change)
-            continue
-        c.sent = SentChange(change, request, message["type"],
-                            {change.session} if change.session else set(c.bindings))
-        c.send(message)
-        if not c.sent.due:
-            finish_change(c, None, change)  # no session is bound, so there is no answer
-        elif c.confirms_updates:
-            c.answer_timer.start(ANSWER_TIMEOUT)
-        else:
-            c.silence_timer.start(ACK_WAIT)
+        left = change.finish(revision, err)
+        if left is not None and not self.is_obsolete(change):
+            self.link.report_refusal(left)
 
+    def refuse(self, m: dict[str, Any], err: Error) -> bool:
+        """End the sent change if an error is about it. Gateways of the core profile send no request ids."""
+        sent, request = self.sent, m.get("requestId", "")
+        if sent is None or request != sent.id and (request or m.get("replyTo") != sent.type):
+            return False
+        self.finish(err, sent.change)
+        self.send()
+        return True
 
-def is_obsolete(c: "Connection", change: Change) -> bool:
-    """Report whether a change restores something in a session that has ended."""
-    if change.future is not None or not change.session:
-        return False
-    b = c.bindings.get(change.session)
-    return b is None or b.ending
+    def end_session(self, session: str) -> None:
+        """End the change that waits for the answer of a session that has ended."""
+        if self.sent is not None and session in self.sent.due:
+            self.sent.due.discard(session)
+            if not self.sent.due:
+                self.finish(None, self.sent.change)
 
-
-def silence(c: "Connection") -> None:
-    """End a change that a gateway of the core profile did not refuse."""
-    if c.sent is not None:
-        finish_change(c, None, c.sent.change)
-    send_changes(c)
-
-
-def confirm(c: "Connection", m: dict[str, Any]) -> None:
-    """Note that the gateway has confirmed the sent change in a session."""
-    sent, offers = c.sent, c.provider._offers
-    assert sent is not None
-    if offers.sent is not None:  # later messages of the gateway are based on it
-        offers.offer, offers.sent = offers.sent, None
-    sent.revision = max(sent.revision, m.get("revision", 0))
-    sent.due.discard(m["sessionId"])
-    if not sent.due or not m["sessionId"]:
-        finish_change(c, None, sent.change)
-        send_changes(c)
-
-
-def finish_change(c: "Connection", err: Optional[Exception], change: Change) -> None:
-    """End a change: the gateway has confirmed it, or err says why it was refused."""
-    c.answer_timer.stop()
-    c.silence_timer.stop()
-    revision = c.sent.revision if c.sent else 0
-    c.sent = None
-    offers = c.provider._offers
-    if offers.sent is not None and err is None:
-        offers.offer = offers.sent
-    offers.sent = None
-    if isinstance(err, Error) and err.code == RATE_LIMITED:
-        if change.future is None or not change.future.done():
-            offers.queue.insert(0, change)  # the gateway accepts it a second later
-        c.paused = True
-        c.retry_timer.start(FIRST_RETRY)
-        return
-    left = change.finish(revision, err)
-    if left is not None and not is_obsolete(c, change):
-        c.report_refusal(left)
-
-
-def is_about_sent(c: "Connection", m: dict[str, Any]) -> bool:
-    """Report whether an error is about the sent change. Gateways of the core profile send no request ids."""
-    sent = c.sent
-    if sent is None:
-        return False
-    request = m.get("requestId", "")
-    return request == sent.id or not request and m.get("replyTo") == sent.type
-
-
-def end_session(c: "Connection", session: str) -> None:
-    """End the change that waits for the answer of a session that has ended."""
-    if c.sent is not None and session in c.sent.due:
-        c.sent.due.discard(session)
-        if not c.sent.due:
-            finish_change(c, None, c.sent.change)
-
-
-def unlink(c: "Connection") -> None:
-    """Stop sending changes: what is queued or not confirmed is part of the next hello."""
-    offers, sent = c.provider._offers, c.sent
-    c.paused, c.sent = False, None
-    if offers.conn is not c:
-        return
-    offers.conn = None
-    if offers.sent is not None:
-        offers.offer, offers.sent = offers.sent, None
-    if sent is not None:
-        c.answer_timer.stop()
-        c.silence_timer.stop()
-        sent.change.finish(sent.revision, None)
-    queue, offers.queue = offers.queue, []
-    for change in queue:
-        err = offers.apply_offline(change)
-        if err is not None:
-            c.report_refusal(err)
+    def unlink(self) -> None:
+        """Stop sending changes: what is queued or not confirmed is part of the next hello."""
+        offers, sent = self.offers, self.sent
+        self.paused, self.sent = False, None
+        if offers.wake != self.link.wake:
+            return
+        offers.wake = None
+        if offers.sent is not None:
+            offers.offer, offers.sent = offers.sent, None
+        if sent is not None:
+            self.link.answer_timer.stop()
+            self.link.silence_timer.stop()
+            sent.change.finish(sent.revision, None)
+        queue, offers.queue = offers.queue, []
+        for change in queue:
+            err = offers.apply_offline(change)
+            if err is not None:
+                self.link.report_refusal(err)

@@ -6,7 +6,9 @@ import base64
 import datetime
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, Optional, Union
+from typing import Any, Callable, Coroutine, Literal, Optional, Union
+
+from ._wire import check_json
 
 ALL_SESSIONS = "all"
 
@@ -359,3 +361,50 @@ def time_of(text: str) -> datetime.datetime:
     whole, fraction = re.fullmatch(r"(.{19})(?:\.(\d+))?Z", text).groups()  # type: ignore[union-attr]
     at = datetime.datetime.fromisoformat(whole).replace(tzinfo=datetime.timezone.utc)
     return at.replace(microsecond=int(((fraction or "") + "000000")[:6]))
+
+
+class Question:
+    """What a session asks its user, as on_question gets it.
+
+    kind is "permission", "input" or "form"; there may be others. detail of a permission is all that will be done;
+    choices and freeform are of an input, schema of a form. The texts are the model's or a tool's: show those of a
+    permission whole, since the person allows all of it. end is set once the question is over.
+    """
+
+    def __init__(
+        self, session: str, m: dict[str, Any], send: Callable[["Question", dict[str, Any]], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Make a question of an event's data; send sends its answer.
+
+        A KeyError, TypeError or AttributeError says that the data is wrong.
+        """
+        self.id: str = m["id"]
+        self.session = session
+        self.kind: str = m["kind"]
+        self.message: str = m["message"]
+        self.detail: str = m.get("detail") or ""
+        self.choices: tuple[str, ...] = tuple(m.get("choices") or ())
+        self.freeform: bool = m.get("freeform") is True
+        self.schema: Optional[dict[str, Any]] = m.get("schema")
+        self.asked_at: datetime.datetime = time_of(m["askedAt"])
+        self.expires_at: datetime.datetime = time_of(m["expiresAt"])
+        self.end: Optional[QuestionEnd] = None
+        self._send = send
+
+    async def answer(
+        self, *, decision: str = "", text: str = "", content: Optional[dict[str, Any]] = None, person: str = "",
+    ) -> None:
+        """Answer the question; the first answer counts, wherever it comes from.
+
+        decision is "once", "session" or "deny" for a permission; "deny" also declines an input or a form. text answers
+        an input, or says with "deny" why. content answers a form. person is who answered, for the timeline, in at most
+        100 bytes. The Error has the gateway's code: INVALID_STATE if the question is over (the message says who
+        answered), INVALID_JSON for an answer that it does not take. After a NotConnectedError the answer may count
+        or not: if the question still waits, on_question gets it again.
+        """
+        what = f"answering question {self.id}"
+        fields: dict[str, Any] = {"decision": decision, "text": text, "content": content, "person": person}
+        message = {"type": "question.answer", "question": self.id, **{k: v for k, v in fields.items() if v or v == {}}}
+        if content is not None:
+            check_json(f"{what}: content", content)
+        await self._send(self, message)

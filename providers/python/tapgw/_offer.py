@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 from ._errors import Error
 from ._model import Decision, FilterRule, GateCall, Section
 from ._tool import Tool
 from ._wire import MAX_TOOLS, encode
-
-if TYPE_CHECKING:
-    from ._connection import Connection
 
 Message = dict[str, Any]
 Decide = Callable[[GateCall], Any]
@@ -170,7 +167,7 @@ class Offers:
         self.offer = Offer()  # the gateway has it, or gets it next
         self.sent: Optional[Offer] = None  # the gateway has got it and not confirmed it
         self.queue: list[Change] = []
-        self.conn: Optional[Connection] = None  # sends the queue; None: changes happen without a gateway
+        self.wake: Optional[Callable[[], None]] = None  # sends the queue; None: changes happen without a gateway
 
     async def change(self, change: Change) -> int:
         """Make a change, and return the revision once the gateway has confirmed it."""
@@ -179,15 +176,15 @@ class Offers:
             self.submit(change)
             return await change.future
         finally:
-            if change in self.queue:  # nobody waits for it any more
+            if change in self.queue:  # no caller waits for it any more
                 self.queue.remove(change)
 
     def submit(self, change: Change) -> Optional[Exception]:
         """Queue a change. Without a connection it happens at once, and the error is that of Change.finish."""
-        if self.conn is None:
+        if self.wake is None:
             return self.apply_offline(change)
         self.queue.append(change)
-        self.conn.wake()
+        self.wake()
         return None
 
     def apply_offline(self, change: Change) -> Optional[Exception]:

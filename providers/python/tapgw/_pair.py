@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from . import _wire
-from ._changes import ANSWER_TIMEOUT
 from ._discover import ENV_URL, Endpoint, dial, gateway_url
 from ._errors import Error
+from ._link import ANSWER_TIMEOUT
+from ._options import Options
 from ._tool import invoke
 
-if TYPE_CHECKING:
-    from ._provider import Provider
 
-
-async def pair(p: "Provider", ask: Callable[[str], Any]) -> Endpoint:
+async def pair(p: Options, ask: Callable[[str], Any]) -> Endpoint:
     """Pair, and return the gateway with the token."""
     url, _ = gateway_url(p.url)
     ws = await dial(Endpoint(url))

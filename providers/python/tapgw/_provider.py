@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import sys
 from typing import Any, Callable, Optional, TypeVar, Union, overload
 
-from . import _requests
-from ._connection import Connection, connected
-from ._discover import Endpoint, check_url, endpoints
-from ._errors import INVALID_JSON, PAYLOAD_TOO_LARGE, Error, NotPairedError, ProviderError
-from ._model import (
-    ALL_SESSIONS, EVENTS, Binding, Concurrency, Entry, Event, FilterRule, Level, Match, Receipt, Session, SessionEvent,
-)
-from ._offer import (
-    Change, Decide, Message, Offer, Offers, Rewrite, Rule, Transform, filter_set, update, wire_tools,
-)
+from ._connection import Connection
+from ._errors import INVALID_JSON, PAYLOAD_TOO_LARGE, Error, NotConnectedError, NotPairedError, ProviderError
+from ._model import EVENTS, Entry, Event, FilterRule, Level, Match, Receipt
+from ._offer import Change, Decide, Message, Offer, Rewrite, Rule, Transform, filter_set, update, wire_tools
+from ._options import Options
 from ._pair import pair
-from ._questions import Question
+from ._requests import Requests
 from ._runner import Runner
 from ._tool import Tool, tool_of
-from ._wire import MAX_TEXT, NAME, PROTOCOL_VERSION, check_json
+from ._wire import MAX_TEXT, check_json
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Provider:
+class Provider(Options):
     """A process that gives tools, events, rules and prompt text to the sessions of a coding agent.
 
     Methods that change the offer return when the gateway has confirmed the change, with the revision of the session's
@@ -36,38 +30,8 @@ class Provider:
     run and while it runs, on its event loop.
     """
 
-    def __init__(
-        self, name: str, *, url: str = "", token: str = "", token_file: str = "", instance: str = "",
-        metadata: Optional[dict[str, Any]] = None, session: str = "",
-        pick_session: Optional[Callable[[list[Session]], Optional[str]]] = None,
-        prepare_session: Optional[Callable[[Session], Any]] = None, context: str = "", startup_context: str = "",
-        concurrency: Optional[Concurrency] = None, max_calls: int = 64,
-        on_bound: Optional[Callable[[Binding], Any]] = None,
-        on_session: Optional[Callable[[SessionEvent], Any]] = None,
-        on_question: Optional[Callable[[Question], Any]] = None,
-        on_error: Optional[Callable[[Exception], Any]] = None, logger: Optional[logging.Logger] = None,
-    ) -> None:
-        """Make a provider; docs/providers.md explains the options. Mistakes in them are errors of run."""
-        self.name = name
-        self.url, self.token, self.token_file = url, token, token_file
-        self.instance, self.metadata, self.session = instance, metadata, session
-        self.pick_session, self.prepare_session = pick_session, prepare_session
-        self.startup_context, self.concurrency, self.max_calls = startup_context, concurrency, max_calls
-        self.on_bound, self.on_session, self.on_error = on_bound, on_session, on_error
-        self.on_question = on_question
-        self.logger = logger or logging.getLogger("tapgw")
-        self._offers = Offers()
-        self._offers.offer.context = context
-        self._listeners: list[tuple[type, Callable[[Any], Any]]] = []
-        self._conn: Optional[Connection] = None  # for pushes and queries; None while no session is bound
-        self._runner: Optional[Runner] = None
-        self._gates = 0
-        self._paired: Optional[Endpoint] = None
-
-    @property
-    def is_for_all(self) -> bool:
-        """Report whether the provider binds to every session."""
-        return self.session == ALL_SESSIONS
+    _runner: Optional[Runner] = None
+    _gates = 0
 
     # Running.
 
@@ -140,56 +104,6 @@ class Provider:
         self._check()
         self._paired = await pair(self, ask)
         return self._paired.token
-
-    def _check(self) -> None:
-        problem = ""
-        if not isinstance(self.name, str) or not NAME.match(self.name):
-            problem = "its name must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit"
-        elif len(self.instance.encode()) > 256:
-            problem = "its instance is over 256 bytes"
-        elif len(self._offers.offer.context.encode()) > MAX_TEXT:
-            problem = f"its context is over {MAX_TEXT} bytes"
-        elif len(self.startup_context.encode()) > MAX_TEXT:
-            problem = f"its startup_context is over {MAX_TEXT} bytes"
-        elif self.max_calls < 1:
-            problem = "max_calls must be at least 1"
-        if problem:
-            raise ProviderError(f"provider {self.name}: {problem}")
-        check_url("url", self.url)
-        if self.metadata is not None:
-            try:
-                check_json("metadata", self.metadata)
-            except Error as err:
-                raise ProviderError(f"provider {self.name}: {err}") from err
-
-    def _endpoints(self) -> list[Endpoint]:
-        return [self._paired] if self._paired else endpoints(self.url, self.token, self.token_file)
-
-    def _hello(self) -> Message:
-        # Hooks, lists and the context are there even if they are empty: the gateway restores what is left out.
-        offer = self._offers.offer
-        hooks: dict[str, Any] = {}
-        if offer.rules:
-            hooks["onPreToolUse"] = [r.wire for r in offer.rules]
-        if offer.transforms:
-            hooks["transforms"] = {name: t.wire() for name, t in offer.transforms.items()}
-        events = {EVENTS[kind] for kind, _ in self._listeners}
-        if self.on_question is not None:
-            events |= {"question.asked", "question.ended"}
-        hello: Message = {
-            "type": "hello", "name": self.name, "protocolVersion": PROTOCOL_VERSION, "tools": wire_tools(offer.tools),
-            "hooks": hooks, "subscribe": sorted(events),
-            "context": offer.context,
-        }
-        if self.instance:
-            hello["instance"] = self.instance
-        if self.startup_context:
-            hello["startup_context"] = self.startup_context
-        if self.metadata is not None:
-            hello["metadata"] = self.metadata
-        if self.concurrency is not None:
-            hello["concurrency"] = {"max": self.concurrency.max, "scope": self.concurrency.scope}
-        return hello
 
     # Tools.
 
@@ -267,7 +181,7 @@ class Provider:
         fields: dict[str, Any] = {"event": text, "prompt": prompt, "stream": stream, "sessionId": session,
                                   "broadcast": broadcast, "metadata": metadata}
         message = {"type": "push", "level": level, **{k: v for k, v in fields.items() if v or v == {}}}
-        return await _requests.push(connected(self._conn, "pushing"), message, wait_delivered)
+        return await self._requests("pushing").push(message, wait_delivered)
 
     async def keep(self, text: str) -> Receipt:
         """Store a text in the provider's stream."""
@@ -303,7 +217,7 @@ class Provider:
             message["streams"] = list(streams)
         if last:
             message["last"] = last
-        return await _requests.query(connected(self._conn, "querying"), message)
+        return await self._requests("querying").query(message)
 
     def subscribe(self, kind: type[Event], fn: Callable[[Any], Any]) -> None:
         """Call a function with each event of a type: UserMessage, AssistantMessage, ToolExecution, AssistantIntent,
@@ -315,6 +229,18 @@ class Provider:
         if kind not in EVENTS:
             raise ValueError(f"{kind!r} is no type of event")
         self._listeners.append((kind, fn))
+
+    @property
+    def _conn(self) -> Optional[Connection]:
+        """Return the connection for pushes and queries; None while no session is bound."""
+        conn = self._runner.conn if self._runner else None
+        return conn if conn is not None and conn.open and not conn.closed else None
+
+    def _requests(self, what: str) -> Requests:
+        conn = self._conn
+        if conn is None:
+            raise NotConnectedError(f"{what}: not bound to a session")
+        return conn.requests
 
     # Rules.
 
@@ -440,5 +366,3 @@ def _tools_update(o: Offer, session: str, request: str) -> Optional[Message]:
     if not session and o.has_session_tools():
         return None
     return update("tools.update", request, session, tools=wire_tools(o.tools_in(session)))
-
-

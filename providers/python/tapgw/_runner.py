@@ -3,101 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional
+from typing import Optional
 
-from ._calls import Dispatcher, Sequencer
 from ._connection import Connection
 from ._discover import Endpoint, dial
 from ._errors import ProviderError, RefusedError
+from ._run import Run
 from ._sessions import not_paired
-from ._tool import call_back
-
-if TYPE_CHECKING:
-    from ._provider import Provider
 
 FIRST_WAIT = 0.2
 MAX_WAIT = 0.9  # so that a gateway is found within a second of its return
 MAX_DROP_WAIT = 5.0  # for a gateway that accepts the provider and soon loses it, again and again
 REFUSED_WAIT = 30.0  # how long a refused token is not sent again: a gateway locks out an address that sends too many
-RECONNECT_WINDOW = 30.0
 STOP_GRACE = 5.0  # how long the run waits for the user's functions at its end
 
 
-class Runner:
-    """The state of a run that outlives its connections."""
+class Runner(Run):
+    """One run of a provider."""
 
-    def __init__(self, provider: "Provider") -> None:
-        """Make a run; stopped is set once it is to end."""
-        self.provider = provider
-        self.log: Any = logging.LoggerAdapter(provider.logger, {"provider": provider.name})
-        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.tasks: set[asyncio.Task[Any]] = set()  # every task of the run
-        self.calls = Dispatcher(provider.max_calls, self.tasks)
-        self.events = Sequencer(self.spawn)
-        self.session = ""  # the last bound session, until its end
-        self.prepared: set[str] = set()  # sessions that prepare_session has run for
-        self.refused: dict[Endpoint, float] = {}  # when each token was refused
-        self.failing = False  # the last attempt failed, and that was reported
-        self.last: Optional[asyncio.Task[Any]] = None  # the latest callback
-        self.token, self.token_of, self.token_until = "", Endpoint(""), 0.0  # of the reconnect
-
-    def stop(self) -> None:
-        """End the run."""
-        if not self.stopped.done():
-            self.stopped.set_result(None)
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run a coroutine that the run's end waits for."""
-        task = asyncio.get_running_loop().create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self.tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self.log.error("a task failed", exc_info=task.exception())
-
-    async def guarded(self, work: Coroutine[Any, Any, Any], what: str) -> None:
-        """Run a callback of the user's, and log what it raises."""
-        try:
-            await work
-        except (Exception, SystemExit) as err:
-            self.log.error("%s failed", what, exc_info=err)
-
-    def callback(self, fn: Callable[..., Any], *args: Any, timeout: Optional[float] = None) -> asyncio.Task[Any]:
-        """Run a callback after the earlier ones."""
-        before = self.last
-
-        async def work() -> None:
-            if before is not None and not before.done():
-                await asyncio.wait({before})
-            await self.guarded(asyncio.wait_for(call_back(fn, *args), timeout), getattr(fn, "__name__", "callback"))
-
-        self.last = self.spawn(work())
-        return self.last
-
-    def report(self, err: Exception) -> None:
-        """Give an error to on_error."""
-        if self.provider.on_error is not None:
-            self.callback(self.provider.on_error, err)
-
-    def accepted(self) -> None:
-        """Note that the gateway has accepted auth: the reconnect token is void now."""
-        self.failing = False
-        self.refused.clear()
-        self.token = ""
-
-    def remember(self, token: str, to: Endpoint) -> None:
-        """Remember the reconnect token of a binding."""
-        self.token, self.token_of, self.token_until = token, to, float("inf")
-
-    def keep_reconnect_token(self) -> None:
-        """Note that the connection has ended."""
-        now = asyncio.get_running_loop().time()
-        self.token_until = min(self.token_until, now + RECONNECT_WINDOW)
+    conn: Optional[Connection] = None  # the latest one
 
     async def run(self) -> None:
         """Connect again and again until the run is stopped, or until waiting can't help (a ProviderError)."""
@@ -171,7 +96,7 @@ class Runner:
         if dialling.exception() is not None:
             err = dialling.exception()
             return -1, err if isinstance(err, Exception) else ConnectionError(repr(err))
-        conn = Connection(self, e, dialling.result(), reconnect_token)
+        self.conn = conn = Connection(self, e, dialling.result(), reconnect_token)
         await conn.serve()
         at = conn.authenticated_at
         lasted = -1.0 if at is None else asyncio.get_running_loop().time() - at
@@ -199,5 +124,3 @@ def backoff(attempt: int, limit: float) -> float:
     """Return the wait before an attempt: it grows by half each time, up to a limit. The jitter only shortens it."""
     wait = min(FIRST_WAIT * 1.5 ** min(attempt, 20), limit)
     return wait * random.uniform(0.5, 1)
-
-

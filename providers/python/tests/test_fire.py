@@ -13,7 +13,7 @@ from unittest import mock
 
 import websockets
 
-from tapgw import Error, Match, Provider, ProviderError, _calls, _connection, _runner, current_call
+from tapgw import Error, Match, Provider, ProviderError, _calls, _link, _runner, current_call
 
 PATIENCE = 20.0
 TOKEN = "ptk-1"
@@ -260,7 +260,7 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
 
         gateway = Gateway(serve)
         await gateway.start()
-        with mock.patch.object(_connection, "PING_EVERY", 0.01), mock.patch.object(_connection, "PONG_TIMEOUT", 0.5):
+        with mock.patch.object(_link, "PING_EVERY", 0.01), mock.patch.object(_link, "PONG_TIMEOUT", 0.5):
             async with running(self.provider(gateway.url)):
                 await asyncio.wait_for(bound.acquire(), PATIENCE)
                 await asyncio.wait_for(bound.acquire(), PATIENCE)

@@ -1,10 +1,12 @@
 """The surface is typed and documented, and small things of it."""
 
+import ast
 import asyncio
 import inspect
 import os
 import types
 import unittest
+from pathlib import Path
 from typing import Any, Iterator
 from unittest import mock
 
@@ -54,6 +56,17 @@ class SurfaceTest(unittest.TestCase):
     def test_names(self) -> None:
         """All names that the package promises are there."""
         self.assertEqual([n for n in tapgw.__all__ if not hasattr(tapgw, n)], [])
+
+    def test_layers(self) -> None:
+        """No module imports itself by way of others: not within a function, and not for its types."""
+        imports: dict[str, set[str]] = {}
+        for file in Path(tapgw.__file__).parent.glob("_*.py"):
+            nodes = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.ImportFrom) and n.level]
+            imports[file.stem] = {n.module or a.name for n in nodes for a in n.names}
+        self.assertGreater(sum(map(len, imports.values())), 50, "imports are found")
+        while leaves := {name for name, imported in imports.items() if not imported & imports.keys()}:
+            imports = {name: imported for name, imported in imports.items() if name not in leaves}
+        self.assertEqual(sorted(imports), [], "modules in or above a cycle")
 
     def test_backoff(self) -> None:
         """A gateway that comes back is tried within a second."""
@@ -115,21 +128,15 @@ class SurfaceTest(unittest.TestCase):
     def test_late_receipt(self) -> None:
         """A receipt that a busy machine delays is waited for, if the gateway is one that is likely to give it."""
         async def fate(late: float, wait: float) -> tuple[str, float]:
-            def write(m: dict[str, Any]) -> asyncio.Future[None]:
+            async def write(m: dict[str, Any]) -> None:
                 ack = {"requestId": m["requestId"], "sessionId": "s", "seq": 1, "fate": "stored"}
-                asyncio.get_running_loop().call_later(late, _requests.on_receipt, c, ack)
-                return written
+                asyncio.get_running_loop().call_later(late, requests.on_receipt, ack)
 
-            def add(prefix: str, r: _requests.Request) -> str:
-                c.requests[prefix] = r
-                return prefix
-
-            written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            written.set_result(None)
-            c: Any = types.SimpleNamespace(bindings={"s": None}, requests={}, gives_receipts=False, receipt_wait=wait,
-                                           write=write, add_request=add)
-            receipt = await _requests.push(c, {"type": "push", "level": "keep"}, False)
-            return receipt.fate, c.receipt_wait
+            link: Any = types.SimpleNamespace(bindings={"s": None}, write=write, next_id=lambda kind: f"{kind}-1")
+            requests = _requests.Requests(link)
+            requests.receipt_wait = wait
+            receipt = await requests.push({"type": "push", "level": "keep"}, False)
+            return receipt.fate, requests.receipt_wait
 
         late = 2 * _changes.ACK_WAIT
         self.assertEqual(asyncio.run(fate(late, _changes.LIKELY_WAIT)), ("stored", _changes.ACK_WAIT))
