@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Installs what test/e2e/package.json pins into .runtime/: the Copilot runtime, CLI and
-# language server, other agents, and the npm packages of the tests. Does nothing when they
-# are there already. With the argument demo it installs the Copilot runtime only.
+# Installs what the tests need from npm into .runtime/. Does nothing for packages that are
+# there already.
+#
+#	ci/runtime.sh           what test/e2e/package.json pins: Copilot, MCP servers (600 MB)
+#	ci/runtime.sh agents    besides, what test/e2e/agents/package.json pins: other agents
+#	ci/runtime.sh demo      the Copilot runtime alone
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/need.sh
 need node npm
 
-src=test/e2e
 if [ "${1-}" = demo ]; then
 	compgen -G '.runtime/node_modules/@github/copilot-sdk-*/prebuilds/*/copilot-runtime' >/dev/null && exit 0
 	sdk=@github/copilot-sdk@$(node -p 'require("./test/e2e/package.json").devDependencies["@github/copilot-sdk"]')
@@ -15,30 +17,37 @@ if [ "${1-}" = demo ]; then
 	exec npm install --prefix .runtime --no-save --no-package-lock --ignore-scripts \
 		--no-audit --no-fund --loglevel=error "$sdk" >/dev/null
 fi
-stamp=.runtime/.stamp
-want=$(cat "$src/package.json" "$src/package-lock.json" | cksum)-$(uname -sm)
-[ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
 
-echo "installing Copilot, other agents and the tests' packages from npm into .runtime/ (1.1 GB)" >&2
-# The new packages are made beside the old ones: a test that runs meanwhile keeps what it has.
-new=.runtime/new
-rm -rf "$new"
-mkdir -p "$new"
-cp "$src/package.json" "$src/package-lock.json" "$new/"
-npm ci --prefix "$new" --include=dev --include=optional --ignore-scripts \
-	--no-audit --no-fund --loglevel=error >/dev/null
+# install SOURCE TARGET WHAT: installs what the package.json in SOURCE pins into TARGET.
+install() {
+	local src=$1 to=$2 new=$2/new want
+	want=$(cat "$src/package.json" "$src/package-lock.json" | cksum)-$(uname -sm)
+	[ "$(cat "$to/.stamp" 2>/dev/null)" = "$want" ] && return
+	echo "installing $3 from npm into $to/" >&2
+	# The new packages are made beside the old ones: a test that runs meanwhile keeps what it has.
+	rm -rf "$new"
+	mkdir -p "$new"
+	cp "$src/package.json" "$src/package-lock.json" "$new/"
+	npm ci --prefix "$new" --include=dev --include=optional --ignore-scripts \
+		--no-audit --no-fund --loglevel=error >/dev/null
+	rm -rf "$to/.stamp" "$to/old"
+	[ ! -e "$to/node_modules" ] || mv "$to/node_modules" "$to/old"
+	mv "$new"/* "$to/"
+	rm -rf "$new" "$to/old"
+	echo "$want" >"$to/.stamp"
+}
+
 # fetched FILE WHAT ELSE: ends the script unless npm installed FILE for this system.
 fetched() {
-	compgen -G "$new/node_modules/$1" >/dev/null && return
+	compgen -G ".runtime/node_modules/$1" >/dev/null && return
+	rm -f .runtime/.stamp
 	echo "ci/runtime.sh: npm installed no $2 for $(uname -sm): $3" >&2
 	exit 1
 }
+
+install test/e2e .runtime "Copilot and the tests' packages (600 MB)"
 fetched '@github/copilot-sdk-*/prebuilds/*/copilot-runtime' 'Copilot runtime' \
 	'put a copilot CLI on PATH, or name one in COPILOT_CLI_PATH'
 fetched '@github/copilot-language-server-*/copilot-language-server*' 'Copilot language server' \
 	'name one in COPILOT_LANGUAGE_SERVER'
-rm -rf "$stamp" .runtime/old
-[ ! -e .runtime/node_modules ] || mv .runtime/node_modules .runtime/old
-mv "$new"/* .runtime/
-rm -rf "$new" .runtime/old
-echo "$want" >"$stamp"
+[ "${1-}" != agents ] || install test/e2e/agents .runtime/agents 'other agents (500 MB)'

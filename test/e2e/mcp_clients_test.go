@@ -18,11 +18,14 @@ import (
 // installed returns the path of a file that npm installed, by a pattern below node_modules.
 func installed(t testing.TB, pattern string) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(repo, ".runtime", "node_modules", filepath.FromSlash(pattern)))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("npm installed no %s (%v): run make runtime", pattern, err)
+	for _, dir := range []string{".runtime", ".runtime/agents"} {
+		found, err := filepath.Glob(filepath.Join(repo, dir, "node_modules", filepath.FromSlash(pattern)))
+		if err == nil && len(found) > 0 {
+			return found[0]
+		}
 	}
-	return found[0]
+	t.Fatalf("npm installed no %s: run ci/runtime.sh agents", pattern)
+	return ""
 }
 
 // platform is how npm's packages name this system.

@@ -122,13 +122,8 @@ func (s *suite) execute(which ...string) (found map[string]scenarioResult, outpu
 // program finds the suite and the Node that it needs.
 func (s *suite) program() (node, program string) {
 	s.t.Helper()
-	modules := filepath.Join(repo, ".runtime", "node_modules")
-	program = filepath.Join(modules, "@modelcontextprotocol", "conformance", "dist", "index.js")
-	nodes, _ := filepath.Glob(filepath.Join(modules, "node-linux-*", "bin", "node"))
-	if _, err := os.Stat(program); err != nil || len(nodes) != 1 {
-		s.t.Fatalf("no conformance suite or no Node for it in %s: run make runtime", modules)
-	}
-	return nodes[0], program
+	return installed(s.t, "node-"+platform+"/bin/node"),
+		installed(s.t, "@modelcontextprotocol/conformance/dist/index.js")
 }
 
 // required lists the scenarios that a revision requires of a side.
