@@ -11,14 +11,13 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 	"tapgw/internal/conformance"
 	"tapgw/internal/proc"
 )
 
 func conformanceCommand() *ucli.Command {
 	return &ucli.Command{
-		Name: "conformance", Usage: "judge a provider in any language, or a gateway, by the rules of the protocol",
+		Name: "conformance", Usage: "judge a provider in any language by the rules of the protocol",
 		ArgsUsage: "-- CMD...",
 		Description: `Starts a provider as a gateway would, plays the gateway for it, and names each rule of
 docs/protocol.md that it breaks. No gateway need run. docs/conformance.md has the rules.
@@ -31,24 +30,18 @@ With --url the kit listens there, at a port of this machine, and waits for a pro
 you start yourself, with that URL and the token of --token; without --token, the kit makes
 one and prints it. Rules about the provider's process are then skipped.
 
-With --gateway the kit judges the gateway that runs there, by its admin token. It is a
-provider and a session host with sessions of its own, which it ends. Providers for all
-sessions join these too: judge a gateway without any.
-
 With --sdk, CMD is the sample program of an SDK: the kit runs CMD NAME for each scenario
 that the SDKs of tapgw share.
 
-Exit codes: 0 if no rule failed, 1 if one did, 2 wrong usage, 3 gateway not reachable.
+Exit codes: 0 if no rule failed, 1 if one did, 2 wrong usage.
 
 Examples:
   tapctl conformance -- python3 hello.py
   tapctl conformance --junit report.xml --tool greet --args '{"name":"you"}' -- ./provider
   tapctl conformance --url ws://127.0.0.1:9555
-  tapctl conformance --gateway ws://127.0.0.1:9400
   tapctl conformance --sdk -- python3 sample.py`,
 		Flags: []ucli.Flag{
 			&ucli.StringFlag{Name: "junit", Usage: "also write the report to `FILE` as JUnit XML"},
-			&ucli.StringFlag{Name: "gateway", Usage: "judge the gateway at `URL`, not a provider"},
 			&ucli.BoolFlag{Name: "sdk", Usage: "play the scenarios of the SDKs with the sample program CMD"},
 			&ucli.StringFlag{
 				Name:  "tool",
@@ -68,9 +61,6 @@ func conform(flags *ucli.Context) error {
 		Command: command, URL: flags.String("url"), Token: flags.String("token"),
 		Tool: flags.String("tool"), SlowTool: flags.String("slow-tool"),
 	}
-	if flags.IsSet("gateway") {
-		return conformGateway(flags)
-	}
 	if o.URL != "" {
 		if _, err := conformance.ListenAddress(o.URL); err != nil {
 			return cli.Usage("flag --url: %v", err)
@@ -78,9 +68,7 @@ func conform(flags *ucli.Context) error {
 	}
 	switch {
 	case (o.URL == "") == (len(command) == 0):
-		return cli.Usage(
-			"conformance: needs a command behind --, --url or --gateway; for example tapctl conformance -- ./provider",
-		)
+		return cli.Usage("conformance: needs a command behind --, or --url; for example tapctl conformance -- ./provider")
 	case flags.Bool("sdk") && o.URL != "":
 		return cli.Usage("flag --sdk: needs the sample program behind --, not --url")
 	case flags.Bool("sdk"):
@@ -111,28 +99,6 @@ func conform(flags *ucli.Context) error {
 			}
 			o.Begin = j.begin
 			return conformance.Provider(ctx, o, j.end)
-		})
-}
-
-// conformGateway judges a gateway. Sessions and connections of the kit end also after --timeout or Ctrl-C.
-func conformGateway(flags *ucli.Context) error {
-	if flags.NArg() > 0 {
-		return cli.Usage("flag --gateway: judges a gateway that runs; leave the command out")
-	}
-	for _, other := range []string{"url", "sdk", "tool", "args", "slow-tool", "slow-args"} {
-		if flags.IsSet(other) {
-			return cli.Usage("flag --gateway: judges a gateway; leave out --%s, which is for providers", other)
-		}
-	}
-	gw, err := client.New(client.Options{URL: flags.String("gateway"), Token: flags.String("token"), Flag: "--gateway"})
-	if err != nil {
-		return err
-	}
-	defer gw.Close()
-	return judge(flags, len(conformance.GatewayRules()),
-		func(ctx context.Context, j *judgment) (*conformance.Report, error) {
-			o := conformance.GatewayOptions{URL: gw.URL(), Token: gw.Token(), Dial: gw.Dial, Begin: j.begin}
-			return conformance.Gateway(ctx, o, j.end)
 		})
 }
 

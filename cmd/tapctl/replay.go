@@ -118,8 +118,7 @@ func replayAgainstGateway(
 		_ = gw.Stop(ending, id) // the gateway may be gone
 	}()
 	return conformance.ReplayGateway(ctx, o, conformance.ReplayTarget{
-		GatewayOptions: conformance.GatewayOptions{URL: gw.URL(), Token: gw.Token(), Dial: gw.Dial},
-		Session:        id,
+		URL: gw.URL(), Token: gw.Token(), Session: id, Dial: gw.Dial,
 		Call: func(ctx context.Context, tool string, args json.RawMessage) {
 			_, _ = gw.Call(ctx, id, tool, adminapi.Call{Args: args}) // its end shows on the wire
 		},

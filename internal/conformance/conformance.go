@@ -1,7 +1,6 @@
-// Package conformance judges implementations of the provider protocol by running them: [Provider] plays the gateway for
-// a provider, [Gateway] plays providers for a gateway, and [SDK] plays the scenarios of testdata/sdk with the sample
-// program of an SDK. Each rule has a section of docs/protocol.md. It passes, fails, or is skipped with a reason: a rule
-// that could not be judged never passes.
+// Package conformance judges providers of the protocol by running them: [Provider] plays the gateway for a provider,
+// and [SDK] plays the scenarios of testdata/sdk with the sample program of an SDK. Each rule has a section of
+// docs/protocol.md. It passes, fails, or is skipped with a reason: a rule that could not be judged never passes.
 package conformance
 
 import (

@@ -6,7 +6,4 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The clock of the engine for patterns stops by itself.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

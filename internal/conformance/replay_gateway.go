@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"sync"
 
 	"github.com/coder/websocket"
@@ -11,10 +12,14 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// ReplayTarget is the gateway that [ReplayGateway] replays against. Session is a session there that nobody else uses.
+// ReplayTarget is the gateway that [ReplayGateway] replays against. URL is for the report, Token is its admin token.
+// Session is a session there that nobody else uses.
 type ReplayTarget struct {
-	GatewayOptions
+	URL     string
+	Token   string
 	Session string
+	// Dial opens a WebSocket at a path. It returns one only after the gateway has proved that it knows the token.
+	Dial func(ctx context.Context, path string, header http.Header) (*websocket.Conn, *http.Response, error)
 	// Call makes a tool call in the session, as its model would, and returns at the call's end.
 	Call func(ctx context.Context, tool string, args json.RawMessage)
 }
@@ -126,7 +131,7 @@ type dialledPeer struct {
 }
 
 func newDialledPeer(ws *websocket.Conn) *dialledPeer {
-	ws.SetReadLimit(maxGatewayFrame)
+	ws.SetReadLimit(protocol.MaxFrame)
 	p := &dialledPeer{ws: ws, frames: make(chan frame, 64)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	go p.read() // ends with the connection, which the replay cuts

@@ -22,7 +22,7 @@ func replayAtGateway(t *testing.T, file *recording.File) *ReplayReport {
 		t.Fatal(err)
 	}
 	report, err := ReplayGateway(t.Context(), ReplayOptions{Recording: file, Provider: "p"}, ReplayTarget{
-		GatewayOptions: rig.options(rig.pipes), Session: session.ID(),
+		URL: "ws://gateway.test", Token: rig.gateway.AdminToken(), Session: session.ID(), Dial: rig.pipes.dialWebSocket,
 		Call: func(ctx context.Context, tool string, args json.RawMessage) {
 			session.Execute(ctx, gateway.Call{Name: tool, Args: []byte(args)})
 		},

@@ -129,7 +129,7 @@ var rules = []struct {
 		{"A missing or wrong field is INVALID_JSON and named",
 			"hello-fields push-levels v2-hooks-update v2-filters-wrong v2-streams v2-subscribe-wrong"},
 		{"A missing type is INVALID_JSON, an unknown one UNKNOWN_TYPE", "auth states"},
-		{"Unknown fields are ignored; keys are exact in case and stand once", "auth hello-fields"},
+		{"Unknown fields are ignored; keys are exact in case and stand once", "auth hello-fields keys"},
 		{"null in an optional field is absence", "hello-fields v2-hooks-update v2-streams v2-pairing-limits"},
 		{"Another protocolVersion is UNSUPPORTED_VERSION and closes", "hello-fields"},
 		{"Names of tools, providers and streams have their characters and lengths",

@@ -6,24 +6,14 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/dlclark/regexp2"
 
 	"tapgw/internal/gateway"
 	"tapgw/internal/server"
 )
-
-// The engine of patterns has a clock, which begins where the first pattern is tried. In a bubble it would outlive the
-// test, so it begins here and runs for good.
-func init() {
-	re := regexp2.MustCompile("x", regexp2.None)
-	re.MatchTimeout = 24 * time.Hour
-	_, _ = re.MatchString("x")
-}
 
 // gatewayRig is a real gateway in this process. Its connections are pipes, so that a synctest bubble
 // can wait for them.
@@ -31,21 +21,13 @@ type gatewayRig struct {
 	gateway *gateway.Gateway
 	server  *server.Server
 	pipes   *pipes
-	persist string
-	making  atomic.Pointer[func()] // is called before the gateway makes a provider's directory
 	serving sync.WaitGroup
 }
 
 func newGatewayRig(t *testing.T) *gatewayRig {
-	rig := &gatewayRig{pipes: newPipes(), persist: t.TempDir()}
-	persist := server.Persist{Dir: rig.persist}
-	makeDir := func(provider string) (string, error) {
-		if making := rig.making.Load(); making != nil {
-			(*making)()
-		}
-		return persist.Make(provider)
-	}
-	rig.gateway = gateway.New(gateway.Options{PersistDir: makeDir, ReadFile: persist.Read})
+	rig := &gatewayRig{pipes: newPipes()}
+	persist := server.Persist{Dir: t.TempDir()}
+	rig.gateway = gateway.New(gateway.Options{PersistDir: persist.Make, ReadFile: persist.Read})
 	rig.server = server.New(server.Options{Gateway: rig.gateway, Version: "test"})
 	rig.server.Use(rig.pipes)
 	rig.serving.Go(func() {
@@ -63,11 +45,6 @@ func (rig *gatewayRig) stop(t *testing.T) {
 		t.Errorf("shutting down: %v", err)
 	}
 	rig.serving.Wait()
-}
-
-// options are those of a kit that reaches the gateway over a listener of pipes.
-func (rig *gatewayRig) options(l *pipes) GatewayOptions {
-	return GatewayOptions{URL: "ws://gateway.test", Token: rig.gateway.AdminToken(), Dial: l.dialWebSocket}
 }
 
 // pipes is a listener whose connections are pipes.
@@ -107,11 +84,18 @@ func (l *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
+// textAddress is the address of a pipe.
+type textAddress string
+
+func (a textAddress) Network() string { return "tcp" }
+func (a textAddress) String() string  { return string(a) }
+
 // addressed is a pipe whose end at the gateway has the address of a loopback listener.
 type addressed struct{ net.Conn }
 
 func (addressed) LocalAddr() net.Addr { return textAddress("127.0.0.1:9400") }
 
+// dialWebSocket is the Dial of a [ReplayTarget].
 func (l *pipes) dialWebSocket(
 	ctx context.Context, path string, header http.Header,
 ) (*websocket.Conn, *http.Response, error) {
