@@ -18,8 +18,8 @@ func conforms(t *testing.T, o conformance.ProviderOptions, command ...string) {
 		t.Fatal(err)
 	}
 	for _, r := range report.Results {
-		if r.Outcome == conformance.Failed {
-			t.Errorf("rule %s failed, want passed\n%s", r.ID, r.Explanation())
+		if r.Outcome == conformance.Failed || r.Outcome == conformance.Advice {
+			t.Errorf("rule %s: %s, want passed\n%s", r.ID, r.Outcome, r.Explanation())
 		}
 	}
 	if report.Passed < 40 {

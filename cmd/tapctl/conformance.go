@@ -20,7 +20,8 @@ func conformanceCommand() *ucli.Command {
 		Name: "conformance", Usage: "judge a provider in any language by the rules of the protocol",
 		ArgsUsage: "-- CMD...",
 		Description: `Starts a provider as a gateway would, plays the gateway for it, and names each rule of
-docs/protocol.md that it breaks. No gateway need run. docs/conformance.md has the rules.
+docs/protocol.md that it does not keep: broken if a specification demands it, else advice.
+No gateway need run. docs/conformance.md has the rules.
 
 The kit calls the provider's tools, often and with wrong arguments too: name one that does
 no harm with --tool. Rules that need a call that still runs are skipped without --slow-tool,
@@ -33,7 +34,7 @@ one and prints it. Rules about the provider's process are then skipped.
 With --sdk, CMD is the sample program of an SDK: the kit runs CMD NAME for each scenario
 that the SDKs of tapgw share.
 
-Exit codes: 0 if no rule failed, 1 if one did, 2 wrong usage.
+Exit codes: 0 if no rule is broken, 1 if one is, 2 wrong usage.
 
 Examples:
   tapctl conformance -- python3 hello.py
@@ -68,7 +69,8 @@ func conform(flags *ucli.Context) error {
 	}
 	switch {
 	case (o.URL == "") == (len(command) == 0):
-		return cli.Usage("conformance: needs a command behind --, or --url; for example tapctl conformance -- ./provider")
+		return cli.Usage("conformance: needs a command behind --, or --url; for example " +
+			"tapctl conformance -- ./provider")
 	case flags.Bool("sdk") && o.URL != "":
 		return cli.Usage("flag --sdk: needs the sample program behind --, not --url")
 	case flags.Bool("sdk"):
@@ -116,7 +118,7 @@ func toolArgs(flags *ucli.Context, name string) (json.RawMessage, error) {
 type kit func(ctx context.Context, j *judgment) (*conformance.Report, error)
 
 // judge runs a kit and reports what it finds: each result as it comes, or with --json all of them at the end. The exit
-// code is 1 if a rule failed.
+// code is 1 if a rule is broken.
 func judge(flags *ucli.Context, rules int, run kit) error {
 	ctx, cancel, err := limited(flags, 0)
 	if err != nil {

@@ -87,23 +87,30 @@ func (j *judgment) awaitProvider(o *conformance.ProviderOptions) {
 }
 
 var resultInk = map[conformance.Outcome]cli.Ink{
-	conformance.Passed: cli.Green, conformance.Failed: cli.Red, conformance.Skipped: cli.Yellow,
+	conformance.Passed: cli.Green, conformance.Failed: cli.Red, conformance.Advice: cli.Yellow,
+	conformance.Skipped: cli.Dim,
 }
 
-// printResult prints a result: a line, and for a failed rule three more.
+// printResult prints a result: a line, and for a rule that was not kept three more. The outcome
+// failed reads "broken", beside which advice is no failure.
 func printResult(out *cli.Output, r conformance.Result) error {
-	text := r.Title
-	if r.Outcome == conformance.Skipped {
-		text += ": " + cli.OneLine(r.Reason)
-	}
+	word, text := string(r.Outcome), r.Title
 	if r.Outcome == conformance.Failed {
-		text += "\n         " + strings.ReplaceAll(strings.TrimSpace(r.Explanation()), "\n", "\n         ")
+		word = "broken"
 	}
-	word := out.Paint(resultInk[r.Outcome], string(r.Outcome)) + strings.Repeat(" ", 9-len(r.Outcome))
-	return out.Printf("%s%-24s %s\n", word, r.ID, text)
+	switch r.Outcome {
+	case conformance.Failed, conformance.Advice:
+		text += "\n         " + strings.ReplaceAll(strings.TrimSpace(r.Explanation()), "\n", "\n         ")
+	case conformance.Skipped:
+		text += ": " + cli.OneLine(r.Reason)
+	case conformance.Passed:
+	}
+	gap := strings.Repeat(" ", 9-len(word))
+	return out.Printf("%s%s%-24s %s\n", out.Paint(resultInk[r.Outcome], word), gap, r.ID, text)
 }
 
-// printSummary prints how many rules have which outcome, and if one failed, what the judged program wrote to stderr.
+// printSummary prints how many rules have which outcome, and if one is broken, what the judged
+// program wrote to stderr.
 func printSummary(out *cli.Output, r *conformance.Report) error {
 	if r.Failed > 0 && len(r.Stderr) > 0 {
 		out.Notef("the last lines that it wrote to stderr:")
@@ -111,5 +118,6 @@ func printSummary(out *cli.Output, r *conformance.Report) error {
 			out.Notef("  %s", cli.Clean(line))
 		}
 	}
-	return out.Printf("%d passed, %d failed, %d skipped: %s\n", r.Passed, r.Failed, r.Skipped, cli.OneLine(r.Subject))
+	return out.Printf("%d passed, %d broken, %d advice, %d skipped: %s\n", r.Passed, r.Failed,
+		r.Advice, r.Skipped, cli.OneLine(r.Subject))
 }

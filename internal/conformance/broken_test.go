@@ -253,7 +253,7 @@ func (l *brokenLink) receive(typ websocket.MessageType, data []byte) error {
 	case "tool.call":
 		l.call(m)
 	case "tool.cancel":
-		return l.cancel(m)
+		l.cancel(m)
 	case "gate.check":
 		l.gate(m)
 	case "transform.request":
@@ -322,6 +322,9 @@ func (l *brokenLink) tools() []object {
 }
 
 func (l *brokenLink) hello(session string) {
+	if l.is("does not let one of all end") {
+		session = protocol.AllSessions
+	}
 	l.state, l.session = "hello", session
 	gate := object{"match": object{"tool": "shell", "args": `\bgit\b`}, "action": "gate", "gateId": "pushes"}
 	m := object{"type": "hello", "name": "broken", "protocolVersion": 2, "session": session, "tools": l.tools(),
@@ -363,7 +366,8 @@ func (l *brokenLink) ack(m object) {
 		l.send(result)
 	}
 	l.late = nil
-	event := object{"type": "push", "level": "keep", "event": "bound", "requestId": "push-1"}
+	event := object{"type": "push", "level": "keep", "event": "bound", "requestId": "push-1",
+		"broadcast": l.session == protocol.AllSessions}
 	update := object{"type": "tools.update", "tools": []object{}, "remove": []string{"nothing"},
 		"requestId": "update-1"}
 	switch l.fault {
@@ -419,7 +423,8 @@ func (l *brokenLink) lifecycle(m object) error {
 	switch {
 	case isText && state == "x.unknown" && l.is("dies of unknown states"):
 		return errors.New("a state that it does not know")
-	case state != "shutdown.pending" || l.is("does not let its session end"):
+	case state != "shutdown.pending", l.is("does not let its session end"),
+		l.is("does not let one of all end"):
 		return nil
 	}
 	l.state = "unbound"

@@ -1,6 +1,7 @@
-// Package conformance judges providers of the protocol by running them: [Provider] plays the gateway for a provider,
-// and [SDK] plays the scenarios of testdata/sdk with the sample program of an SDK. Each rule has a section of
-// docs/protocol.md. It passes, fails, or is skipped with a reason: a rule that could not be judged never passes.
+// Package conformance judges providers of the protocol by running them: [Provider] plays the gateway
+// for a provider, and [SDK] plays the scenarios of testdata/sdk with the sample program of an SDK.
+// Each rule has a section of docs/protocol.md. It passes, is broken, is advice that was not taken, or
+// is skipped with a reason: a rule that could not be judged never passes.
 package conformance
 
 import (
@@ -15,18 +16,24 @@ type Kind string
 
 // Kinds of rules.
 const (
-	Must   Kind = "must"   // calls, sessions or other providers suffer without it
-	Should Kind = "should" // the protocol's advice
+	Must   Kind = "must"   // a specification demands it: it says must, required, only or at most
+	Should Kind = "should" // advice: a provider that does otherwise is no broken one
 )
 
-// Rule is one thing that the protocol asks. ID never changes its meaning: scripts name rules by it. Section is a
-// heading of docs/protocol.md, or the file of a scenario.
+// Rule is one thing that the protocol asks. ID never changes its meaning: scripts name rules by it.
+// Section is a heading of docs/protocol.md, or the file of a scenario. Spec names the text that
+// demands a rule of kind Must: a section of one of the two specifications that docs/protocol.md
+// brings together, or docs/protocol.md itself.
 type Rule struct {
 	ID      string `json:"id"`
 	Title   string `json:"title"`
 	Section string `json:"section"`
 	Kind    Kind   `json:"kind"`
+	Spec    string `json:"spec,omitzero"`
 }
+
+// ours is the Spec of a rule that its section of docs/protocol.md itself demands.
+const ours = "docs/protocol.md"
 
 // Outcome is what became of a rule in a run.
 type Outcome string
@@ -34,14 +41,17 @@ type Outcome string
 // Outcomes of a rule.
 const (
 	Passed  Outcome = "passed"
-	Failed  Outcome = "failed"
+	Failed  Outcome = "failed" // a rule of kind Must is broken
+	Advice  Outcome = "advice" // a rule of kind Should is not kept
 	Skipped Outcome = "skipped"
 )
 
-// Result is the outcome of one rule. Got and Want are set for a failed rule: what was seen and what the rule expects,
-// in one line each. Reason is set for a skipped rule.
+// Result is the outcome of one rule. Level is "must" or "advice". Got and Want are set for a rule
+// that was not kept: what was seen and what the rule expects, in one line each. Reason is set for a
+// skipped rule.
 type Result struct {
 	Rule
+	Level      string  `json:"level"`
 	Outcome    Outcome `json:"outcome"`
 	Got        string  `json:"got,omitzero"`
 	Want       string  `json:"want,omitzero"`
@@ -55,6 +65,7 @@ type Report struct {
 	Subject string   `json:"subject"`
 	Passed  int      `json:"passed"`
 	Failed  int      `json:"failed"`
+	Advice  int      `json:"advice"`
 	Skipped int      `json:"skipped"`
 	Results []Result `json:"results"`
 	Stderr  []string `json:"stderr,omitzero"`
@@ -75,17 +86,19 @@ func (r *Report) add(result Result) {
 		r.Passed++
 	case Failed:
 		r.Failed++
+	case Advice:
+		r.Advice++
 	case Skipped:
 		r.Skipped++
 	}
 }
 
-// failure is the error of a check whose rule is broken.
+// failure is the error of a check whose rule was not kept.
 type failure struct{ got, want string }
 
 func (f *failure) Error() string { return "got " + f.got + ", want " + f.want }
 
-// fail returns the error of a broken rule: what the rule expects, and what was seen.
+// fail returns the error of a rule that was not kept: what the rule expects, and what was seen.
 func fail(want, got string, args ...any) error {
 	return &failure{got: fmt.Sprintf(got, args...), want: want}
 }
@@ -97,10 +110,14 @@ func (s *skip) Error() string { return s.reason }
 
 func skipf(reason string, args ...any) error { return &skip{fmt.Sprintf(reason, args...)} }
 
-// result makes the result of a rule from the error of its check: nil is passed, a [skip] skipped. Any other error is a
-// failure; without a text of what was expected, that is the rule's title.
+// result makes the result of a rule from the error of its check: nil is passed, a [skip] skipped.
+// With any other error the rule was not kept; without a text of what was expected, that is the
+// rule's title.
 func (r Rule) result(err error, took time.Duration) Result {
-	result := Result{Rule: r, Outcome: Passed, DurationMs: took.Milliseconds()}
+	result := Result{Rule: r, Level: string(Must), Outcome: Passed, DurationMs: took.Milliseconds()}
+	if r.Kind == Should {
+		result.Level = string(Advice)
+	}
 	if err == nil {
 		return result
 	}
@@ -109,6 +126,9 @@ func (r Rule) result(err error, took time.Duration) Result {
 		return result
 	}
 	result.Outcome, result.Got, result.Want = Failed, err.Error(), r.Title
+	if r.Kind == Should {
+		result.Outcome = Advice
+	}
 	if f, ok := errors.AsType[*failure](err); ok {
 		result.Got, result.Want = f.got, cmp.Or(f.want, r.Title)
 	}

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -43,15 +44,15 @@ func replaceTable(t *testing.T, document string, rules []Rule) string {
 		t.Fatalf("docs/conformance.md has no %q and %q, want both", begin, end)
 	}
 	var table strings.Builder
-	table.WriteString("\n| Rule | | It asks | Section |\n|---|---|---|---|\n")
+	table.WriteString("\n| Rule | Demanded by | It asks | Section |\n|---|---|---|---|\n")
 	ids := map[string]bool{}
 	for _, r := range rules {
 		if ids[r.ID] {
 			t.Errorf("two rules have the id %s, want one", r.ID)
 		}
 		ids[r.ID] = true
-		fmt.Fprintf(&table, "| `%s` | %s | %s | [%s](protocol.md#%s) |\n", r.ID, r.Kind, r.Title, r.Section,
-			anchor(r.Section))
+		fmt.Fprintf(&table, "| `%s` | %s | %s | [%s](protocol.md#%s) |\n", r.ID,
+			cmp.Or(r.Spec, "advice"), r.Title, r.Section, anchor(r.Section))
 	}
 	return before + begin + table.String() + "\n" + end + after
 }

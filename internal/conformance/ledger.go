@@ -339,6 +339,8 @@ func updated(tools []protocol.Tool, m *protocol.ToolsUpdate) (now []protocol.Too
 
 // result judges a tool.result by what the kit asked.
 func (d *ledger) result(l *link, m *protocol.ToolResult) {
+	d.note("result.one", m.Data == nil || !m.Failed(), "data beside error %.64q, errorCode %.64q",
+		m.Error, m.ErrorCode)
 	if m.ErrorCode != "" {
 		d.note("result.code", m.ErrorCode.ResultCode() == m.ErrorCode, "errorCode %q", string(m.ErrorCode))
 	}

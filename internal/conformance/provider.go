@@ -84,6 +84,7 @@ type kit struct {
 	unbound    error // why no check can bind the provider
 	serial     bool  // a call that runs holds up others
 	absent     bool  // it does not come back
+	silent     bool  // it does not answer the end of its session
 	stays      bool  // it does not end
 	tokens     int   // reconnect tokens so far
 }
@@ -97,7 +98,8 @@ type call struct {
 var errRuns = errors.New("it runs")
 
 // Provider plays the gateway for a provider and judges it by the rules of [ProviderRules]. each gets every result as
-// soon as it is known. The error says why the run could not be finished; broken rules are in the report.
+// soon as it is known. The error says why the run could not be finished; rules that were not kept are
+// in the report.
 func Provider(ctx context.Context, opts ProviderOptions, each func(Result)) (*Report, error) {
 	k := &kit{ctx: ctx, opts: opts, listen: listenTCP, large: protocol.MaxFrame - largeRest}
 	if opts.URL == "" {

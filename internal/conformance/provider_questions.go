@@ -11,10 +11,12 @@ import (
 func questionChecks() []check {
 	const section, none = "Questions", "it answered no question"
 	return []check{
-		try("question.told", Must, section, "A question of each kind, and its end, end nothing", questionTold),
-		watch("question.waits", Must, section,
+		try("question.told", advice, section, "A question of each kind, and its end, end nothing",
+			questionTold),
+		watch("question.waits", advice, section,
 			"An answer is to a question that the provider was told of, and that is not over", none),
-		watch("question.fits", Must, "question.answer", "An answer is one that a question of its kind takes", none),
+		watch("question.fits", ours, "question.answer",
+			"An answer is one that a question of its kind takes", none),
 	}
 }
 

@@ -16,19 +16,40 @@ func ProviderRules() (rules []Rule) {
 	return rules
 }
 
+// The Spec of a rule: advice, [ours], or a section of one of the two specifications.
+const (
+	advice = ""
+	core   = "Core Profile, "
+	v2     = "Provider Interface v2, "
+
+	// The sections that several rules name.
+	inState      = v2 + "Connection states"
+	answersCall  = core + "tool.call"
+	answersEnd   = core + "tool.cancel"
+	ignoresOther = v2 + "Version negotiation"
+)
+
 // watch makes a check of a rule that every frame of the run is held against.
-func watch(id string, kind Kind, section, title, unseen string) check {
-	return check{Rule: Rule{id, title, section, kind}, watched: true, unseen: unseen}
+func watch(id, spec, section, title, unseen string) check {
+	c := try(id, spec, section, title, nil)
+	c.watched, c.unseen = true, unseen
+	return c
 }
 
 // try makes a check of a rule that is tried once.
-func try(id string, kind Kind, section, title string, run func(*kit) error) check {
-	return check{Rule: Rule{id, title, section, kind}, run: run}
+func try(id, spec, section, title string, run func(*kit) error) check {
+	kind := Must
+	if spec == advice {
+		kind = Should
+	}
+	return check{Rule: Rule{id, title, section, kind, spec}, run: run}
 }
 
 // both makes a check of a rule that is tried once, and watched over the whole run.
-func both(id string, kind Kind, section, title string, run func(*kit) error) check {
-	return check{Rule: Rule{id, title, section, kind}, run: run, watched: true}
+func both(id, spec, section, title string, run func(*kit) error) check {
+	c := try(id, spec, section, title, run)
+	c.watched = true
+	return c
 }
 
 // providerChecks returns all checks. The first ones find out whether the provider can be bound and called; later ones
@@ -54,205 +75,210 @@ const (
 
 func connectChecks() []check {
 	return []check{
-		try("connect.bind", Must, "States", "The provider connects, authenticates and sends hello", connectBind),
-		watch("connect.auth", Must, "States", "The first message of a connection is auth, and no other one is",
+		try("connect.bind", core+"Connection state machine", "States",
+			"The provider connects, authenticates and sends hello", connectBind),
+		watch("connect.auth", inState, "States",
+			"The first message of a connection is auth, and no other one is",
 			"it never connected"),
-		try("connect.token", Must, "Tokens", "auth has the token that the program was given", connectToken),
-		try("connect.hello-after", Must, "Binding to a session", "hello waits for the list of sessions",
-			connectHelloAfter),
-		try("connect.empty-list", Must, "Binding to a session", "While no session is there, hello waits for one",
-			connectEmptyList),
-		try("connect.session", Must, "Binding to a session", "hello names a session of the list, all, or none",
-			connectSession),
-		both("connect.bound-first", Must, "States", "Nothing but hello and goodbye comes before hello.ack",
-			connectBoundFirst),
-		try("connect.refused", Must, "Tokens", "A token that was refused is not sent again", connectRefused),
-		try("connect.hello-refused", Must, "Limits", "A hello that was refused is not repeated without a pause",
-			connectHelloRefused),
-		try("connect.version", Should, "Close codes", "After UNSUPPORTED_VERSION, the provider stays away",
-			connectVersion),
+		try("connect.token", core+"Authentication", "Tokens",
+			"auth has the token that the program was given", connectToken),
+		try("connect.hello-after", inState, "Binding to a session",
+			"hello waits for the list of sessions", connectHelloAfter),
+		try("connect.empty-list", advice, "Binding to a session",
+			"While no session is there, hello waits for one", connectEmptyList),
+		try("connect.session", core+"hello", "Binding to a session",
+			"hello names a session of the list, all, or none", connectSession),
+		both("connect.bound-first", inState, "States",
+			"Nothing but hello and goodbye comes before hello.ack", connectBoundFirst),
+		try("connect.refused", advice, "Tokens", "A token that was refused is not sent again",
+			connectRefused),
+		try("connect.hello-refused", advice, "Limits",
+			"A hello that was refused is not repeated without a pause", connectHelloRefused),
+		try("connect.version", advice, "Close codes",
+			"After UNSUPPORTED_VERSION, the provider stays away", connectVersion),
 	}
 }
 
 func proofChecks() []check {
 	const section = "Is it your gateway?"
 	return []check{
-		try("proof.wrong", Must, section, "Nothing is sent to a gateway whose proof is wrong",
+		try("proof.wrong", ours, section, "Nothing is sent to a gateway whose proof is wrong",
 			func(k *kit) error { return proofFails(k, provesWrongly) }),
-		try("proof.missing", Must, section, "Nothing is sent to a gateway that proves nothing",
+		try("proof.missing", ours, section, "Nothing is sent to a gateway that proves nothing",
 			func(k *kit) error { return proofFails(k, provesNothing) }),
-		try("proof.reconnect", Must, section, "A reconnect token is not sent to a gateway whose proof is wrong",
-			proofReconnect),
+		try("proof.reconnect", ours, section,
+			"A reconnect token is not sent to a gateway whose proof is wrong", proofReconnect),
 	}
 }
 
 func callChecks() []check {
 	return []check{
-		try("call.answered", Must, "Calls", "A call is answered", callAnswered),
-		watch("call.once", Must, "tool.result", "A call has one result", "no call was answered"),
-		watch("call.issued", Must, "Calls", "A result has the id of a call", "no call was answered"),
-		try("call.unknown-tool", Must, "tool.call", "A call of a tool that the provider does not have fails",
-			callUnknownTool),
-		try("call.wrong-args", Must, "Calls", "A call whose arguments the schema does not allow is answered",
-			callWrongArgs),
-		try("call.burst", Must, "Concurrency", "Thirty calls at once, or as many as hello.concurrency allows, are all"+
-			" answered", callBurst),
-		try("call.parallel", Should, "Concurrency", "A call that runs does not hold up others", callParallel),
-		watch("progress.running", Should, "tool.progress", "Progress belongs to a call that runs",
+		try("call.answered", answersCall, "Calls", "A call is answered", callAnswered),
+		watch("call.once", answersCall, "tool.result", "A call has one result",
+			"no call was answered"),
+		watch("call.issued", answersCall, "Calls", "A result has the id of a call",
+			"no call was answered"),
+		try("call.unknown-tool", advice, "tool.call",
+			"A call of a tool that the provider does not have fails", callUnknownTool),
+		try("call.wrong-args", advice, "Calls",
+			"A call whose arguments the schema does not allow is answered", callWrongArgs),
+		try("call.burst", answersCall, "Concurrency",
+			"Thirty calls at once, or as many as hello.concurrency allows, are all answered",
+			callBurst),
+		try("call.parallel", advice, "Concurrency", "A call that runs does not hold up others",
+			callParallel),
+		watch("progress.running", advice, "tool.progress", "Progress belongs to a call that runs",
 			"it sent no progress"),
-		try("cancel.answered", Must, "tool.cancel", "A cancelled call is answered", cancelAnswered),
-		try(
-			"cancel.code",
-			Must,
-			"tool.cancel",
-			"A call that is cancelled while it runs ends with CANCELLED",
-			cancelCode,
-		),
-		try("cancel.others", Must, "tool.cancel", "A cancel ends no other call", cancelOthers),
-		both("cancel.ended", Must, "tool.cancel", "A cancel of a call that was answered is ignored", cancelEnded),
-		both("cancel.unknown", Must, "tool.cancel", "A cancel of a call that was never made is ignored",
-			cancelUnknown),
-		watch("result.fields", Must, "tool.result", "The fields of tool.result are complete and right", noResults),
-		watch("result.code", Should, "Codes", "errorCode is one of the six for results", "no result had an errorCode"),
-		watch("result.file", Must, "File", "A file as a result is in persistDir", "no result was a file"),
+		try("cancel.answered", answersEnd, "tool.cancel", "A cancelled call is answered",
+			cancelAnswered),
+		try("cancel.code", answersEnd, "tool.cancel",
+			"A call that is cancelled while it runs ends with CANCELLED", cancelCode),
+		try("cancel.others", advice, "tool.cancel", "A cancel ends no other call", cancelOthers),
+		both("cancel.ended", advice, "tool.cancel",
+			"A cancel of a call that was answered is ignored", cancelEnded),
+		both("cancel.unknown", advice, "tool.cancel",
+			"A cancel of a call that was never made is ignored", cancelUnknown),
+		watch("result.fields", ours, "tool.result",
+			"The fields of tool.result are complete and right", noResults),
+		watch("result.one", advice, "tool.result", "A result has data or an error, not both",
+			noResults),
+		watch("result.code", advice, "Codes", "errorCode is one of the six for results",
+			"no result had an errorCode"),
+		watch("result.file", v2+"Payload limits", "File", "A file as a result is in persistDir",
+			"no result was a file"),
 	}
 }
 
 func toleranceChecks() []check {
 	const section = "Every message"
 	return []check{
-		try("ignore.type", Must, section, "A message of an unknown type is ignored",
+		try("ignore.type", ignoresOther, section, "A message of an unknown type is ignored",
 			sends(object{"type": "x.unknown", "sessionId": firstSession, "value": 1})),
-		try("ignore.field", Must, section, "Unknown fields are ignored", ignoreField),
-		try("ignore.json", Should, section, "A text frame that is no JSON object is ignored", ignoreText),
-		try("ignore.binary", Should, section, "A binary frame is ignored", ignoreBinary),
-		try("ignore.wrong", Should, section, "A message with wrong fields is ignored", ignoreWrong),
-		try(
-			"ignore.error",
-			Must,
-			"Codes",
-			"An error with an unknown code, or without replyTo, ends nothing",
-			ignoreError,
-		),
-		try("ignore.event", Must, "Subscriptions", "An event that was not subscribed to is ignored",
-			sends(object{"type": "session.event", "sessionId": firstSession, "event": "x.unknown", "data": object{}})),
-		try("ignore.state", Must, "session.lifecycle", "A state of a session that is unknown is ignored",
-			sends(object{"type": "session.lifecycle", "sessionId": firstSession, "state": "x.unknown"})),
-		try("ignore.answer", Must, "ack", "An answer to a request that was never made is ignored",
-			sends(object{"type": "ack", "requestId": "never", "sessionId": firstSession, "seq": 1, "fate": "stored"},
+		try("ignore.field", ignoresOther, section, "Unknown fields are ignored", ignoreField),
+		try("ignore.json", advice, section, "A text frame that is no JSON object is ignored",
+			ignoreText),
+		try("ignore.binary", advice, section, "A binary frame is ignored", ignoreBinary),
+		try("ignore.wrong", advice, section, "A message with wrong fields is ignored", ignoreWrong),
+		try("ignore.error", advice, "Codes",
+			"An error with an unknown code, or without replyTo, ends nothing", ignoreError),
+		try("ignore.event", advice, "Subscriptions",
+			"An event that was not subscribed to is ignored", sends(object{
+				"type": "session.event", "sessionId": firstSession, "event": "x.unknown",
+				"data": object{}})),
+		try("ignore.state", advice, "session.lifecycle",
+			"A state of a session that is unknown is ignored", sends(object{
+				"type": "session.lifecycle", "sessionId": firstSession, "state": "x.unknown"})),
+		try("ignore.answer", advice, "ack", "An answer to a request that was never made is ignored",
+			sends(object{"type": "ack", "requestId": "never", "sessionId": firstSession, "seq": 1,
+				"fate": "stored"},
 				object{"type": "stream.history", "queryId": "never", "streams": object{}})),
-		try("accept.large", Must, "Limits", "A message of nearly 16 MiB is read", acceptLarge),
+		try("accept.large", advice, "Limits", "A message of nearly 16 MiB is read", acceptLarge),
 	}
 }
 
 func hookChecks() []check {
 	return []check{
-		try("gate.answered", Must, "gate.check", "Each gate answers its checks", gateAnswered),
-		both("gate.unknown", Must, "Rules and gates", "A check of a gate that it does not have is not allowed",
-			gateUnknown),
-		watch("gate.fields", Must, "gate.result", "The fields of gate.result are complete and right", noChecks),
-		watch("gate.once", Must, "gate.result", "A gate.check has one answer, by its callId", noChecks),
-		try("transform.answered", Must, "transform.request", "A transform.request is answered", transformAnswered),
-		watch("transform.fields", Must, "transform.result", "The fields of transform.result are complete and right",
-			noRequests),
-		watch("transform.once", Must, "transform.result", "A transform.request has one answer, by its callId",
-			noRequests),
+		try("gate.answered", advice, "gate.check", "Each gate answers its checks", gateAnswered),
+		both("gate.unknown", advice, "Rules and gates",
+			"A check of a gate that it does not have is not allowed", gateUnknown),
+		watch("gate.fields", ours, "gate.result",
+			"The fields of gate.result are complete and right", noChecks),
+		watch("gate.once", advice, "gate.result", "A gate.check has one answer, by its callId",
+			noChecks),
+		try("transform.answered", advice, "transform.request", "A transform.request is answered",
+			transformAnswered),
+		watch("transform.fields", ours, "transform.result",
+			"The fields of transform.result are complete and right", noRequests),
+		watch("transform.once", advice, "transform.result",
+			"A transform.request has one answer, by its callId", noRequests),
 	}
 }
 
 func sessionChecks() []check {
 	return []check{
-		try("session.updated", Must, "sessions.updated", "A new list of sessions ends nothing", sessionUpdated),
-		try(
-			"session.end",
-			Must,
-			"The end of a session",
-			"shutdown.pending is answered: shutdown.ready, goodbye, or the"+
-				" end of the connection",
-			sessionEnd,
-		),
-		try(
-			"session.next",
-			Should,
-			"The end of a session",
-			"After its session's end, the provider binds to the next one",
-			sessionNext,
-		),
+		try("session.updated", ignoresOther, "sessions.updated",
+			"A new list of sessions ends nothing", sessionUpdated),
+		try("session.end", advice, "The end of a session",
+			"shutdown.pending is answered: shutdown.ready, goodbye, or the end of the connection",
+			sessionEnd),
+		try("session.end-all", v2+"What happens when sessions come and go", "All sessions",
+			"A provider of all sessions answers shutdown.pending, too", sessionEndAll),
+		try("session.next", advice, "The end of a session",
+			"After its session's end, the provider binds to the next one", sessionNext),
 	}
 }
 
 func reconnectChecks() []check {
 	const section = "Reconnecting"
 	return []check{
-		try(
-			"reconnect.cut",
-			Must,
-			section,
-			"A provider whose connection was cut comes back, with its tools",
-			reconnectCut,
-		),
-		try("reconnect.restart", Must, "Close codes", "A provider comes back after close code 1001", reconnectRestart),
-		try("reconnect.taken-over", Must, "Close codes", "A provider stays away after close code 4001",
-			reconnectTakenOver),
-		try("reconnect.pause", Should, section, "Attempts to connect again have pauses in between", reconnectPause),
-		watch("reconnect.token", Should, section, "A reconnect token is that of the last hello.ack",
+		try("reconnect.cut", advice, section,
+			"A provider whose connection was cut comes back, with its tools", reconnectCut),
+		try("reconnect.restart", advice, "Close codes",
+			"A provider comes back after close code 1001", reconnectRestart),
+		try("reconnect.taken-over", advice, "Close codes",
+			"A provider stays away after close code 4001", reconnectTakenOver),
+		try("reconnect.pause", advice, section, "Attempts to connect again have pauses in between",
+			reconnectPause),
+		watch("reconnect.token", advice, section, "A reconnect token is that of the last hello.ack",
 			"it sent no reconnect token"),
-		try("reconnect.void", Must, section, "After a refused reconnect token comes the token", reconnectVoid),
-		watch("reconnect.name", Must, section, "Each hello has the same name and instance", "it did not come back"),
-		both("reconnect.calls", Must, "Calls", "A call of a connection that ended is not answered on the next one",
-			reconnectCalls),
+		try("reconnect.void", v2+"Gateway crash recovery", section,
+			"After a refused reconnect token comes the token", reconnectVoid),
+		watch("reconnect.name", advice, section, "Each hello has the same name and instance",
+			"it did not come back"),
+		both("reconnect.calls", advice, "Calls",
+			"A call of a connection that ended is not answered on the next one", reconnectCalls),
 	}
 }
 
 func stopChecks() []check {
 	return []check{
-		try("stop.goodbye", Should, "goodbye", "A provider that is stopped says goodbye", stopGoodbye),
-		try("stop.ends", Must, "goodbye", "A provider ends within 10 s of SIGTERM", stopEnds),
-		try("stop.calls", Should, "goodbye", "A call that runs does not hold up the end", stopCalls),
-		watch("stop.silent", Must, "goodbye", "Nothing comes after goodbye", "it said no goodbye"),
+		try("stop.goodbye", advice, "goodbye", "A provider that is stopped says goodbye",
+			stopGoodbye),
+		try("stop.ends", advice, "goodbye", "A provider ends within 10 s of SIGTERM", stopEnds),
+		try("stop.calls", advice, "goodbye", "A call that runs does not hold up the end",
+			stopCalls),
+		watch("stop.silent", inState, "goodbye", "Nothing comes after goodbye",
+			"it said no goodbye"),
 	}
 }
 
 func messageChecks() []check {
 	return []check{
-		watch("frame.text", Must, "Every message", "A message is a text frame", "it sent nothing"),
-		watch("frame.json", Must, "Every message", "A message is one JSON object with a type, without a key twice",
+		watch("frame.text", advice, "Every message", "A message is a text frame",
 			"it sent nothing"),
-		watch(
-			"frame.type",
-			Must,
-			"From the provider",
-			"A message has a type that providers may send",
-			"it sent nothing",
-		),
-		watch(
-			"frame.size",
-			Must,
-			"Limits",
-			"A tool.result has at most 5 MiB, another message 2 MiB",
-			"it sent nothing",
-		),
-		watch("frame.fields", Must, "From the provider", "The fields of other messages are complete and right",
-			"it sent nothing"),
-		watch("hello.fields", Must, "hello", "The fields of hello are complete and right", "no hello was right"),
-		watch("hello.version", Must, "hello", "hello has protocol version 2", "it sent no hello"),
-		watch("tool.names", Must, "Every message", "A tool's name is valid and stands once in the list", noTools),
-		watch("tool.schemas", Must, "Tool", "A tool's parameters are a JSON Schema of an object", noTools),
-		watch(
-			"tool.fields",
-			Must,
-			"Tool",
+		watch("frame.json", ours, "Every message",
+			"A message is one JSON object with a type, without a key twice", "it sent nothing"),
+		watch("frame.type", core+"Forward compatibility", "From the provider",
+			"A message has a type that providers may send", "it sent nothing"),
+		watch("frame.size", core+"Payload limits", "Limits",
+			"A tool.result has at most 5 MiB, another message 2 MiB", "it sent nothing"),
+		watch("frame.fields", ours, "From the provider",
+			"The fields of other messages are complete and right", "it sent nothing"),
+		watch("hello.fields", ours, "hello", "The fields of hello are complete and right",
+			"no hello was right"),
+		watch("hello.version", core+"hello", "hello", "hello has protocol version 2",
+			"it sent no hello"),
+		watch("tool.names", ours, "Every message",
+			"A tool's name is valid and stands once in the list", noTools),
+		watch("tool.schemas", ours, "Tool", "A tool's parameters are a JSON Schema of an object",
+			noTools),
+		watch("tool.fields", ours, "Tool",
 			"The other fields of a tool are complete and right, and at most 100 tools come",
-			noTools,
-		),
-		watch("hooks.fields", Must, "Hooks", "The fields of rules and transforms are complete and right", noHooks),
-		watch("hooks.patterns", Must, "Match and patterns", "A rule's pattern compiles", "no rule has a pattern"),
-		watch("push.fields", Must, "push", "The fields of push are complete and right", noPushes),
-		watch("push.target", Must, "push", "A push names a session that the provider is bound to", noPushes),
-		watch("push.rate", Should, "Pushes", "At most ten pushes come in a second (20 break the rule)", noPushes),
-		watch("request.ids", Should, "Every message", "A request's id is not that of another one without an answer",
+			noTools),
+		watch("hooks.fields", ours, "Hooks",
+			"The fields of rules and transforms are complete and right", noHooks),
+		watch("hooks.patterns", ours, "Match and patterns", "A rule's pattern compiles",
+			"no rule has a pattern"),
+		watch("push.fields", ours, "push", "The fields of push are complete and right", noPushes),
+		watch("push.target", core+"push", "push",
+			"A push names a session that the provider is bound to", noPushes),
+		watch("push.rate", advice, "Pushes",
+			"At most ten pushes come in a second (20 break the rule)", noPushes),
+		watch("request.ids", advice, "Every message",
+			"A request's id is not that of another one without an answer",
 			"it asked for no answer"),
-		watch("update.one", Should, "Updates", "At most one update of each kind waits for its answer",
+		watch("update.one", advice, "Updates",
+			"At most one update of each kind waits for its answer",
 			"it sent no update that asks for an answer"),
 	}
 }

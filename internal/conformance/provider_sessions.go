@@ -43,17 +43,31 @@ func (k *kit) ending(l *link) (protocol.Type, error) {
 	}
 }
 
-func sessionEnd(k *kit) error {
+func sessionEnd(k *kit) error    { return k.ends(false) }
+func sessionEndAll(k *kit) error { return k.ends(true) }
+
+// ends ends the session of a provider of all sessions, or of one.
+func (k *kit) ends(all bool) error {
 	l, err := k.bound()
-	if err != nil {
+	bindsAll := k.hello.str("session") == protocol.AllSessions
+	switch {
+	case err != nil:
 		return err
+	case all && !bindsAll:
+		return skipf("it binds to one session")
+	case !all && bindsAll:
+		return skipf("it binds to all sessions; see session.end-all")
 	}
 	defer k.drop() // its session has ended
 	_, err = k.ending(l)
+	k.silent = err != nil
 	return err
 }
 
 func sessionNext(k *kit) error {
+	if k.silent {
+		return skipf("shutdown.pending was not answered")
+	}
 	l, err := k.fresh()
 	if err != nil {
 		return err

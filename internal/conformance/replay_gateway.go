@@ -12,14 +12,16 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// ReplayTarget is the gateway that [ReplayGateway] replays against. URL is for the report, Token is its admin token.
-// Session is a session there that nobody else uses.
+// ReplayTarget is the gateway that [ReplayGateway] replays against. URL is for the report, Token is
+// its admin token. Session is a session there that nobody else uses.
 type ReplayTarget struct {
 	URL     string
 	Token   string
 	Session string
-	// Dial opens a WebSocket at a path. It returns one only after the gateway has proved that it knows the token.
-	Dial func(ctx context.Context, path string, header http.Header) (*websocket.Conn, *http.Response, error)
+	// Dial opens a WebSocket at a path. It returns one only after the gateway has proved that it
+	// knows the token.
+	Dial func(ctx context.Context, path string, header http.Header) (
+		*websocket.Conn, *http.Response, error)
 	// Call makes a tool call in the session, as its model would, and returns at the call's end.
 	Call func(ctx context.Context, tool string, args json.RawMessage)
 }

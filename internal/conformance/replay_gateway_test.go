@@ -22,7 +22,8 @@ func replayAtGateway(t *testing.T, file *recording.File) *ReplayReport {
 		t.Fatal(err)
 	}
 	report, err := ReplayGateway(t.Context(), ReplayOptions{Recording: file, Provider: "p"}, ReplayTarget{
-		URL: "ws://gateway.test", Token: rig.gateway.AdminToken(), Session: session.ID(), Dial: rig.pipes.dialWebSocket,
+		URL: "ws://gateway.test", Token: rig.gateway.AdminToken(), Session: session.ID(),
+		Dial: rig.pipes.dialWebSocket,
 		Call: func(ctx context.Context, tool string, args json.RawMessage) {
 			session.Execute(ctx, gateway.Call{Name: tool, Args: []byte(args)})
 		},

@@ -31,6 +31,7 @@ type (
 		Failure *junitFailure `xml:"failure"`
 		Error   *junitError   `xml:"error"`
 		Skipped *junitSkipped `xml:"skipped"`
+		Advice  string        `xml:"system-out,omitempty"`
 	}
 	junitFailure struct {
 		Message string `xml:"message,attr"`
@@ -46,8 +47,9 @@ type (
 )
 
 // JUnit returns the report as a JUnit XML file: one suite, and a test case for each rule, whose class is the rule's
-// section. The subject is the suite's name. Control characters of foreign text are made visible. cut is what ended the
-// run early, or nil; it is one more test case, so that no CI system takes the file for a whole run.
+// section. The subject is the suite's name. Advice is the output of a test case that passes. Control
+// characters of foreign text are made visible. cut is what ended the run early, or nil; it is one
+// more test case, so that no CI system takes the file for a whole run.
 func (r *Report) JUnit(cut error) ([]byte, error) {
 	suite := junitSuite{Name: visible.Line(r.Subject), Tests: len(r.Results), Failures: r.Failed, Skipped: r.Skipped,
 		Stderr: visible.Controls(strings.Join(r.Stderr, "\n"))}
@@ -59,6 +61,8 @@ func (r *Report) JUnit(cut error) ([]byte, error) {
 		case Failed:
 			c.Failure = &junitFailure{Message: visible.Line(result.Got), Type: string(result.Kind),
 				Text: result.Explanation()}
+		case Advice:
+			c.Advice = result.Explanation()
 		case Skipped:
 			c.Skipped = &junitSkipped{Message: visible.Line(result.Reason)}
 		case Passed:
@@ -79,12 +83,15 @@ func (r *Report) JUnit(cut error) ([]byte, error) {
 	return append([]byte(xml.Header), append(text, '\n')...), nil
 }
 
-// Explanation returns what people read of a failed rule: three lines with what was seen, what was expected, and where
-// that is written.
+// Explanation returns what people read of a rule that was not kept: three lines with what was seen,
+// what was expected, and where that is written.
 func (r Result) Explanation() string {
 	where := r.Section
 	if !strings.HasPrefix(where, "testdata/") {
 		where = "docs/protocol.md, " + where
+	}
+	if r.Spec != "" && r.Spec != ours {
+		where += "; " + r.Spec
 	}
 	return fmt.Sprintf("got:  %s\nwant: %s\nsee:  %s\n", visible.Line(r.Got), visible.Line(r.Want), where)
 }

@@ -16,6 +16,8 @@ func TestReportIsHarmless(t *testing.T) {
 	for _, err := range []error{fail(hostile, "%s", hostile), skipf("%s", hostile), errors.New(hostile), nil} {
 		report.add(rule.result(err, 1500*time.Millisecond))
 	}
+	rule.Kind, rule.Spec = Should, core+"tool.result"
+	report.add(rule.result(fail("w", "g"), 0))
 	text, err := report.JUnit(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -28,14 +30,18 @@ func TestReportIsHarmless(t *testing.T) {
 		t.Errorf("the JUnit file has control characters, want none: %q", text)
 	}
 	suite := read.Suites[0]
-	if suite.Tests != 4 || suite.Failures != 2 || suite.Skipped != 1 || suite.Time != "6.000" {
-		t.Errorf("the suite has %d tests, %d failures, %d skipped in %s, want 4, 2, 1 in 6.000", suite.Tests,
+	if suite.Tests != 5 || suite.Failures != 2 || suite.Skipped != 1 || suite.Time != "6.000" {
+		t.Errorf("the suite has %d tests, %d failures, %d skipped in %s, want 5, 2, 1 in 6.000", suite.Tests,
 			suite.Failures, suite.Skipped, suite.Time)
 	}
 	const want = "got:  a\\x1b[2J\\x00]]>&\\u202eb\\nc\nwant: a\\x1b[2J\\x00]]>&\\u202eb\\nc\n" +
 		"see:  docs/protocol.md, tool.result\n"
 	if got := suite.Cases[0].Failure.Text; got != want {
 		t.Errorf("the failure is %q, want %q", got, want)
+	}
+	const advised = "got:  g\nwant: w\nsee:  docs/protocol.md, tool.result; Core Profile, tool.result\n"
+	if got := suite.Cases[4]; got.Advice != advised || got.Failure != nil || report.Advice != 1 {
+		t.Errorf("advice is %+v, want a test case that passes with the output %q", got, advised)
 	}
 	if got, want := report.Results[2].Want, rule.Title; got != want {
 		t.Errorf("an error without an expectation wants %q, want the rule's title %q", got, want)

@@ -27,6 +27,8 @@ type example struct {
 	waits, polite bool
 	// afterwards is what becomes of it when its session has ended.
 	afterwards func(*testing.T, *home, *gateway, *process)
+	// With spoilt in place of right it breaks the rule of the kit; "" where no test needs that.
+	right, spoilt, rule string
 }
 
 const (
@@ -40,9 +42,11 @@ var examples = []example{
 		polite: true, afterwards: comesBack},
 	{doc: coreProfile, language: "python", name: "example-provider", tool: "greet", args: `{"name":"Ada"}`,
 		want:   "Hello, Ada!",
-		polite: true, afterwards: endsAndOutlivesACrash},
+		polite: true, afterwards: endsAndOutlivesACrash,
+		right: `"protocolVersion": 2`, spoilt: `"protocolVersion": 1`, rule: "hello.version"},
 	{doc: v2, language: "js", name: "my-provider", tool: "greet", args: `{"name":"Ada"}`, want: "Hello, Ada!",
-		waits: true, afterwards: endsWithTheGateway},
+		waits: true, afterwards: endsWithTheGateway,
+		right: `"tool.call"`, spoilt: `"tool.called"`, rule: "call.answered"},
 	{doc: v2, language: "js", name: "hello-provider", tool: "say_hello", args: `{"name":"Ada"}`, want: "Hello, Ada!",
 		waits: true, afterwards: endsWithTheGateway},
 	{doc: v2, language: "python", name: "python-provider", tool: "compute", args: `{"expr":"6 * 7"}`, want: "42",
@@ -52,6 +56,49 @@ var examples = []example{
 // TestDocumentExamples runs the providers that the two documents show, as they
 // stand there, against a gateway at the default port.
 func TestDocumentExamples(t *testing.T) {
+	eachExample(t, func(t *testing.T, e example, h *home, file string) {
+		h.isolate()
+		e.run(t, h, file)
+	})
+}
+
+// TestDocumentExamplesConform lets the kit judge the examples: what they leave out is advice, and
+// what the documents demand is found where they do not do it.
+func TestDocumentExamplesConform(t *testing.T) {
+	eachExample(t, func(t *testing.T, e example, h *home, file string) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		interpreter, url := "node", "process.env.TAP_GATEWAY_URL"
+		if e.language == "python" {
+			interpreter, url = systemPython, `os.environ["TAP_GATEWAY_URL"]`
+		}
+		code := strings.Replace(string(text), `"ws://localhost:`+defaultPort+`"`, url, 1)
+		judge := func(code string) result {
+			if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return h.run(tapctl, "conformance", "--tool", e.tool, "--args", e.args, "--",
+				interpreter, file)
+		}
+		if r := judge(code); r.code != 0 || !strings.Contains(r.stdout, " 0 broken, ") {
+			t.Errorf("the kit ends with code %d, want 0 and nothing broken:\n%s%s", r.code,
+				r.stdout, r.stderr)
+		}
+		if e.rule == "" {
+			return
+		}
+		r := judge(strings.Replace(code, e.right, e.spoilt, 1))
+		if r.code != 1 || !strings.Contains(r.stdout, "\nbroken   "+e.rule+" ") {
+			t.Errorf("with %s the kit ends with code %d, want 1 and %s broken:\n%s%s", e.spoilt,
+				r.code, e.rule, r.stdout, r.stderr)
+		}
+	})
+}
+
+// eachExample tests each example with a home and a file of its own.
+func eachExample(t *testing.T, test func(*testing.T, example, *home, string)) {
 	t.Parallel()
 	specs := filepath.Join(filepath.Dir(repo), "shared", "spec")
 	if _, err := os.Stat(specs); errors.Is(err, os.ErrNotExist) && os.Getenv("CI") != "true" {
@@ -62,9 +109,7 @@ func TestDocumentExamples(t *testing.T) {
 		t.Run(strings.TrimSuffix(e.doc, ".md")+"/"+e.language+"/"+e.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHome(t)
-			file := e.extract(h, specs)
-			h.isolate()
-			e.run(t, h, file)
+			test(t, e, h, e.extract(h, specs))
 		})
 	}
 }
