@@ -148,7 +148,7 @@ type obstacle struct {
 // the obstacle in the call's way; nil means that the call was sent, queued or ended.
 func (c *call) advance() *obstacle {
 	latest := time.Now().Add(protocol.GateTimeout)
-	for {
+	for changes := 0; ; changes++ {
 		r := c.session.routes.Load()
 		if err := c.prepare(r); err != nil {
 			if c.checksRules && r.find(c.name) == nil && c.session.holder(r, nil, c.name, c.callerArgs) != nil {
@@ -179,7 +179,7 @@ func (c *call) advance() *obstacle {
 			return nil
 		case dispatched:
 			return nil
-		case time.Now().After(latest):
+		case changes > 0 && time.Now().After(latest): // one slow round is no rapid change
 			c.failChangedTooFast()
 			return nil
 		}
