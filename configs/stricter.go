@@ -46,7 +46,8 @@ func (p *Permissions) tightenBy(file string) bool {
 	return !isEqual(before, *p)
 }
 
-// stricter names the permissions that count of a project's tapgw.toml without trust, for people; "" if there are none.
+// stricter lists, for people, the permissions of a project's tapgw.toml that count without trust;
+// "" if it has no such permission.
 func (f Files) stricter(file string) string {
 	dir, name := filepath.Split(file)
 	c, err := f.Load()

@@ -89,12 +89,12 @@ func (r *resource[T]) named(do func(c *command, name string) error) func(*comman
 	}
 }
 
-// given makes the find of a resource whose things the gateway finds itself: it only requires the
-// argument. what names the argument, lister the command that lists the things.
-func given(what, lister string) func(*command, string) (string, error) {
+// given makes the find function of a resource whose names the gateway resolves: it only requires
+// that the argument is there. Its error calls the argument label and names the command lister.
+func given(label, lister string) func(*command, string) (string, error) {
 	return func(c *command, word string) (string, error) {
 		if word == "" {
-			return "", cli.Usage("%s %s: needs %s; tapctl %[1]s lists them", lister, c.Command.Name, what)
+			return "", cli.Usage("%s %s: needs %s; tapctl %[1]s lists them", lister, c.Command.Name, label)
 		}
 		return word, nil
 	}
@@ -139,7 +139,7 @@ func (c *command) line(v any, text string) error {
 	return c.out.Printf("%s\n", text)
 }
 
-// done says what was done: v with --json, else a note.
+// done reports the outcome of a command: v with --json, else a note.
 func (c *command) done(v any, format string, args ...any) error {
 	if c.out.JSON {
 		return c.out.Document(v)
@@ -148,7 +148,7 @@ func (c *command) done(v any, format string, args ...any) error {
 	return nil
 }
 
-// doneTo says what was done to a thing that has an id.
+// doneTo is done for an action on a thing that has an id.
 func (c *command) doneTo(id, what string) error {
 	return c.done(map[string]string{"id": id}, "%s %s", what, id)
 }

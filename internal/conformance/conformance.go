@@ -47,7 +47,7 @@ const (
 )
 
 // Result is the outcome of one rule. Level is "must" or "advice". Got and Want are set for a rule
-// that was not kept: what was seen and what the rule expects, in one line each. Reason is set for a
+// that is broken: the observed behaviour and the expected one, in one line each. Reason is set for a
 // skipped rule.
 type Result struct {
 	Rule
@@ -98,7 +98,7 @@ type failure struct{ got, want string }
 
 func (f *failure) Error() string { return "got " + f.got + ", want " + f.want }
 
-// fail returns the error of a rule that was not kept: what the rule expects, and what was seen.
+// fail returns the error of a broken rule: the behaviour that it expects, and the one observed.
 func fail(want, got string, args ...any) error {
 	return &failure{got: fmt.Sprintf(got, args...), want: want}
 }
