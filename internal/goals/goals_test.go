@@ -345,6 +345,8 @@ func TestStopTakesBackThePrompt(t *testing.T) {
 		p := providers.New("other", &providers.Options{URL: "ws://this.process", Token: pass.Token(), Session: "slow"})
 		providers.AddTool(p, "look", "Look.", func(context.Context, struct{}) (string, error) { return "", nil })
 		go func() { _ = p.Run(link.WithDial(t.Context(), w.dial)) }()
+		// The session now waits for its model to take the tool, with no prompt in hand.
+		synctest.Wait()
 		g := w.start(adminapi.GoalRequest{Session: "slow"}, report)
 		w.want(w.after(10*time.Second, g.ID), adminapi.GoalActive, 1, "")
 		if n := s.QueuedInjects(); n != 1 {
