@@ -16,7 +16,6 @@ import (
 	"tapgw/internal/match"
 	"tapgw/internal/protocol"
 	"tapgw/internal/spans"
-	"tapgw/internal/watch"
 )
 
 // Options say which source runs for which sessions. Provider, Gateway, Token, Session and the functions are required;
@@ -50,8 +49,7 @@ const maxDisk = 4
 
 // Set has the sources that run. Any goroutine may call its methods.
 type Set struct {
-	trees *watch.Trees
-	disk  chan struct{} // holds one item for each source that reads or writes its file
+	disk chan struct{} // holds one item for each source that reads or writes its file
 
 	mu    sync.Mutex // guards the fields that follow
 	list  map[*source]bool
@@ -61,7 +59,7 @@ type Set struct {
 
 // NewSet returns a set without sources.
 func NewSet() *Set {
-	return &Set{trees: watch.NewTrees(), disk: make(chan struct{}, maxDisk), list: map[*source]bool{}}
+	return &Set{disk: make(chan struct{}, maxDisk), list: map[*source]bool{}}
 }
 
 // Run runs a source until ctx ends, and then returns nil. An error says why the source can't go on; whoever called Run

@@ -1,39 +1,158 @@
 package watch
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
 
+// Change is something that happened to a file.
+type Change struct {
+	File string // relative to the directory, with slashes
+	What string // Created, Changed or Removed
+}
+
+// What may happen to a file. A file that another one is renamed over has changed.
 const (
-	// maxDirty is how many changed paths are remembered; with more of them, or more than maxDirtyDirs directories among
-	// them, everything is looked at.
-	maxDirty     = 20_000
-	maxDirtyDirs = 100
+	Created = "created"
+	Changed = "changed"
+	Removed = "removed"
 )
 
-// tree is what one call of [Trees.Watch] watches. The caller's goroutine owns the fields but dirty. Paths are relative
-// and have slashes.
-type tree struct {
-	trees *Trees
-	dir   string // absolute, without links
-	globs []string
-	dirs  map[string]bool  // those that are watched
-	files map[string]stamp // those that match
-	poke  chan struct{}    // holds one item; there is something in dirty
+// Tree calls changed with what happens to the files below dir that one of the globs matches, once
+// for a burst of changes, until ctx ends. A call without changes says that from now on all is
+// watched. While there is no such directory, Tree waits for it: it calls missing once each time,
+// and the files that come with the directory are new. An error says why it can't go on. Symbolic
+// links count as files, and are not followed below dir. Directories called .git and node_modules
+// are left out, unless a glob names them.
+func Tree(
+	ctx context.Context, dir string, globs []string, changed func([]Change), missing func(),
+) error {
+	return newTree(dir, globs).watch(ctx, changed, missing)
+}
 
-	mu    sync.Mutex
-	dirty map[string]bool // absolute paths; "" for all
+// tree is one call of [Tree].
+type tree struct {
+	dir     string
+	globs   []string
+	limits  limits
+	watcher *watcher
+}
+
+type limits struct{ files, dirs int }
+
+func newTree(dir string, globs []string) *tree {
+	t := &tree{dir: dir, limits: limits{files: 100_000, dirs: 20_000}, watcher: newWatcher()}
+	for _, g := range globs {
+		t.globs = append(t.globs, path.Clean(g))
+	}
+	return t
+}
+
+// watch implements [Tree].
+func (t *tree) watch(ctx context.Context, changed func([]Change), missing func()) error {
+	defer t.watcher.close()
+	known := map[string]stamp{}
+	isFirst, isThere := true, false
+	for ; ; isFirst = false {
+		files, err := t.look()
+		if err != nil && !isMissing(err) {
+			return err
+		}
+		wasThere := isThere
+		isThere = err == nil
+		if isThere && !wasThere {
+			changed(nil)
+		}
+		if changes := compare(known, files); len(changes) > 0 && !isFirst {
+			changed(changes)
+		}
+		if !isThere && (wasThere || isFirst) {
+			missing()
+		}
+		known = files
+		next := time.Duration(math.MaxInt64)
+		if !isThere {
+			next = pollInterval // the way to the directory may change without an event
+		}
+		if !waitQuiet(ctx, t.watcher.poke, next) {
+			return nil
+		}
+	}
+}
+
+// look returns the files that match, and makes sure that each change from now on pokes.
+func (t *tree) look() (files map[string]stamp, err error) {
+	var missed error
+	err = t.watcher.update(func() targets {
+		all := newTargets()
+		all.addPath(t.dir)
+		var dir string
+		if dir, missed = filepath.EvalSymlinks(t.dir); missed == nil {
+			files, missed = t.walk(dir, all.everyEntry)
+		}
+		return all
+	})
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return nil, fmt.Errorf("watching files: the system has no watches left: name fewer directories "+
+			"in files, or raise fs.inotify.max_user_watches (%w)", err)
+	case errors.Is(err, syscall.EMFILE):
+		return nil, fmt.Errorf("watching files: the user has too many watchers: "+
+			"raise fs.inotify.max_user_instances (%w)", err)
+	case missed != nil:
+		return nil, fmt.Errorf("watching files: %w", missed)
+	}
+	return files, nil // a directory that this user can't watch is left out
+}
+
+// isMissing reports whether an error says that there is no such directory.
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// walk returns the files that match, and adds the directories to dirs that may have some.
+func (t *tree) walk(dir string, dirs map[string]bool) (map[string]stamp, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	files := map[string]stamp{}
+	err = fs.WalkDir(root.FS(), ".", func(rel string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil && rel == ".":
+			return err
+		case err != nil: // the entry is gone, or not for this user
+			return fs.SkipDir
+		case e.IsDir() && !slices.ContainsFunc(t.globs, func(g string) bool { return mayHold(g, rel) }):
+			return fs.SkipDir
+		case e.IsDir():
+			dirs[filepath.Join(dir, filepath.FromSlash(rel))] = true
+		case t.matches(rel):
+			if info, err := e.Info(); err == nil {
+				files[rel] = stampOf(info)
+			}
+		}
+		if len(files) > t.limits.files || len(dirs) > t.limits.dirs {
+			return fmt.Errorf("more than %d files match, or more than %d directories are to be watched "+
+				"below %s: name fewer", t.limits.files, t.limits.dirs, t.dir)
+		}
+		return nil
+	})
+	return files, err
 }
 
 // stamp changes when a file does.
@@ -50,197 +169,22 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-func newTree(ts *Trees, dir string, globs []string) *tree {
-	t := &tree{
-		trees: ts, dir: dir, dirs: map[string]bool{}, files: map[string]stamp{}, poke: make(chan struct{}, 1),
-		dirty: map[string]bool{},
-	}
-	for _, g := range globs {
-		t.globs = append(t.globs, path.Clean(g))
-	}
-	return t
-}
-
-func (t *tree) abs(rel string) string { return filepath.Join(t.dir, filepath.FromSlash(rel)) }
-
-// mark notes that something happened to a path. Any goroutine may call it.
-func (t *tree) mark(abs string) {
-	t.mu.Lock()
-	if len(t.dirty) >= maxDirty {
-		t.dirty = map[string]bool{"": true}
-	} else {
-		t.dirty[abs] = true
-	}
-	t.mu.Unlock()
-	select {
-	case t.poke <- struct{}{}:
-	default:
-	}
-}
-
-// take returns the paths to which something happened, and whether to look at everything.
-func (t *tree) take() (paths []string, all bool) {
-	t.mu.Lock()
-	dirty := t.dirty
-	t.dirty = map[string]bool{}
-	t.mu.Unlock()
-	dirs := 0
-	for abs := range dirty {
-		rel, err := filepath.Rel(t.dir, abs)
-		if abs == "" || err != nil || rel == "." {
-			return nil, true
-		}
-		rel = filepath.ToSlash(rel)
-		if paths = append(paths, rel); t.dirs[rel] {
-			dirs++
+// compare returns how the files differ from those before, sorted by path.
+func compare(before, now map[string]stamp) (changes []Change) {
+	for file := range before {
+		if _, ok := now[file]; !ok {
+			changes = append(changes, Change{file, Removed})
 		}
 	}
-	slices.Sort(paths)
-	return paths, dirs > maxDirtyDirs
-}
-
-// look returns what has changed since the last look, sorted by path. If the directory is gone, so are its files: the
-// error comes with them.
-func (t *tree) look(all bool) (changes []Change, err error) {
-	defer func() { slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.File, b.File) }) }()
-	paths, everything := t.take()
-	root, err := os.OpenRoot(t.dir)
-	if err != nil {
-		if isMissing(err) {
-			for file := range t.files {
-				t.compare(file, nil, &changes)
-			}
-		}
-		return changes, fmt.Errorf("watching files: %w", err)
-	}
-	defer func() { _ = root.Close() }()
-	if all || everything {
-		paths = []string{"."}
-	}
-	for _, rel := range paths {
-		if err := t.lookAt(root, rel, &changes); err != nil {
-			return nil, err
+	for file, stamp := range now {
+		if was, ok := before[file]; !ok {
+			changes = append(changes, Change{file, Created})
+		} else if was != stamp {
+			changes = append(changes, Change{file, Changed})
 		}
 	}
-	return changes, nil
-}
-
-// isMissing reports whether an error says that there is no such directory.
-func isMissing(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
-
-// lookAt adds what has changed at a path and below it.
-func (t *tree) lookAt(root *os.Root, rel string, changes *[]Change) error {
-	now := map[string]stamp{}
-	info, err := root.Lstat(rel)
-	isDir := err == nil && info.IsDir()
-	if !isDir && err == nil && t.matches(rel) {
-		now[rel] = stampOf(info)
-	}
-	if !isDir && !t.dirs[rel] {
-		t.compare(rel, now, changes)
-		return nil
-	}
-	before := t.dirs
-	t.dirs = map[string]bool{}
-	for dir := range before {
-		if !isBelow(rel, dir) {
-			t.dirs[dir] = true
-		}
-	}
-	if isDir {
-		err = t.walk(root, rel, now)
-	}
-	for dir := range before {
-		if !t.dirs[dir] {
-			t.trees.remove(t, t.abs(dir))
-		}
-	}
-	if isDir && err != nil {
-		return err
-	}
-	for file := range t.files {
-		if _, is := now[file]; !is && isBelow(rel, file) {
-			t.compare(file, now, changes)
-		}
-	}
-	for file := range now {
-		t.compare(file, now, changes)
-	}
-	return nil
-}
-
-// isBelow reports whether a path is dir, or below it.
-func isBelow(dir, rel string) bool {
-	return dir == "." || rel == dir || strings.HasPrefix(rel, dir) && rel[len(dir)] == '/'
-}
-
-// compare adds what has happened to a file.
-func (t *tree) compare(file string, now map[string]stamp, changes *[]Change) {
-	before, was := t.files[file]
-	after, is := now[file]
-	switch {
-	case was && !is:
-		delete(t.files, file)
-		*changes = append(*changes, Change{file, Removed})
-		return
-	case is && !was:
-		*changes = append(*changes, Change{file, Created})
-	case before != after:
-		*changes = append(*changes, Change{file, Changed})
-	}
-	if is {
-		t.files[file] = after
-	}
-}
-
-// walk watches a directory and those below it that may have files that match, and adds these files to found.
-func (t *tree) walk(root *os.Root, start string, found map[string]stamp) error {
-	for left := []string{start}; len(left) > 0; {
-		rel := left[len(left)-1]
-		left = left[:len(left)-1]
-		if !slices.ContainsFunc(t.globs, func(glob string) bool { return mayHold(glob, rel) }) {
-			continue
-		}
-		// Watch first, look second: what changes in between is looked at again.
-		switch err := t.trees.add(t, t.abs(rel)); {
-		case err != nil && (rel == "." || errors.Is(err, syscall.ENOSPC)):
-			return err
-		case err != nil: // it is gone, or not for this user
-			continue
-		}
-		t.dirs[rel] = true
-		for _, e := range readDir(root, rel) {
-			name := path.Join(rel, e.Name())
-			if e.IsDir() {
-				left = append(left, name)
-			} else if info, err := e.Info(); err == nil && t.matches(name) {
-				found[name] = stampOf(info)
-			}
-		}
-		if max := t.trees.limits; len(found) > max.files || len(t.dirs) > max.dirs {
-			return fmt.Errorf(
-				"files: more than %d files match, or more than %d directories are to be watched below %s: "+
-					"name fewer",
-				max.files,
-				max.dirs,
-				t.dir,
-			)
-		}
-	}
-	return nil
-}
-
-// readDir returns the entries of a directory; none if it is gone, or a link out of root has taken its place.
-func readDir(root *os.Root, rel string) []fs.DirEntry {
-	d, err := root.Open(rel)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = d.Close() }()
-	entries, _ := d.ReadDir(-1)
-	return entries
+	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.File, b.File) })
+	return changes
 }
 
 func (t *tree) matches(rel string) bool {

@@ -23,7 +23,7 @@ const (
 	// pollInterval is how often the files are read in any case. Network file systems, and the renaming of a directory
 	// further up, cause no events.
 	pollInterval = 10 * time.Second
-	// pollOnlyInterval replaces pollInterval if the system has no watches left.
+	// pollOnlyInterval replaces pollInterval if the system can't watch all of them.
 	pollOnlyInterval = time.Second
 )
 
@@ -45,12 +45,11 @@ func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, chan
 	w := newWatcher()
 	defer w.close()
 	reportChanges(ctx, w.poke, func() (Snapshot, time.Duration) {
-		// Watch first, look second: what changes in between pokes again.
-		live := w.update(dirs, match)
-		if live {
-			return Scan(dirs, match), pollInterval
+		next := pollInterval
+		if w.update(func() targets { return targetsOf(dirs, match) }) != nil {
+			next = pollOnlyInterval
 		}
-		return Scan(dirs, match), pollOnlyInterval
+		return Scan(dirs, match), next
 	}, changed)
 }
 

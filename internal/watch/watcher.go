@@ -1,28 +1,36 @@
 package watch
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher pokes when something happens to directories or to the links and directories on the way to them.
+// watcher pokes when something happens to directories or to the links and directories on the way to
+// them.
 type watcher struct {
-	poke chan struct{}
+	poke chan struct{} // holds one
+	// addWatch is (*fsnotify.Watcher).Add, but in tests.
+	addWatch func(*fsnotify.Watcher, string) error
 
 	// What is watched now. Only update and close change it.
-	source  *fsnotify.Watcher // nil: the system has no watches left
+	source  *fsnotify.Watcher // nil: nothing is watched
 	targets targets
 	watched map[string]fs.FileInfo // the directories of the targets
+	fault   error                  // why some of them are not watched
 	drain   sync.WaitGroup         // the goroutine that reads the source
 }
 
-func newWatcher() *watcher { return &watcher{poke: make(chan struct{}, 1)} }
+func newWatcher() *watcher {
+	return &watcher{poke: make(chan struct{}, 1), addWatch: (*fsnotify.Watcher).Add}
+}
 
 func (w *watcher) close() {
 	if w.source != nil {
@@ -32,44 +40,49 @@ func (w *watcher) close() {
 	w.source = nil
 }
 
-// update watches everything that matters for directories now, and returns whether it can.
-func (w *watcher) update(dirs []string, match func(fs.FileInfo) bool) bool {
-	// A change between the look and the watch shows in the next round. What changes in each round is left to polling.
+// update watches the targets that find returns, and calls find again until it returns what is
+// watched already: what comes before a watch shows in the next look, what comes after it pokes. The
+// error says why the system does not watch all of them; with ENOSPC or EMFILE it watches nothing.
+func (w *watcher) update(find func() targets) error {
 	for range 5 {
-		t := targetsOf(dirs, match)
+		t := find()
 		now := t.dirs()
 		if w.source != nil && t.equal(w.targets) && sameDirs(now, w.watched) {
-			return true
+			return w.fault
 		}
 		// Make all watches anew, because a watch follows its directory when that is moved.
 		w.close()
 		source, err := fsnotify.NewWatcher()
 		if err != nil {
-			return false
+			return err
 		}
+		w.fault = nil
 		for dir := range now {
-			if err := source.Add(dir); err != nil {
+			if err := w.addWatch(source, dir); errors.Is(err, syscall.ENOSPC) {
 				_ = source.Close()
-				return false
+				return err
+			} else if err != nil {
+				w.fault = err
 			}
 		}
 		w.source, w.targets, w.watched = source, t, now
 		w.drain.Go(func() { w.read(source, t) })
 	}
-	return false
+	w.wake() // it changed each time
+	return nil
+}
+
+// wake pokes, unless a poke is pending.
+func (w *watcher) wake() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
 }
 
 // sameDirs reports whether two sets have the same directories, and each is still the same one on the disk.
 func sameDirs(a, b map[string]fs.FileInfo) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for dir, info := range a {
-		if old, ok := b[dir]; !ok || !os.SameFile(info, old) {
-			return false
-		}
-	}
-	return true
+	return maps.EqualFunc(a, b, os.SameFile)
 }
 
 // read pokes for the events that matter. It never makes the source wait.
@@ -88,10 +101,7 @@ func (w *watcher) read(source *fsnotify.Watcher, t targets) {
 				return
 			}
 		}
-		select {
-		case w.poke <- struct{}{}:
-		default: // a poke is pending
-		}
+		w.wake()
 	}
 }
 
@@ -101,8 +111,10 @@ type targets struct {
 	entries    map[string]bool // single entries that matter
 }
 
+func newTargets() targets { return targets{map[string]bool{}, map[string]bool{}} }
+
 func targetsOf(dirs []string, match func(fs.FileInfo) bool) targets {
-	t := targets{map[string]bool{}, map[string]bool{}}
+	t := newTargets()
 	for _, dir := range dirs {
 		real, ok := t.addPath(dir)
 		if !ok {

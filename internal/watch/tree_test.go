@@ -21,14 +21,22 @@ type treeWatch struct {
 	now  chan []Change
 	lost chan struct{} // the directory is missing
 	ends chan error
-	stop context.CancelFunc
 }
 
-func watchTree(t *testing.T, ts *Trees, dir string, globs ...string) *treeWatch {
+func watchTree(t *testing.T, dir string, globs ...string) *treeWatch {
+	t.Helper()
+	return start(t, newTree(dir, globs))
+}
+
+func start(t *testing.T, watched *tree) *treeWatch {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &treeWatch{t, dir, make(chan []Change, 1000), make(chan struct{}, 1000), make(chan error, 1), cancel}
-	go func() { w.ends <- ts.Watch(ctx, dir, globs, func(list []Change) { w.now <- list }, w.setMissing) }()
+	w := &treeWatch{
+		t, watched.dir, make(chan []Change, 1000), make(chan struct{}, 1000), make(chan error, 1),
+	}
+	go func() {
+		w.ends <- watched.watch(ctx, func(list []Change) { w.now <- list }, w.setMissing)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -104,7 +112,7 @@ func TestTree(t *testing.T) {
 	t.Parallel() // it waits
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "old.go"), "1")
-	w := watchTree(t, NewTrees(), dir, "**/*.go", "./notes/*.{txt,md}")
+	w := watchTree(t, dir, "**/*.go", "./notes/*.{txt,md}")
 	w.write("a.go", "1")
 	w.write("a.txt", "1")
 	w.write("notes/b.txt", "1")
@@ -140,12 +148,12 @@ func TestTree(t *testing.T) {
 func TestTreeLeavesOut(t *testing.T) {
 	t.Parallel() // it waits
 	dir, far := t.TempDir(), t.TempDir()
-	ts := NewTrees()
-	w := watchTree(t, ts, dir, "**")
+	all := newTree(dir, []string{"**"})
+	w := start(t, all)
 	for _, name := range []string{".git", "node_modules", "src"} {
 		do(t, os.Mkdir(w.path(name), 0o755))
 	}
-	head := watchTree(t, ts, dir, ".git/HEAD")
+	head := watchTree(t, dir, ".git/HEAD")
 	w.write(".git/HEAD", "1")
 	w.write("node_modules/x/y.js", "1")
 	head.want("created .git/HEAD")
@@ -155,9 +163,7 @@ func TestTreeLeavesOut(t *testing.T) {
 	write(t, filepath.Join(far, "secret"), "22")
 	w.write("end", "1")
 	w.want("created end")
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	for watched := range ts.byDir {
+	for watched := range all.watcher.watched {
 		if strings.Contains(watched, "node_modules") || strings.HasPrefix(watched, far) {
 			t.Errorf("%s is watched, want it left out", watched)
 		}
@@ -167,7 +173,7 @@ func TestTreeLeavesOut(t *testing.T) {
 // A storm of changes is told in a few pieces, and none of it is lost, also when the system loses some.
 func TestTreeStorm(t *testing.T) {
 	t.Parallel() // it waits
-	w := watchTree(t, NewTrees(), t.TempDir(), "**")
+	w := watchTree(t, t.TempDir(), "**")
 	const n = 10_000
 	for i := range n {
 		w.write(fmt.Sprintf("d%d/f%d", i%50, i), "1")
@@ -190,47 +196,13 @@ func TestTreeStorm(t *testing.T) {
 	}
 }
 
-// All trees share one watcher, which ends with the last of them.
-func TestTreesShareAWatcher(t *testing.T) {
-	t.Parallel() // it waits
-	ts := NewTrees()
-	a, b := t.TempDir(), t.TempDir()
-	one, two, three := watchTree(t, ts, a, "*"), watchTree(t, ts, a, "*"), watchTree(t, ts, b, "*")
-	source := ts.source
-	if len(ts.byDir) != 2 {
-		t.Errorf("%d directories are watched, want 2", len(ts.byDir))
-	}
-	one.write("x", "1")
-	one.want("created x")
-	two.want("created x")
-	for _, w := range []*treeWatch{one, three} {
-		w.stop()
-		err := <-w.ends
-		w.ends <- err
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	two.write("y", "1")
-	two.want("created y")
-	if ts.source != source || len(ts.byDir) != 1 {
-		t.Errorf("after two have ended: %d directories, want 1 and the same watcher", len(ts.byDir))
-	}
-	two.stop()
-	two.ends <- <-two.ends
-	if ts.source != nil || len(ts.byDir) != 0 {
-		t.Errorf("after all have ended: a watcher and %d directories, want none", len(ts.byDir))
-	}
-}
-
 // A directory that goes takes its files with it, and those of the directory that takes its place are new.
 func TestTreeComesAndGoes(t *testing.T) {
 	t.Parallel() // it waits
 	dir := t.TempDir()
-	ts := NewTrees()
-	w := watchTree(t, ts, filepath.Join(dir, "a", "b"), "**/*.txt")
+	w := watchTree(t, filepath.Join(dir, "a", "b"), "**/*.txt")
 	w.wantMissing()
-	beside := watchTree(t, ts, filepath.Join(dir, "a", "c"), "*")
+	beside := watchTree(t, filepath.Join(dir, "a", "c"), "*")
 	beside.wantMissing()
 	write(t, filepath.Join(dir, "noise"), "1") // what happens above is nothing to tell
 	w.write("c/first.txt", "1")
@@ -266,16 +238,16 @@ func TestTreeFaults(t *testing.T) {
 		do(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 		write(t, filepath.Join(dir, name, "f"), "1")
 	}
-	full := NewTrees()
-	full.addWatch = func(w *fsnotify.Watcher, path string) error {
+	full := newTree(dir, []string{"**"})
+	full.watcher.addWatch = func(w *fsnotify.Watcher, path string) error {
 		if path != dir {
 			return syscall.ENOSPC
 		}
 		return w.Add(path)
 	}
-	none := NewTrees()
-	none.addWatch = func(*fsnotify.Watcher, string) error { return syscall.ENOSPC }
-	small := NewTrees()
+	none := newTree(filepath.Join(dir, "x", "y"), []string{"**"})
+	none.watcher.addWatch = func(*fsnotify.Watcher, string) error { return syscall.ENOSPC }
+	small := newTree(dir, []string{"**/*"})
 	small.limits = limits{files: 1, dirs: 100}
 	do(t, os.Symlink("loop", filepath.Join(dir, "loop")))
 	tests := []struct {
@@ -283,10 +255,10 @@ func TestTreeFaults(t *testing.T) {
 		w    *treeWatch
 		want string
 	}{
-		{"no watches left", watchTree(t, full, dir, "**"), "raise fs.inotify.max_user_watches"},
-		{"no watches left above", watchTree(t, none, filepath.Join(dir, "x", "y"), "**"), "raise fs.inotify"},
-		{"many files", watchTree(t, small, dir, "**/*"), "more than 1 files match"},
-		{"links that lead round", watchTree(t, NewTrees(), filepath.Join(dir, "loop"), "**"), "too many links"},
+		{"no watches left", start(t, full), "raise fs.inotify.max_user_watches"},
+		{"no watches left above", start(t, none), "raise fs.inotify"},
+		{"many files", start(t, small), "more than 1 files match"},
+		{"links that lead round", watchTree(t, filepath.Join(dir, "loop"), "**"), "too many links"},
 	}
 	for _, test := range tests {
 		err := <-test.w.ends
