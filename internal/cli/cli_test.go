@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,37 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// interrupted makes the test binary a command that sends itself a signal as soon as it is told of another.
+const interrupted = "TAPGW_CLI_INTERRUPTED"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(interrupted) != "" {
+		app := &ucli.App{Name: "x", Action: func(c *ucli.Context) error {
+			interrupt := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGINT) }
+			context.AfterFunc(c.Context, interrupt)
+			interrupt()
+			<-c.Context.Done()
+			select {} // the second signal ends this
+		}}
+		os.Exit(Run(app, []string{"x"}, os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A second signal ends the process, however soon after the first one it comes.
+func TestSecondSignal(t *testing.T) {
+	for range 20 {
+		c := exec.Command(os.Args[0])
+		c.Env = append(os.Environ(), interrupted+"=1", "GOMAXPROCS=1")
+		stop := time.AfterFunc(10*time.Second, func() { _ = c.Process.Kill() })
+		_ = c.Run()
+		stop.Stop()
+		status := c.ProcessState.Sys().(syscall.WaitStatus)
+		if !status.Signaled() || status.Signal() != syscall.SIGINT {
+			t.Fatalf("after two signals: %v, want the end by the second", c.ProcessState)
+		}
+	}
+}
 
 // testApp is an app with the shapes that real ones have. Its commands print
 // what they were given.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -25,9 +26,20 @@ const (
 //
 // The context of the commands ends at SIGINT or SIGTERM; a second signal ends the process at once.
 func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case <-signals:
+			// Before anything shows that the first signal came, the second one ends the process.
+			signal.Stop(signals)
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	return RunContext(ctx, app, args, stdin, stdout, stderr)
 }
 
