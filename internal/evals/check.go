@@ -49,7 +49,7 @@ func check(c *configs.EvalCase, seen *observed) (failures []Failure) {
 // says tries a pattern on each message.
 func says(p *match.Pattern, messages []string) (found match.Result) {
 	for _, m := range messages {
-		found = max(found, p.Match(match.NewText(m)))
+		found = max(found, p.MatchAtLeisure(match.NewText(m)))
 	}
 	return found
 }
@@ -138,7 +138,7 @@ func checkCall(e *configs.ExpectedCall, calls []call) string {
 // decided fits where calls are forbidden, and nowhere else.
 func isExpected(e *configs.ExpectedCall, c *call) bool {
 	if e.Args != nil {
-		found := e.Args.Match(match.NewText(c.args))
+		found := e.Args.MatchAtLeisure(match.NewText(c.args))
 		if found == match.No || found == match.Undecided && e.Max != 0 {
 			return false
 		}
@@ -170,7 +170,7 @@ func checkFile(e *configs.ExpectedFile, f file, before map[string]string) error 
 	case e.Pattern == nil:
 		return nil
 	}
-	switch e.Pattern.Match(match.NewText(f.text)) {
+	switch e.Pattern.MatchAtLeisure(match.NewText(f.text)) {
 	case match.No:
 		return errors.New("it does not match the pattern")
 	case match.Undecided:
@@ -189,7 +189,7 @@ func checkStream(e *configs.ExpectedStream, events []adminapi.StreamRow) string 
 			continue
 		}
 		if e.Pattern != nil {
-			found := e.Pattern.Match(match.NewText(text))
+			found := e.Pattern.MatchAtLeisure(match.NewText(text))
 			if found == match.No || found == match.Undecided && e.Max != 0 {
 				continue
 			}

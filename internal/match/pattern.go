@@ -107,7 +107,13 @@ func (p *Pattern) require(required [][]string) {
 
 // Match tries the pattern anywhere in a text. It takes a few milliseconds at the
 // worst, and then returns [Undecided].
-func (p *Pattern) Match(t *Text) Result {
+func (p *Pattern) Match(t *Text) Result { return p.try(t, patience, maxAttempts) }
+
+// MatchAtLeisure is [Pattern.Match] where no call waits for the result: a machine
+// however busy leaves no harmless pattern undecided. It takes a second at the worst.
+func (p *Pattern) MatchAtLeisure(t *Text) Result { return p.try(t, time.Second, 1000) }
+
+func (p *Pattern) try(t *Text, patience time.Duration, maxAttempts int) Result {
 	if len(t.text) > maxText {
 		return Undecided
 	}
