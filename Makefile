@@ -33,18 +33,8 @@ e2e: runtime ## real runtime, real binaries, the documents' examples
 newest: ## the tests of Copilot sessions and lsclient on the newest CLI and language server
 	@bash ci/newest.sh
 
-bench: build runtime ## measure against a relay without logic, raw clients and ripgrep; prints ratios
-	go run ./bench
-	go test -tags runtime -run '^$$' -bench Ready -benchtime 10x ./bench/lsbench
-	go test -tags runtime -run '^$$' -bench FirstToken -benchtime 10x ./bench/lsbench
-	go test -tags runtime -run '^$$' -bench Turn -benchtime 200x ./bench/lsbench
-	go test -tags runtime -run '^$$' -bench Memory -benchtime 3x ./bench/lsbench
-	go test -run '^$$' -bench Search ./tools
-	go test -tags "$$(cat ci/tags)" -run '^$$' -bench Page -benchtime 3x ./test/e2e
-	go test -tags runtime -run '^$$' -bench Node -benchtime 5x ./providers
-	go test -tags e2e -run '^$$' -bench 'Hop|Rate' -benchtime 15x ./test/cluster
-	go test -tags runtime -run '^$$' -bench GatewayTurn -benchtime 100x ./internal/copilot
-	go test -tags runtime -run '^$$' -bench Sessions -benchtime 1x ./internal/copilot
+bench: build runtime ## measure against a relay without logic, raw clients and ripgrep (ONLY=Call: one): ratios
+	@bash ci/bench.sh $(ONLY)
 
 fuzz: ## fuzz every target for 30 s (FUZZTIME=2m for longer)
 	@bash ci/fuzz.sh

@@ -55,7 +55,7 @@ var direct = map[string][]string{
 // users lists who may import a package or a module: what they weigh must not get into other programs.
 var users = map[string][]string{
 	copilotSDK:                         {"internal/copilot"},
-	"github.com/nats-io":               {"internal/cluster", "bench", "test"},
+	"github.com/nats-io":               {"internal/cluster", "test"},
 	"modernc.org/sqlite":               {"internal/records/recordsql"},
 	"tapgw/internal/records/recordsql": {"internal/records/recordsql", "cmd/tapctl", "bench"},
 }
