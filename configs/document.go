@@ -157,6 +157,11 @@ func (t *table) lookup(key string) (any, bool) {
 	return v, ok
 }
 
+// present returns those of the keys that are set.
+func (t *table) present(keys ...string) []string {
+	return slices.DeleteFunc(keys, func(key string) bool { return !t.has(key) })
+}
+
 // isGood reports whether a key has no fault.
 func (t *table) isGood(key string) bool { return !t.bad[key] }
 

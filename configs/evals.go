@@ -14,66 +14,72 @@ import (
 // EvalCase is a case of tapctl evals: what a session is asked, what it has for it, and what must be true afterwards.
 // The file's name without .toml is the case's id. docs/evals.md describes each key.
 type EvalCase struct {
-	ID, File        string
-	Title, Category string
-	Prompts         []string
-	Repeat          int           // how often the case is run
-	MinRate         float64       // how much of the runs must pass, above 0 and at most 1
-	Wait            time.Duration // how long after the last turn the session is still watched
-	Budget          EvalBudget
-	Workspace       map[string]string // texts of the files that the session finds, by path
-	Providers       []EvalProvider
-
-	Order        []string // tools whose calls come in this order, others between them
-	Calls        []ExpectedCall
-	Files        []ExpectedFile
-	Streams      []ExpectedStream
-	Observations []EvalClaim
-	Prohibited   []EvalClaim
-	Judge        EvalJudge
+	ID, File string
+	Title    string   `toml:"title" is:"line"`
+	Category string   `toml:"category" is:"line"`
+	Prompt   string   `toml:"prompt" is:"text"` // of the file: short for one of Prompts
+	Prompts  []string `toml:"prompts" is:"text" repeats:"true"`
+	// Repeat is how often the case is run, MinRate how much of the runs must pass, above 0 and at most 1.
+	Repeat  int     `toml:"repeat" default:"1" range:"1,1000"`
+	MinRate float64 `toml:"min_rate" default:"1"`
+	// Wait is how long after the last turn the session is still watched.
+	Wait   time.Duration `toml:"wait" range:"0,1h"`
+	Budget EvalBudget    `toml:"budget"`
+	// Workspace has the texts of the files that the session finds, by path.
+	Workspace    map[string]string `toml:"workspace" names:"work"`
+	Providers    []EvalProvider    `toml:"provider"`
+	EvalExpected `toml:"expect"`
+	Observations []EvalClaim       `toml:"observation"`
+	Prohibited   []ProhibitedClaim `toml:"prohibited"`
+	Judge        EvalJudge         `toml:"judge"`
 }
 
 // EvalBudget says how much a run may use. A run that uses more is interrupted, and has failed.
 type EvalBudget struct {
-	Time  time.Duration
-	Turns int // prompts that the session gets, those of events included
-	Calls int // of tools
+	Time  time.Duration `toml:"time" default:"5m" range:"1s,24h"`
+	Turns int           `toml:"turns" default:"20" range:"1,10000"`    // prompts, those of events included
+	Calls int           `toml:"calls" default:"200" range:"0,1000000"` // of tools
 }
 
 // EvalProvider is a provider that a case gives its sessions: what it offers and what it answers, or a program that
 // says so itself.
 type EvalProvider struct {
-	Name    string
-	Command []string // a program that binds the session under Name; all below is empty then
-	Context string   // added to each prompt
-	Tools   []EvalTool
-	Gates   []EvalGate
-	Pushes  []EvalPush
+	Name string `toml:"name" is:"peer" need:"what the session knows it by"`
+	// Command is a program that binds the session under Name; all below is empty then.
+	Command []string   `toml:"command" first:"must be the name of a program" is:"noNUL"`
+	Context string     `toml:"context" is:"text"` // added to each prompt
+	Tools   []EvalTool `toml:"tool"`
+	Gates   []EvalGate `toml:"gate"`
+	Pushes  []EvalPush `toml:"push"`
 }
 
-// EvalTool is a tool of an [EvalProvider].
+// EvalTool is a tool of an [EvalProvider]. Parameters is a JSON Schema.
 type EvalTool struct {
-	Name, Description string
-	Parameters        string // a JSON Schema
-	Timeout           time.Duration
-	Answers           []EvalAnswer
+	Name        string        `toml:"name" is:"tool" need:"what the model calls it by"`
+	Description string        `toml:"description" is:"text" need:"what it tells the model"`
+	Parameters  string        `toml:"parameters" is:"schema" default:"{\"type\":\"object\"}"`
+	Timeout     time.Duration `toml:"timeout" range:"1ms,1h"`
+	Answers     []EvalAnswer  `toml:"answer"`
 }
 
 // EvalAnswer is what a call of an [EvalTool] gets: the first answer in the file that fits the call's arguments and was
-// not given yet, else the last one that fits.
+// not given yet, else the last one that fits. Without Args it fits all. One of Text, JSON and Error is set.
 type EvalAnswer struct {
-	Args        *match.Pattern // nil: fits all
-	Text, JSON  string         // one of them, or Error
-	Error, Code string
-	Delay       time.Duration
+	Args  *match.Pattern `toml:"args"`
+	Text  string         `toml:"text"`
+	JSON  string         `toml:"json" is:"json"`
+	Error string         `toml:"error" is:"text"`
+	Code  string         `toml:"code" of:"NOT_FOUND,TIMEOUT,CANCELLED,UNAUTHORIZED,INTERNAL"`
+	Delay time.Duration  `toml:"delay" range:"0,1h"`
 }
 
-// EvalGate is a rule of an [EvalProvider] that decides about calls.
+// EvalGate is a rule of an [EvalProvider] that decides about calls. Tool and Args are as in a provider's rule.
 type EvalGate struct {
-	Tool, Args string // as of a provider's rule
-	Decision   string // GateAllow, GateDeny or GateSilent
-	Reason     string
-	Delay      time.Duration
+	Tool     string        `toml:"tool" is:"text" need:"which calls it decides about; * is all"`
+	Args     string        `toml:"args" is:"pattern"`
+	Decision string        `toml:"decision" of:"allow,deny,silent" need:"allow, deny or silent"`
+	Reason   string        `toml:"reason" is:"text"`
+	Delay    time.Duration `toml:"delay" range:"0,1h"`
 }
 
 // Decisions of an [EvalGate]. A silent one never answers.
@@ -84,22 +90,40 @@ const (
 )
 
 // EvalPush is an event that an [EvalProvider] pushes once: with the first prompt, or after the first call of a tool, or
-// after a turn.
+// after a turn, from 1.
 type EvalPush struct {
-	Text, Prompt, Stream, Level string
-	AfterCall                   string // a tool's name
-	AfterTurn                   int    // from 1
-	Delay                       time.Duration
+	Text      string        `toml:"text" is:"text"`
+	Prompt    string        `toml:"prompt" is:"text"`
+	Stream    string        `toml:"stream" is:"text"`
+	Level     string        `toml:"level" of:"keep,surface,inject" default:"surface"`
+	AfterCall string        `toml:"after_call" is:"text"`
+	AfterTurn int           `toml:"after_turn" range:"1,10000"`
+	Delay     time.Duration `toml:"delay" range:"0,1h"`
 }
 
-// ExpectedCall says how many calls of a tool there must be, with these arguments and this outcome.
+// EvalExpected is the table [expect] of a case. Order has the tools whose calls come in this order, others between
+// them.
+type EvalExpected struct {
+	Order   []string         `toml:"order" is:"text" repeats:"true"`
+	Calls   []ExpectedCall   `toml:"call"`
+	Files   []ExpectedFile   `toml:"file"`
+	Streams []ExpectedStream `toml:"stream"`
+}
+
+// ExpectedCall says how many calls of a tool there must be, with these arguments and this outcome: CallOK, CallFailed,
+// CallDenied, or "" for any. Only calls after the first call of the tool After count.
 type ExpectedCall struct {
-	Tool    string         // a name, with *
-	Args    *match.Pattern // nil: any
-	Outcome string         // CallOK, CallFailed, CallDenied, or "" for any
-	After   string         // only calls after the first call of this tool count
-	Min     int
-	Max     int // -1: no limit
+	Tool    string         `toml:"tool" is:"text" need:"its name, in which * stands for any text"`
+	Args    *match.Pattern `toml:"args"` // nil: any
+	Outcome string         `toml:"outcome" of:"ok,failed,denied"`
+	After   string         `toml:"after" is:"text"`
+	ExpectedCount
+}
+
+// ExpectedCount is how many calls or events there must be. Without both keys it is at least one.
+type ExpectedCount struct {
+	Max int `toml:"max" default:"-1" range:"0,1000000"` // -1: no limit
+	Min int `toml:"min" default:"1" range:"0,1000000"`
 }
 
 // Outcomes of an [ExpectedCall]. A call that was denied has failed, too.
@@ -111,50 +135,57 @@ const (
 
 // ExpectedFile says what a file of the workspace must be like afterwards.
 type ExpectedFile struct {
-	Path      string
-	Exists    bool
-	Contains  string
-	Pattern   *match.Pattern // nil: any
-	Unchanged bool           // as in the workspace of the case
+	Path      string         `toml:"path" is:"work" need:"the file, relative to the workspace"`
+	Exists    bool           `toml:"exists" default:"true"`
+	Contains  string         `toml:"contains" is:"text"`
+	Pattern   *match.Pattern `toml:"pattern"`   // nil: any
+	Unchanged bool           `toml:"unchanged"` // as in the workspace of the case
 }
 
 // ExpectedStream says how many events of a stream there must be that have a text.
 type ExpectedStream struct {
-	Stream   string // NAME or NAME@PROVIDER
-	Contains string
-	Pattern  *match.Pattern // nil: any
-	Min      int
-	Max      int // -1: no limit
+	Stream   string         `toml:"stream" is:"text" need:"its name, or NAME@PROVIDER"`
+	Contains string         `toml:"contains" is:"text"`
+	Pattern  *match.Pattern `toml:"pattern"` // nil: any
+	ExpectedCount
 }
 
 // EvalClaim is what the session's messages must say, or must not say: by a pattern, else as the judge sees it.
 type EvalClaim struct {
-	Text    string
-	Pattern *match.Pattern // nil: the judge decides
-	// UnlessCall is the tool, with *, of which a call with the outcome ok makes a prohibited claim true; "": none.
-	UnlessCall string
+	Text    string         `toml:"text" is:"line" need:"the claim, for people and the judge"`
+	Pattern *match.Pattern `toml:"pattern"` // nil: the judge decides
 }
 
-// EvalJudge is what a judge model decides by, and answers that show whether it can.
+// ProhibitedClaim is a claim that the messages must not make. A call of the tool UnlessCall, with *, whose outcome is ok
+// makes it true; "": none does.
+type ProhibitedClaim struct {
+	EvalClaim
+	UnlessCall string `toml:"unless_call" is:"text"`
+}
+
+// EvalJudge is what a judge model decides by, with answers that it must let pass and answers that it must not: they
+// show whether it can.
 type EvalJudge struct {
-	Rubric string
-	Pass   []string // answers that the judge must let pass
-	Fail   []string // answers that it must not
+	Rubric string   `toml:"rubric" is:"text"`
+	Pass   []string `toml:"pass" is:"text" repeats:"true"`
+	Fail   []string `toml:"fail" is:"text" repeats:"true"`
 }
 
 // NeedsJudge reports whether a model has to judge what the session says.
 func (c *EvalCase) NeedsJudge() bool {
-	byJudge := func(claim EvalClaim) bool { return claim.Pattern == nil }
-	return c.Judge.Rubric != "" || slices.ContainsFunc(c.Observations, byJudge) ||
-		slices.ContainsFunc(c.Prohibited, byJudge)
+	return c.Judge.Rubric != "" ||
+		slices.ContainsFunc(c.Observations, func(claim EvalClaim) bool { return claim.Pattern == nil }) ||
+		slices.ContainsFunc(c.Prohibited, func(claim ProhibitedClaim) bool { return claim.Pattern == nil })
 }
 
 // EvalVariant is a change of cases that tapctl evals optimize tries. The file's name without .toml is its name.
 type EvalVariant struct {
-	Name, File, Title string
-	Tools             map[string]string // descriptions of providers' tools, by the tool's name
-	Contexts          map[string]string // of providers, by their name
-	Prompt            string            // in place of each prompt; {prompt} is the prompt itself
+	Name, File string
+	Title      string            `toml:"title" is:"line"`
+	Tools      map[string]string `toml:"tools" names:"text"`    // descriptions of providers' tools, by the tool's name
+	Contexts   map[string]string `toml:"contexts" names:"text"` // of providers, by their name
+	// Prompt takes the place of each prompt; {prompt} is the prompt itself.
+	Prompt string `toml:"prompt" is:"variant"`
 }
 
 // EvalPromptPlace stands for the case's own prompt in [EvalVariant.Prompt].

@@ -252,10 +252,7 @@ func (t *table) command(key string, into *[]string) {
 	case string:
 		var line string
 		t.str(key, &line, func(s string) error {
-			if strings.TrimSpace(s) == "" {
-				return errors.New("must be a command")
-			}
-			return noNUL(s)
+			return isCommandLine(s)
 		})
 		*into = []string{"sh", "-c", line}
 	default:
@@ -334,4 +331,11 @@ func (t *table) time(key string, into *time.Time) {
 		return
 	}
 	*into = when
+}
+
+func isCommandLine(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return errors.New("must be a command")
+	}
+	return noNUL(s)
 }

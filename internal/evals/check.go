@@ -39,7 +39,7 @@ func check(c *configs.EvalCase, seen *observed) (failures []Failure) {
 		}
 	}
 	for _, claim := range c.Prohibited {
-		if claim.Pattern != nil && says(claim.Pattern, seen.messages) != match.No && !isShown(claim, seen.calls) {
+		if claim.Pattern != nil && says(claim.Pattern, seen.messages) != match.No && !isShown(claim.UnlessCall, seen.calls) {
 			fail("prohibited", "it says: %s", claim.Text)
 		}
 	}
@@ -54,12 +54,12 @@ func says(p *match.Pattern, messages []string) (found match.Result) {
 	return found
 }
 
-// isShown reports whether a call shows that a prohibited claim is true.
-func isShown(claim configs.EvalClaim, calls []call) bool {
-	if claim.UnlessCall == "" {
+// isShown reports whether a call of a tool, with *, shows that a prohibited claim is true.
+func isShown(unlessCall string, calls []call) bool {
+	if unlessCall == "" {
 		return false
 	}
-	tool := match.NewToolGlob(claim.UnlessCall)
+	tool := match.NewToolGlob(unlessCall)
 	for _, c := range calls {
 		if c.outcome == configs.CallOK && tool.Match(c.tool) {
 			return true
