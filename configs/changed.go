@@ -1,33 +1,27 @@
 package configs
 
 import (
-	"bytes"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Changed returns the keys whose values differ in two configurations, with dots: "copilot.permissions.shell"; none if
-// they are equal. Of tables whose keys are names it compares only those that make no difference until the next start.
-func Changed[C any, P interface {
-	*C
-	read(*table)
-}](a, b C) (keys []string) {
-	var compare func(prefix string, a, b *jsonschema.Schema)
-	compare = func(prefix string, a, b *jsonschema.Schema) {
-		if !bytes.Equal(a.Default, b.Default) {
-			keys = append(keys, prefix)
-		}
-		if prefix != "" {
-			prefix += "."
-		}
-		for _, name := range a.PropertyOrder {
-			compare(prefix+name, a.Properties[name], b.Properties[name])
+// they are equal. A table whose keys are names is one key.
+func Changed[C any](a, b C) (keys []string) {
+	var compare func(prefix string, a, b reflect.Value)
+	compare = func(prefix string, a, b reflect.Value) {
+		for _, f := range fieldsOf(a.Type()) {
+			switch a, b := f.in(a), f.in(b); {
+			case a.Kind() == reflect.Struct:
+				compare(prefix+f.key+".", a, b)
+			case !isEqual(a.Interface(), b.Interface()):
+				keys = append(keys, prefix+f.key)
+			}
 		}
 	}
-	compare("", shapeOf(P(&a).read), shapeOf(P(&b).read))
+	compare("", reflect.ValueOf(a), reflect.ValueOf(b))
 	return keys
 }
 

@@ -59,13 +59,6 @@ func checkWebhooks(c Config) error {
 	return checkReach(c, c.Webhooks.Listen)
 }
 
-func isAddressOrNone(s string) error {
-	if s == "" {
-		return nil
-	}
-	return isAddress(s)
-}
-
 func loopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

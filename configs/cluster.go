@@ -3,14 +3,10 @@ package configs
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"tapgw/internal/lazyregexp"
 )
@@ -18,34 +14,35 @@ import (
 // Cluster is the table [cluster]: the other gateways that this one joins through NATS, what it shares with them and
 // whom it admits. Without URLs there is no cluster.
 type Cluster struct {
-	URLs []string // of NATS servers: nats, tls, ws or wss
-	Name string   // of this gateway among the others
+	URLs []string `toml:"urls" is:"natsURL"`
+	Name string   `toml:"name" is:"clusterName?"` // of this gateway among the others
 	// Credentials is a file of NATS with a user's JWT and key, NKey one with the seed of an nkey alone. At most one is
 	// set.
-	Credentials string
-	NKey        string
-	TLSCA       string // PEM files: whom the servers must be certified by, and this gateway's own certificate and key
-	TLSCert     string
-	TLSKey      string
+	Credentials string `toml:"credentials"`
+	NKey        string `toml:"nkey"`
+	// PEM files: whom the servers must be certified by, and this gateway's own certificate and key.
+	TLSCA   string `toml:"tls_ca"`
+	TLSCert string `toml:"tls_cert"`
+	TLSKey  string `toml:"tls_key"`
 	// Share has globs of the labels of sessions and the names of providers that admitted gateways may see and use.
-	Share []string
-	// Admit has the trust that providers of other gateways get here, [AdmitProject] or [AdmitExternal], by the name of
-	// the gateway. Gateways without an entry see and use nothing.
-	Admit map[string]string
+	Share []string `toml:"share" is:"glob"`
 	// Control names the gateways of Admit whose users may act on this one with tapctl --gateway.
-	Control []string
+	Control []string `toml:"control" is:"clusterName"`
 	// MaxEach is how many providers run here at most for single sessions of other gateways.
-	MaxEach int
-	Keep    ClusterKeep
+	MaxEach int `toml:"max_each" range:"0,1000"`
+	// Admit has the trust that providers of other gateways get here, [AdmitProject] or
+	// [AdmitExternal], by the name of the gateway. Gateways without an entry see and use nothing.
+	Admit map[string]string `toml:"admit" names:"admitted" of:"project,external"`
+	Keep  ClusterKeep       `toml:"keep"`
 }
 
 // ClusterKeep is the table [cluster.keep]: which streams of this gateway's providers last, in JetStream. Without
 // Streams none does.
 type ClusterKeep struct {
-	Streams   []string      // globs of STREAM, of whichever provider, or of STREAM@PROVIDER
-	MaxAge    time.Duration // of an event
-	MaxEvents int           // of one stream
-	MaxBytes  int           // of all of them together
+	Streams   []string      `toml:"streams" is:"streamGlob"` // globs of STREAM or STREAM@PROVIDER
+	MaxAge    time.Duration `toml:"max_age" default:"24h" range:"1m,87600h"`
+	MaxEvents int           `toml:"max_events" default:"1000" range:"1,1000000"` // of one stream
+	MaxBytes  int           `toml:"max_bytes" default:"67108864" range:"1048576,1099511627776"`
 }
 
 // Values of cluster.admit.
@@ -54,32 +51,13 @@ const (
 	AdmitExternal = "external"
 )
 
-// maxEach bounds max_each: as many processes as one gateway runs.
-const maxEach = 1000
-
 // Enabled reports whether the gateway joins others.
 func (c *Cluster) Enabled() bool { return len(c.URLs) > 0 }
 
 // clusterName is what a gateway's name may look like: it is one token of a NATS subject and a key of a KV bucket.
 var clusterName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-func (c *Cluster) read(t *table) {
-	t.strs("urls", &c.URLs, isNATS)
-	t.str("name", &c.Name, isClusterNameOrNone)
-	t.str("credentials", &c.Credentials, nil)
-	t.str("nkey", &c.NKey, nil)
-	t.str("tls_ca", &c.TLSCA, nil)
-	t.str("tls_cert", &c.TLSCert, nil)
-	t.str("tls_key", &c.TLSKey, nil)
-	t.strs("share", &c.Share, isGlob)
-	t.strs("control", &c.Control, isClusterName)
-	t.integer("max_each", &c.MaxEach, 0, maxEach)
-	c.readAdmit(t)
-	c.Keep.read(t.table("keep"))
-	t.rejectUnknown()
-	if t == nil || t.shape != nil {
-		return
-	}
+func (c *Cluster) check(t *table) {
 	needs := func(key, other string, have, miss bool) {
 		if have && miss && t.isGood(key) {
 			t.fault(key, "needs %s beside it", other)
@@ -103,46 +81,9 @@ func (c *Cluster) read(t *table) {
 	if c.Credentials != "" && c.NKey != "" {
 		t.fault("nkey", "stands beside credentials: keep one of them")
 	}
-}
-
-func (k *ClusterKeep) read(t *table) {
-	t.strs("streams", &k.Streams, isStreamGlob)
-	t.duration("max_age", &k.MaxAge, time.Minute, 10*365*24*time.Hour)
-	t.integer("max_events", &k.MaxEvents, 1, 1_000_000)
-	t.integer("max_bytes", &k.MaxBytes, 1<<20, 1<<40)
-	t.rejectUnknown()
-}
-
-// readAdmit reads the table admit: the trust of each gateway's providers.
-func (c *Cluster) readAdmit(t *table) {
-	trust := oneOf(AdmitProject, AdmitExternal)
-	sub := t.table("admit")
-	sub.describeOthers(&jsonschema.Schema{Type: "string", Enum: []any{AdmitProject, AdmitExternal}})
-	if sub != nil && sub.shape != nil { // with a default, [Changed] sees a change
-		sub.shape.Default = literal(maps.Collect(maps.All(c.Admit)))
+	if _, isOwn := c.Admit[c.Name]; isOwn && c.Name != "" {
+		t.fault("admit."+c.Name, "is this gateway's own name")
 	}
-	if sub == nil || sub.shape != nil {
-		return
-	}
-	admit := map[string]string{}
-	for name := range sub.values {
-		key := append(slices.Clone(sub.path), name)
-		value, isText := sub.values[name].(string)
-		switch err := isClusterNameOrNone(name); {
-		case err != nil || name == "":
-			sub.faultAt(key, key.String(), fmt.Errorf("%q is not a gateway's name", name))
-		case name == c.Name:
-			sub.faultAt(key, key.String(), errors.New("is this gateway's own name"))
-		case !isText:
-			sub.faultAt(key, key.String(), fmt.Errorf("must be a string, found %s", typeName(sub.values[name])))
-		default:
-			if err := trust(value); err != nil {
-				sub.faultAt(key, key.String(), err)
-			}
-		}
-		admit[name] = value
-	}
-	c.Admit = admit
 }
 
 // resolve makes the paths absolute that a file in dir names.
@@ -167,11 +108,7 @@ func isClusterName(s string) error {
 	if s == "" {
 		return errors.New("a gateway's name is empty")
 	}
-	return isClusterNameOrNone(s)
-}
-
-func isClusterNameOrNone(s string) error {
-	if s != "" && !clusterName.MatchString(s) {
+	if !clusterName.MatchString(s) {
 		return fmt.Errorf("%q is not a gateway's name: 1 to 64 letters, digits, dashes and underscores, "+
 			"the first a letter or digit", s)
 	}
@@ -195,11 +132,4 @@ func isNormal(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
 	})
-}
-
-func isGlob(s string) error {
-	if _, err := path.Match(s, ""); err != nil || s == "" {
-		return fmt.Errorf("%q is not a glob such as build-*", s)
-	}
-	return nil
 }

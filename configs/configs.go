@@ -48,61 +48,63 @@ func (fs Faults) Error() string {
 // Config is the content of tapgw.toml, checked and with its defaults. An empty file means [Default]; configs/tapgw.toml
 // documents each key.
 type Config struct {
-	Listen   string   // host:port
-	Insecure bool     // allow a Listen beyond loopback without TLS
-	TLSCert  string   // paths of PEM files; both are set or none
-	TLSKey   string   //
-	Hosts    []string // names that a Host header may have besides those of loopback
-	LogLevel string   // debug, info, warn or error
-	// MaxConnections is how many providers may be connected at once, from 1 to 10,000.
-	MaxConnections int
+	Listen   string   `toml:"listen" is:"address" default:"127.0.0.1:9400" user:"changed"`
+	Insecure bool     `toml:"insecure" user:"changed"` // allow a Listen beyond loopback without TLS
+	TLSCert  string   `toml:"tls_cert" user:"changed"` // paths of PEM files; both are set or none
+	TLSKey   string   `toml:"tls_key" user:"changed"`
+	Hosts    []string `toml:"hosts" is:"host" user:"changed"` // besides those of loopback
+	LogLevel string   `toml:"log_level" of:"debug,info,warn,error" default:"info" user:"changed"`
+	// MaxConnections is how many providers may be connected at once.
+	MaxConnections int `toml:"max_connections" default:"50" range:"1,10000" user:"changed"`
 	// MCPToolThreshold is how many tools of providers a session may have until MCP clients search
-	// them instead of getting them all, from 0 to 10,000; 0: they always search.
-	MCPToolThreshold int
+	// them instead of getting them all; 0: they always search.
+	MCPToolThreshold int `toml:"mcp_tool_threshold" default:"60" range:"0,10000" user:"changed"`
 	// CopilotToolThreshold is how many tools of providers a Copilot session may have until its model
-	// searches them instead, from 0 to 10,000; -1: it gets them all.
-	CopilotToolThreshold int
+	// searches them instead; -1: it gets them all.
+	CopilotToolThreshold int `toml:"copilot_tool_threshold" default:"-1" range:"-1,10000" user:"changed"`
 	// InjectQuiet is the time without injects after which a provider may inject again
 	// without a prompt of the user.
-	InjectQuiet time.Duration
-	API         API
-	Records     Records
-	Tap         Tap
-	Webhooks    Webhooks
-	Terminals   Terminals
-	Cluster     Cluster
-	Copilot     Copilot
-	Hooks       []Hook // in the order of the file
+	InjectQuiet time.Duration `toml:"inject_quiet" default:"10m" range:"1s,168h" user:"changed"`
+	API         API           `toml:"api"`
+	Records     Records       `toml:"records"`
+	Tap         Tap           `toml:"tap"`
+	Webhooks    Webhooks      `toml:"webhooks"`
+	Terminals   Terminals     `toml:"terminals"`
+	Cluster     Cluster       `toml:"cluster" user:"set"`
+	Copilot     Copilot       `toml:"copilot"`
+	Hooks       []Hook        `toml:"hooks" user:"set"` // in the order of the file
 }
 
-// API is the table [api]: what a caller of the session API (docs/session-api.md) must show. The admin API needs its
-// token in any case.
+// API is the table [api]: what a caller of the session API (docs/session-api.md) must show,
+// AuthToken or AuthNone. The admin API needs its token in any case.
 type API struct {
-	Auth string // AuthToken or AuthNone
+	Auth string `toml:"auth" of:"token,none" default:"token" user:"changed"`
 }
 
-// Records is the table [records]: whether the gateway writes down what happens, and how long it keeps that.
+// Records is the table [records]: whether the gateway writes down what happens, and how long it
+// keeps that. MaxBytes counts all record files together.
 type Records struct {
-	Enabled  bool
-	MaxAge   time.Duration // an hour to ten years
-	MaxBytes int           // of all record files, from 1 MiB on
+	Enabled  bool          `toml:"enabled" default:"true" user:"changed"`
+	MaxAge   time.Duration `toml:"max_age" default:"720h" range:"1h,87600h" user:"changed"`
+	MaxBytes int           `toml:"max_bytes" default:"268435456" range:"1048576,1099511627776" user:"changed"`
 }
 
 // Tap is the table [tap]: whether sessions have the tools of the provider "tap" (docs/tap.md).
-type Tap struct{ Tools bool }
+type Tap struct {
+	Tools bool `toml:"tools" default:"true" user:"changed"`
+}
 
-// Webhooks is the table [webhooks].
+// Webhooks is the table [webhooks]. Listen is an address that serves /hooks/NAME and nothing else,
+// host:port; "" for none. It is beyond loopback under the same conditions as that of the gateway.
 type Webhooks struct {
-	// Listen is an address that serves /hooks/NAME and nothing else, host:port; "" for none. It is beyond loopback
-	// under the same conditions as that of the gateway.
-	Listen string
+	Listen string `toml:"listen" is:"address?" user:"changed"`
 }
 
 // Terminals is the table [terminals], for the Copilot CLIs of people (docs/terminals.md).
+// WithoutGateway is what happens to a terminal's tool calls while no gateway runs that could ask
+// the gates: TerminalsAllow or TerminalsDeny.
 type Terminals struct {
-	// WithoutGateway is what happens to a terminal's tool calls while no gateway runs that could ask the gates:
-	// TerminalsAllow or TerminalsDeny.
-	WithoutGateway string
+	WithoutGateway string `toml:"without_gateway" of:"allow,deny" default:"allow" user:"changed"`
 }
 
 // Values of terminals.without_gateway.
@@ -121,49 +123,29 @@ const (
 // Copilot is the table [copilot]: the runtime that sessions use, its bounds, and the settings of sessions. The fields
 // of the embedded Profile are keys of the same table.
 type Copilot struct {
-	CLI            string // path or name of the runtime; "" to search for it
-	ProviderURL    string // a model endpoint of the user's own; "" for GitHub's
-	ProviderKeyEnv string // the variable that holds its key
-	Models         []string
-	MaxRounds      int // tool rounds in a turn
-	MaxTurnTime    time.Duration
-	AskUser        bool          // the model and MCP servers may ask a person
-	AnswerTimeout  time.Duration // an unanswered question is refused after it
-	GitHubHost     string        // "" for github.com
-	Permissions    Permissions
+	// CLI is the path or name of the runtime; "" to search for it.
+	CLI string `toml:"cli" user:"changed"`
+	// ProviderURL is a model endpoint of the user's own, "" for GitHub's. The variable
+	// ProviderKeyEnv holds its key.
+	ProviderURL    string        `toml:"provider_url" is:"baseURL" user:"changed"`
+	ProviderKeyEnv string        `toml:"provider_key_env" is:"keyEnv" default:"TAP_MODEL_KEY" user:"changed"`
+	Models         []string      `toml:"models" is:"model"`
+	MaxRounds      int           `toml:"max_rounds" default:"200" range:"1,10000"`
+	MaxTurnTime    time.Duration `toml:"max_turn_time" default:"2h" range:"1s,168h"`
+	// AskUser is whether the model and MCP servers may ask a person, who has AnswerTimeout.
+	AskUser       bool          `toml:"ask_user" default:"true"`
+	AnswerTimeout time.Duration `toml:"answer_timeout" default:"5m" range:"1s,24h"`
+	GitHubHost    string        `toml:"github_host" is:"host?" user:"changed"` // "" for github.com
 
-	Profile                     // of sessions that name no profile
-	Profiles map[string]Profile // by name, each with the values that it inherits from Profile
+	Profile // of sessions that name no profile
+	// Profiles has, by name, each profile with the values that it inherits from Profile.
+	Profiles    map[string]Profile `toml:"profile" names:"profile"`
+	Permissions Permissions        `toml:"permissions"`
 }
 
 // Default returns the configuration without a file: loopback port 9400 and a token for the API. Each call returns a
 // value of its own, which the caller may change.
-func Default() Config {
-	return Config{
-		Listen:         "127.0.0.1:9400",
-		LogLevel:       "info",
-		MaxConnections: 50,
-
-		MCPToolThreshold:     60,
-		CopilotToolThreshold: -1,
-
-		InjectQuiet: 10 * time.Minute,
-		API:         API{Auth: AuthToken},
-		Cluster:     Cluster{Keep: ClusterKeep{MaxAge: 24 * time.Hour, MaxEvents: 1000, MaxBytes: 64 << 20}},
-		Records:     Records{Enabled: true, MaxAge: 30 * 24 * time.Hour, MaxBytes: 256 << 20},
-		Tap:         Tap{Tools: true},
-		Terminals:   Terminals{WithoutGateway: TerminalsAllow},
-		Copilot: Copilot{
-			ProviderKeyEnv: "TAP_MODEL_KEY",
-			MaxRounds:      200,
-			MaxTurnTime:    2 * time.Hour,
-			AskUser:        true,
-			AnswerTimeout:  5 * time.Minute,
-			Profile:        DefaultProfile(),
-			Permissions:    Permissions{}.WithDefaults(),
-		},
-	}
-}
+func Default() Config { return defaults[Config]() }
 
 // resolvePath makes a path absolute that a file in dir names.
 func resolvePath(dir, path string) string {
@@ -225,11 +207,18 @@ func (c *Config) parse(file string, data []byte, project bool, found *[]layer) F
 	}
 	before := *c
 	if project {
-		c.copyUserKeys(Default())
+		copyUserKeys(c, Default())
 	}
-	c.read(root)
+	root.read(c)
 	if project {
-		c.rejectUserKeys(root)
+		root.rejectUserKeys("", reflect.ValueOf(*c), reflect.ValueOf(Default()), configFile)
+		for _, l := range layers(root) {
+			for _, f := range fieldsOf(reflect.TypeFor[Profile]()) {
+				if f.tag.Get("user") != "" && l.table.has(f.key) {
+					l.table.faultOfUser(f.key, configFile)
+				}
+			}
+		}
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		have, miss := "tls_cert", "tls_key"
@@ -252,127 +241,8 @@ func (c *Config) parse(file string, data []byte, project bool, found *[]layer) F
 		return doc.sorted()
 	}
 	if project {
-		c.copyUserKeys(before)
+		copyUserKeys(c, before)
 	}
 	*found = append(*found, layers(root)...)
 	return c.Copilot.resolve(root, *found)
-}
-
-func (c *Config) read(root *table) {
-	root.str("listen", &c.Listen, isAddress)
-	root.boolean("insecure", &c.Insecure)
-	root.str("tls_cert", &c.TLSCert, nil)
-	root.str("tls_key", &c.TLSKey, nil)
-	root.strs("hosts", &c.Hosts, isHost)
-	root.str("log_level", &c.LogLevel, oneOf("debug", "info", "warn", "error"))
-	root.integer("max_connections", &c.MaxConnections, 1, 10_000)
-	root.integer("mcp_tool_threshold", &c.MCPToolThreshold, 0, 10_000)
-	root.integer("copilot_tool_threshold", &c.CopilotToolThreshold, -1, 10_000)
-	root.duration("inject_quiet", &c.InjectQuiet, time.Second, 7*24*time.Hour)
-	api := root.table("api")
-	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
-	api.rejectUnknown()
-	records := root.table("records")
-	records.boolean("enabled", &c.Records.Enabled)
-	records.duration("max_age", &c.Records.MaxAge, time.Hour, 10*365*24*time.Hour)
-	records.integer("max_bytes", &c.Records.MaxBytes, 1<<20, 1<<40)
-	records.rejectUnknown()
-	tap := root.table("tap")
-	tap.boolean("tools", &c.Tap.Tools)
-	tap.rejectUnknown()
-	webhooks := root.table("webhooks")
-	webhooks.str("listen", &c.Webhooks.Listen, isAddressOrNone)
-	webhooks.rejectUnknown()
-	terminals := root.table("terminals")
-	terminals.str("without_gateway", &c.Terminals.WithoutGateway, oneOf(TerminalsAllow, TerminalsDeny))
-	terminals.rejectUnknown()
-	c.Cluster.read(root.table("cluster"))
-	c.Copilot.parse(root.table("copilot"))
-	readHooks(root, &c.Hooks)
-	root.rejectUnknown()
-}
-
-// copyUserKeys copies the keys that only the user may set.
-func (c *Config) copyUserKeys(from Config) {
-	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
-	c.Listen, c.Insecure, c.TLSCert, c.TLSKey = from.Listen, from.Insecure, from.TLSCert, from.TLSKey
-	c.Hosts, c.API, c.Records = from.Hosts, from.API, from.Records
-	c.Tap, c.Webhooks, c.Terminals, c.Cluster = from.Tap, from.Webhooks, from.Terminals, from.Cluster
-	c.MaxConnections, c.MCPToolThreshold = from.MaxConnections, from.MCPToolThreshold
-	c.CopilotToolThreshold = from.CopilotToolThreshold
-	c.Copilot.CLI = from.Copilot.CLI
-	c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
-	c.Copilot.GitHubHost, c.Hooks = from.Copilot.GitHubHost, from.Hooks
-	c.Copilot.Profile.copyUserKeys(from.Copilot.Profile)
-}
-
-// rejectUserKeys adds a fault for each key of a project's file that only the user may set.
-func (c *Config) rejectUserKeys(root *table) {
-	d := Default()
-	for _, k := range []struct {
-		key     string
-		changed bool
-	}{
-		{"listen", c.Listen != d.Listen},
-		{"insecure", c.Insecure != d.Insecure},
-		{"tls_cert", c.TLSCert != d.TLSCert},
-		{"tls_key", c.TLSKey != d.TLSKey},
-		{"hosts", len(c.Hosts) > 0},
-		{"max_connections", c.MaxConnections != d.MaxConnections},
-		{"mcp_tool_threshold", c.MCPToolThreshold != d.MCPToolThreshold},
-		{"copilot_tool_threshold", c.CopilotToolThreshold != d.CopilotToolThreshold},
-		{"log_level", c.LogLevel != d.LogLevel},
-		{"inject_quiet", c.InjectQuiet != d.InjectQuiet},
-		{"api.auth", c.API != d.API},
-		{"records.enabled", c.Records.Enabled != d.Records.Enabled},
-		{"records.max_age", c.Records.MaxAge != d.Records.MaxAge},
-		{"records.max_bytes", c.Records.MaxBytes != d.Records.MaxBytes},
-		{"tap.tools", c.Tap != d.Tap},
-		{"webhooks.listen", c.Webhooks != d.Webhooks},
-		{"terminals.without_gateway", c.Terminals != d.Terminals},
-		{"cluster", root.has("cluster")},
-		{"hooks", root.has("hooks")},
-		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},
-		{"copilot.provider_url", c.Copilot.ProviderURL != d.Copilot.ProviderURL},
-		{"copilot.provider_key_env", c.Copilot.ProviderKeyEnv != d.Copilot.ProviderKeyEnv},
-		{"copilot.github_host", c.Copilot.GitHubHost != ""},
-		{"copilot.github_token_env", c.Copilot.GitHubTokenEnv != ""},
-		{"copilot.config_dir", c.Copilot.ConfigDir != ""},
-		{"copilot.provider", !reflect.DeepEqual(c.Copilot.Provider, d.Copilot.Provider)},
-	} {
-		if k.changed && root.isGood(k.key) {
-			root.fault(k.key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), configFile))
-		}
-	}
-	for _, l := range layers(root) {
-		for _, key := range userKeys {
-			if l.table.has(key) {
-				l.table.fault(key,
-					"a project's file can't set it: write it into %s", filepath.Join(UserDir(), configFile))
-			}
-		}
-	}
-}
-
-func (c *Copilot) parse(t *table) {
-	t.str("cli", &c.CLI, nil)
-	t.str("provider_url", &c.ProviderURL, CheckProviderURL)
-	t.str("provider_key_env", &c.ProviderKeyEnv, CheckKeyEnv)
-	t.strs("models", &c.Models, isModel)
-	t.integer("max_rounds", &c.MaxRounds, 1, 10_000)
-	t.duration("max_turn_time", &c.MaxTurnTime, time.Second, 7*24*time.Hour)
-	t.boolean("ask_user", &c.AskUser)
-	t.duration("answer_timeout", &c.AnswerTimeout, time.Second, 24*time.Hour)
-	t.str("github_host", &c.GitHubHost, isHostOrNone)
-	c.Profile.read(t)
-	t.table("profile").eachTable(func(name string, sub *table) {
-		if !providerName.MatchString(name) {
-			t.fault("profile."+name, "is not a profile's name: 1 to 64 letters, digits, dots, dashes and underscores")
-		}
-		p := c.Profile
-		p.read(sub)
-		sub.rejectUnknown()
-	})
-	c.Permissions.read(t.table("permissions"))
-	t.rejectUnknown()
 }

@@ -3,7 +3,6 @@ package configs
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 )
@@ -11,19 +10,24 @@ import (
 // Endpoint is the table provider: a model endpoint of the user's own. Secrets are never in
 // the file, which names the environment variables that hold them.
 type Endpoint struct {
-	Kind            string            // EndpointOpenAI, EndpointAzure or EndpointAnthropic
-	URL             string            // base URL; "": GitHub's models, as the user is signed in
-	Wire            string            // WireCompletions or WireResponses; not for anthropic
-	Transport       string            // "http" or "websockets" (with WireResponses)
-	APIVersion      string            // azure's; "": its route without versions
-	KeyEnv          string            // the variable that holds the key
-	BearerTokenEnv  string            // the variable that holds a bearer token, instead of a key
-	Headers         map[string]string // with ${NAME} for variables of the environment
-	Models          []string          // what to offer; empty: what the endpoint lists
-	ModelID         string            // whose abilities and limits the runtime assumes; "": the session's model
-	WireModel       string            // the name on the wire; "": the session's model
-	MaxPromptTokens int               // 0: what the runtime knows of the model
-	MaxOutputTokens int
+	Kind       string `toml:"kind" of:"openai,azure,anthropic" default:"openai"`
+	URL        string `toml:"url" is:"baseURL"`                                      // "": GitHub's models
+	Wire       string `toml:"wire" of:"completions,responses" default:"completions"` // not for anthropic
+	Transport  string `toml:"transport" of:"http,websockets" default:"http"`         // see Wire
+	APIVersion string `toml:"api_version" is:"model?"`                               // azure's
+	// KeyEnv is the variable that holds the key, BearerTokenEnv one that holds a bearer token
+	// instead.
+	KeyEnv         string            `toml:"key_env" is:"keyEnv?"`
+	BearerTokenEnv string            `toml:"bearer_token_env" is:"keyEnv?"`
+	Headers        map[string]string `toml:"headers" names:"header" is:"headerValue"`
+	Models         []string          `toml:"models" is:"model"` // empty: those that it lists
+	// ModelID is the model whose abilities and limits the runtime assumes, WireModel the name on
+	// the wire; "": the session's model.
+	ModelID   string `toml:"model_id" is:"model?"`
+	WireModel string `toml:"wire_model" is:"model?"`
+	// Limits of tokens; 0: what the runtime knows of the model.
+	MaxPromptTokens int `toml:"max_prompt_tokens" range:"0,100000000"`
+	MaxOutputTokens int `toml:"max_output_tokens" range:"0,100000000"`
 }
 
 // Values of provider.kind: the interface that the model endpoint speaks, OpenAI's, Azure's or Anthropic's.
@@ -43,42 +47,24 @@ const (
 	TransportWebSockets = "websockets"
 )
 
-func defaultEndpoint() Endpoint {
-	return Endpoint{Kind: EndpointOpenAI, Wire: WireCompletions, Transport: TransportHTTP}
-}
-
-// read puts the keys of the table over those of e. Another URL is another endpoint, which
-// must not get the key or any other setting of the old one.
-func (e *Endpoint) read(t *table) {
+// prepare makes another URL another endpoint, which must not get the key or any other setting of
+// the old one.
+func (e *Endpoint) prepare(t *table) {
 	if t.has("url") && t.values["url"] != e.URL {
-		*e = defaultEndpoint()
+		*e = defaults[Endpoint]()
 	}
-	t.str("kind", &e.Kind, oneOf(EndpointOpenAI, EndpointAzure, EndpointAnthropic))
-	t.str("url", &e.URL, CheckProviderURL)
-	t.str("wire", &e.Wire, oneOf(WireCompletions, WireResponses))
-	t.str("transport", &e.Transport, oneOf(TransportHTTP, TransportWebSockets))
-	t.str("api_version", &e.APIVersion, isModelOrNone)
 	if t.has("bearer_token_env") && !t.has("key_env") {
 		e.KeyEnv = ""
 	}
 	if t.has("key_env") && !t.has("bearer_token_env") {
 		e.BearerTokenEnv = ""
 	}
-	t.str("key_env", &e.KeyEnv, isEnvOrNone)
-	t.str("bearer_token_env", &e.BearerTokenEnv, isEnvOrNone)
-	t.headers(&e.Headers)
-	t.strs("models", &e.Models, isModel)
-	t.str("model_id", &e.ModelID, isModelOrNone)
-	t.str("wire_model", &e.WireModel, isModelOrNone)
-	t.integer("max_prompt_tokens", &e.MaxPromptTokens, 0, 100_000_000)
-	t.integer("max_output_tokens", &e.MaxOutputTokens, 0, 100_000_000)
-	t.rejectUnknown()
 }
 
-// check complains about keys of the table provider in t that do not go with each
+// checkTogether complains about keys of the table provider in t that do not go with each
 // other.
-func (e Endpoint) check(t *table) {
-	d := defaultEndpoint()
+func (e Endpoint) checkTogether(t *table) {
+	d := defaults[Endpoint]()
 	for _, k := range []struct {
 		key   string
 		set   bool
@@ -140,7 +126,7 @@ func (c *Copilot) mergeShortKeys(t *table) {
 func (c *Copilot) UseEndpoint(url, keyEnv string) {
 	before := c.Provider.URL
 	c.ProviderURL, c.ProviderKeyEnv = url, keyEnv
-	e := defaultEndpoint()
+	e := defaults[Endpoint]()
 	if url != "" {
 		e.URL, e.KeyEnv, e.Models = url, keyEnv, c.Models
 	}
@@ -157,20 +143,11 @@ func (c *Copilot) UseEndpoint(url, keyEnv string) {
 	}
 }
 
-// headers reads a table of HTTP headers, with ${NAME} for variables of the
-// environment.
-func (t *table) headers(into *map[string]string) {
-	t.strings("headers", into, func(name string) error {
-		if !headerName.MatchString(name) ||
-			slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Connection"},
-				http.CanonicalHeaderKey(name)) {
-			return errors.New("is not a header that can be set")
-		}
-		return nil
-	})
-	for _, name := range slices.Sorted(maps.Keys(*into)) {
-		if err := headerValue((*into)[name]); err != nil && t.has("headers") {
-			t.fault("headers."+name, "%w", err)
-		}
+func isHeader(name string) error {
+	if !headerName.MatchString(name) ||
+		slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Connection"},
+			http.CanonicalHeaderKey(name)) {
+		return errors.New("is not a header that can be set")
 	}
+	return nil
 }

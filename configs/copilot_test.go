@@ -161,7 +161,7 @@ provider.bearer_token_env = "T"
 	if e := got["elsewhere"].Provider; e.KeyEnv != "" || len(e.Models) != 0 || e.URL != "http://127.0.0.1:3/v1" {
 		t.Errorf(`another endpoint: %+v, want KeyEnv "", none and URL "http://127.0.0.1:3/v1"`, e)
 	}
-	if diff := cmp.Diff(defaultEndpoint(), got["github"].Provider); diff != "" {
+	if diff := cmp.Diff(defaults[Endpoint](), got["github"].Provider); diff != "" {
 		t.Errorf("GitHub's models again:\n%s", diff)
 	}
 	if e := got["token"].Provider; e.KeyEnv != "" || e.BearerTokenEnv != "T" || e.URL != "http://127.0.0.1:1/v1" {
@@ -433,7 +433,7 @@ func TestUseEndpoint(t *testing.T) {
 		t.Fatalf("faults: %v, want none", lines(faults))
 	}
 	c.Copilot.UseEndpoint("http://flag/v1", "F")
-	want := defaultEndpoint()
+	want := defaults[Endpoint]()
 	want.URL, want.KeyEnv = "http://flag/v1", "F"
 	endpoints := map[string]Endpoint{"[copilot]": c.Copilot.Provider, "same": c.Copilot.Profiles["same"].Provider}
 	for name, got := range endpoints {

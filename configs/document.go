@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // maxFaults bounds what one file can complain about.
@@ -33,9 +32,7 @@ type table struct {
 	doc    *document
 	path   toml.Key
 	values map[string]any
-	known  []string
 	bad    map[string]bool
-	shape  *jsonschema.Schema // collects the JSON Schema of the keys; nil when it is not needed
 }
 
 // open parses a file. The table is nil when it is not TOML.
@@ -147,14 +144,13 @@ func (t *table) faultAt(path toml.Key, name string, err error) {
 	t.doc.at(offset, name+": "+err.Error())
 }
 
-// lookup returns the value of a key, false when there is none.
-func (t *table) lookup(key string) (any, bool) {
+// has reports whether a key is set, whatever to.
+func (t *table) has(key string) bool {
 	if t == nil {
-		return nil, false
+		return false
 	}
-	t.known = append(t.known, key)
-	v, ok := t.values[key]
-	return v, ok
+	_, ok := t.values[key]
+	return ok
 }
 
 // present returns those of the keys that are set.
@@ -169,191 +165,16 @@ func (t *table) mismatch(key, want string, got any) {
 	t.fault(key, "must be %s, found %s", want, typeName(got))
 }
 
-func (t *table) str(key string, into *string, check func(string) error) {
-	t.describe(key, func() *jsonschema.Schema { return stringShape(*into, check) })
-	v, ok := t.lookup(key)
-	if !ok {
-		return
-	}
-	s, ok := v.(string)
-	if !ok {
-		t.mismatch(key, "a string", v)
-		return
-	}
-	if check != nil {
-		if err := check(s); err != nil {
-			t.fault(key, "%w", err)
-			return
-		}
-	}
-	*into = s
-}
-
-func (t *table) boolean(key string, into *bool) {
-	t.describe(key, func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean", Default: literal(*into)} })
-	v, ok := t.lookup(key)
-	if !ok {
-		return
-	}
-	b, ok := v.(bool)
-	if !ok {
-		t.mismatch(key, "true or false", v)
-		return
-	}
-	*into = b
-}
-
-func (t *table) integer(key string, into *int, least, most int) {
-	t.describe(key, func() *jsonschema.Schema {
-		return &jsonschema.Schema{
-			Type:    "integer",
-			Minimum: new(float64(least)),
-			Maximum: new(float64(most)),
-			Default: literal(*into),
-		}
-	})
-	v, ok := t.lookup(key)
-	if !ok {
-		return
-	}
-	n, ok := v.(int64)
-	switch {
-	case !ok:
-		t.mismatch(key, "a whole number", v)
-	case n < int64(least) || n > int64(most):
-		t.fault(key, "%d is not from %d to %d", n, least, most)
-	default:
-		*into = int(n)
-	}
-}
-
-// duration reads a time such as "2m30s".
-func (t *table) duration(key string, into *time.Duration, least, most time.Duration) {
-	t.describe(key, func() *jsonschema.Schema {
-		return &jsonschema.Schema{Type: "string", Pattern: durationPattern, Default: literal(into.String())}
-	})
-	v, ok := t.lookup(key)
-	if !ok {
-		return
-	}
-	s, ok := v.(string)
-	if !ok {
-		t.mismatch(key, `a time such as "30s" or "5m"`, v)
-		return
-	}
-	d, err := time.ParseDuration(s)
-	switch {
-	case err != nil:
-		t.fault(key, `%q is not a time such as "30s" or "5m"`, s)
-	case d < least || d > most:
-		t.fault(key, "%s is not from %s to %s", d, least, most)
-	default:
-		*into = d
-	}
-}
-
-// strs reads an array of strings; no two may be equal.
-func (t *table) strs(key string, into *[]string, check func(string) error) {
-	defer t.describe(key, func() *jsonschema.Schema {
-		items := stringShape("", check)
-		items.Default = nil
-		return &jsonschema.Schema{
-			Type:        "array",
-			Items:       items,
-			UniqueItems: true,
-			Default:     literal(append([]string{}, *into...)),
-		}
-	})
-	var good []string
-	t.list(key, into, func(list []string, s string) error {
-		if check != nil {
-			if err := check(s); err != nil {
-				return err
-			}
-		}
-		if slices.Contains(list, s) {
-			return fmt.Errorf("%q stands there twice", s)
-		}
-		good = append(good, s)
-		return nil
-	})
-	if len(good) > 0 && !t.isGood(key) {
-		*into = good // denials of a project count though others beside them have faults
-	}
-}
-
-// list reads an array of strings, with a check that sees those before.
-func (t *table) list(key string, into *[]string, check func(before []string, s string) error) {
-	t.describe(key, func() *jsonschema.Schema {
-		return &jsonschema.Schema{
-			Type:    "array",
-			Items:   &jsonschema.Schema{Type: "string"},
-			Default: literal(append([]string{}, *into...)),
-		}
-	})
-	v, ok := t.lookup(key)
-	if !ok {
-		return
-	}
-	values, ok := v.([]any)
-	if !ok {
-		t.mismatch(key, "an array of strings", v)
-		return
-	}
-	var list []string
-	for i, v := range values {
-		err := fmt.Errorf("must be a string, found %s", typeName(v))
-		s, ok := v.(string)
-		if ok {
-			err = check(list, s)
-		}
-		if err != nil {
-			path := append(slices.Clone(t.path), key)
-			t.faultAt(append(path, element(i)), fmt.Sprintf("%s[%d]", pathText(path), i), err)
-			t.bad[key] = true
-		}
-		list = append(list, s)
-	}
-	if t.isGood(key) {
-		*into = list
-	}
-}
-
-// strings reads a table whose values are all strings.
-func (t *table) strings(key string, into *map[string]string, check func(name string) error) {
-	sub := t.table(key)
-	sub.describeOthers(&jsonschema.Schema{Type: "string"})
-	if sub == nil || sub.shape != nil {
-		return
-	}
-	m := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(sub.values)) {
-		s, ok := sub.values[name].(string)
-		path := append(slices.Clone(sub.path), name)
-		if err := check(name); err != nil {
-			sub.faultAt(path, path.String(), err)
-		} else if !ok {
-			sub.faultAt(path, path.String(), fmt.Errorf("must be a string, found %s", typeName(sub.values[name])))
-		}
-		m[name] = s
-	}
-	*into = m
-}
-
 // table returns a table of the table, nil when there is none.
 func (t *table) table(key string) *table {
-	v, ok := t.lookup(key)
-	if !ok && t != nil && t.shape != nil {
-		shape := &jsonschema.Schema{Type: "object"}
-		t.describe(key, func() *jsonschema.Schema { return shape })
-		return &table{doc: t.doc, path: append(slices.Clone(t.path), key), bad: map[string]bool{}, shape: shape}
-	}
-	if !ok {
+	if t == nil {
 		return nil
 	}
-	values, ok := v.(map[string]any)
+	values, ok := t.values[key].(map[string]any)
 	if !ok {
-		t.mismatch(key, "a table", v)
+		if t.has(key) {
+			t.mismatch(key, "a table", t.values[key])
+		}
 		return nil
 	}
 	return &table{doc: t.doc, path: append(slices.Clone(t.path), key), values: values, bad: map[string]bool{}}
@@ -365,29 +186,9 @@ func (t *table) isList(key string) bool {
 	return ok
 }
 
-// alsoList says that a list may stand in the table's place, for the list of this key.
-func (t *table) alsoList(key string) {
-	if t != nil && t.shape != nil {
-		list := t.shape.Properties[key]
-		t.shape.Type, t.shape.Types = "", []string{"object", "array"}
-		t.shape.Items, t.shape.UniqueItems = list.Items, list.UniqueItems
-	}
-}
-
 // eachTable reads the tables of a table whose keys are names.
 func (t *table) eachTable(read func(name string, sub *table)) {
 	if t == nil {
-		return
-	}
-	if t.shape != nil {
-		sub := &table{
-			doc:   t.doc,
-			path:  append(slices.Clone(t.path), "NAME"),
-			bad:   map[string]bool{},
-			shape: &jsonschema.Schema{Type: "object"},
-		}
-		read("NAME", sub)
-		t.describeOthers(sub.shape)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.values)) {
@@ -397,29 +198,13 @@ func (t *table) eachTable(read func(name string, sub *table)) {
 	}
 }
 
-// isMissing reports whether a key is missing that must be there.
-func (t *table) isMissing(key string) bool {
-	if t.shape != nil {
-		t.shape.Required = append(t.shape.Required, key)
-		t.shape.Properties[key].Default = nil
-		return false
-	}
-	_, ok := t.values[key]
-	return !ok
-}
-
-// rejectUnknown adds a fault for each key that was not read.
-func (t *table) rejectUnknown() {
-	if t == nil {
-		return
-	}
-	t.describeOthers(neverSchema)
+// rejectUnknown adds a fault for each key that is not one of known.
+func (t *table) rejectUnknown(known []string) {
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
-		if slices.Contains(t.known, key) {
-			continue
+		if !slices.Contains(known, key) {
+			path := append(slices.Clone(t.path), key)
+			t.faultAt(path, "unknown key "+pathText(path), fmt.Errorf("there are %s", strings.Join(known, ", ")))
 		}
-		path := append(slices.Clone(t.path), key)
-		t.faultAt(path, "unknown key "+pathText(path), fmt.Errorf("there are %s", strings.Join(t.known, ", ")))
 	}
 }
 

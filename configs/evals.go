@@ -19,7 +19,8 @@ type EvalCase struct {
 	Category string   `toml:"category" is:"line"`
 	Prompt   string   `toml:"prompt" is:"text"` // of the file: short for one of Prompts
 	Prompts  []string `toml:"prompts" is:"text" repeats:"true"`
-	// Repeat is how often the case is run, MinRate how much of the runs must pass, above 0 and at most 1.
+	// Repeat is how often the case is run, MinRate how much of the runs must pass, above 0 and at
+	// most 1.
 	Repeat  int     `toml:"repeat" default:"1" range:"1,1000"`
 	MinRate float64 `toml:"min_rate" default:"1"`
 	// Wait is how long after the last turn the session is still watched.
@@ -37,7 +38,7 @@ type EvalCase struct {
 // EvalBudget says how much a run may use. A run that uses more is interrupted, and has failed.
 type EvalBudget struct {
 	Time  time.Duration `toml:"time" default:"5m" range:"1s,24h"`
-	Turns int           `toml:"turns" default:"20" range:"1,10000"`    // prompts, those of events included
+	Turns int           `toml:"turns" default:"20" range:"1,10000"`    // prompts, also of events
 	Calls int           `toml:"calls" default:"200" range:"0,1000000"` // of tools
 }
 
@@ -62,8 +63,9 @@ type EvalTool struct {
 	Answers     []EvalAnswer  `toml:"answer"`
 }
 
-// EvalAnswer is what a call of an [EvalTool] gets: the first answer in the file that fits the call's arguments and was
-// not given yet, else the last one that fits. Without Args it fits all. One of Text, JSON and Error is set.
+// EvalAnswer is what a call of an [EvalTool] gets: the first answer in the file that fits the
+// call's arguments and was not given yet, else the last one that fits. Without Args it fits all.
+// One of Text, JSON and Error is set.
 type EvalAnswer struct {
 	Args  *match.Pattern `toml:"args"`
 	Text  string         `toml:"text"`
@@ -73,7 +75,8 @@ type EvalAnswer struct {
 	Delay time.Duration  `toml:"delay" range:"0,1h"`
 }
 
-// EvalGate is a rule of an [EvalProvider] that decides about calls. Tool and Args are as in a provider's rule.
+// EvalGate is a rule of an [EvalProvider] that decides about calls. Tool and Args are as in a
+// provider's rule.
 type EvalGate struct {
 	Tool     string        `toml:"tool" is:"text" need:"which calls it decides about; * is all"`
 	Args     string        `toml:"args" is:"pattern"`
@@ -101,8 +104,8 @@ type EvalPush struct {
 	Delay     time.Duration `toml:"delay" range:"0,1h"`
 }
 
-// EvalExpected is the table [expect] of a case. Order has the tools whose calls come in this order, others between
-// them.
+// EvalExpected is the table [expect] of a case. Order has the tools whose calls come in this order,
+// others between them.
 type EvalExpected struct {
 	Order   []string         `toml:"order" is:"text" repeats:"true"`
 	Calls   []ExpectedCall   `toml:"call"`
@@ -110,8 +113,9 @@ type EvalExpected struct {
 	Streams []ExpectedStream `toml:"stream"`
 }
 
-// ExpectedCall says how many calls of a tool there must be, with these arguments and this outcome: CallOK, CallFailed,
-// CallDenied, or "" for any. Only calls after the first call of the tool After count.
+// ExpectedCall says how many calls of a tool there must be, with these arguments and this outcome:
+// CallOK, CallFailed, CallDenied, or "" for any. Only calls after the first call of the tool After
+// count.
 type ExpectedCall struct {
 	Tool    string         `toml:"tool" is:"text" need:"its name, in which * stands for any text"`
 	Args    *match.Pattern `toml:"args"` // nil: any
@@ -156,15 +160,15 @@ type EvalClaim struct {
 	Pattern *match.Pattern `toml:"pattern"` // nil: the judge decides
 }
 
-// ProhibitedClaim is a claim that the messages must not make. A call of the tool UnlessCall, with *, whose outcome is ok
-// makes it true; "": none does.
+// ProhibitedClaim is a claim that the messages must not make. A call of the tool UnlessCall, with
+// *, whose outcome is ok makes it true; "": none does.
 type ProhibitedClaim struct {
 	EvalClaim
 	UnlessCall string `toml:"unless_call" is:"text"`
 }
 
-// EvalJudge is what a judge model decides by, with answers that it must let pass and answers that it must not: they
-// show whether it can.
+// EvalJudge is what a judge model decides by, with answers that it must let pass and answers that
+// it must not: they show whether it can.
 type EvalJudge struct {
 	Rubric string   `toml:"rubric" is:"text"`
 	Pass   []string `toml:"pass" is:"text" repeats:"true"`
@@ -182,7 +186,7 @@ func (c *EvalCase) NeedsJudge() bool {
 type EvalVariant struct {
 	Name, File string
 	Title      string            `toml:"title" is:"line"`
-	Tools      map[string]string `toml:"tools" names:"text"`    // descriptions of providers' tools, by the tool's name
+	Tools      map[string]string `toml:"tools" names:"text"`    // descriptions, by the tool's name
 	Contexts   map[string]string `toml:"contexts" names:"text"` // of providers, by their name
 	// Prompt takes the place of each prompt; {prompt} is the prompt itself.
 	Prompt string `toml:"prompt" is:"variant"`

@@ -180,27 +180,6 @@ func isPattern(s string) error {
 	return err
 }
 
-func isPeerName(s string) error {
-	if !protocol.ValidName(s) {
-		return errors.New(nameRule)
-	}
-	return nil
-}
-
-func isToolName(s string) error {
-	if !protocol.ValidToolName(s) {
-		return errors.New("must be 1 to 64 letters, digits, dashes and underscores")
-	}
-	return nil
-}
-
-func isVariantPrompt(s string) error {
-	if !strings.Contains(s, EvalPromptPlace) {
-		return errors.New("must have {prompt}, in whose place the case's prompt comes")
-	}
-	return nil
-}
-
 // isBelowWorkspace refuses paths that lead out of a workspace, and those that have two forms.
 func isBelowWorkspace(path string) error {
 	switch {

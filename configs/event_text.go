@@ -27,6 +27,11 @@ func ParseEventText(s string) (EventText, error) {
 	return EventText(t), err
 }
 
+func (t *EventText) parseText(s string) (err error) {
+	*t, err = ParseEventText(s)
+	return err
+}
+
 // Expand returns the text with values in its places. value returns "" for a name that the event does not have.
 func (t EventText) Expand(value func(name string) string) string {
 	var b strings.Builder

@@ -121,7 +121,7 @@ func (f Files) changes(file string, data []byte) bool {
 func (c *Config) parseProject(file string, data []byte, found *[]layer) Faults {
 	before := *c
 	faults := c.parse(file, data, changesTapgw(file, data), found)
-	c.copyUserKeys(before)
+	copyUserKeys(c, before)
 	return faults
 }
 

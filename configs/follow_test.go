@@ -137,6 +137,12 @@ func TestChanged(t *testing.T) {
 			got, "hosts api.auth copilot.max_rounds copilot.permissions.shell",
 		)
 	}
+	b = Default()
+	b.Copilot.Directories, b.Copilot.Profiles = []string{"/d"}, map[string]Profile{"p": DefaultProfile()}
+	b.Copilot.MCP = map[string]SessionMCP{"m": {URL: "http://h"}}
+	if got := strings.Join(Changed(a, b), " "); got != "copilot.directories copilot.mcp copilot.profile" {
+		t.Errorf("the keys %s have changed, want directories, mcp and profile, which a person trusts by name", got)
+	}
 	c, d := DefaultLSClient(), DefaultLSClient()
 	d.Allow.Terminal, d.MCP = []string{"x"}, map[string]MCPServer{"m": {URL: "http://h"}}
 	if got := strings.Join(Changed(c, d), " "); got != "allow.terminal mcp" {

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,9 @@ import (
 // No input panics or hangs, faults stand inside the file, and every key that the
 // TOML library finds has a place.
 func FuzzParse(f *testing.F) {
-	for _, name := range []string{"tapgw.toml", "providers/hello.toml.sample", "providers/weather.toml.sample"} {
+	for _, name := range []string{
+		"tapgw.toml", "lsclient.toml", "providers/hello.toml.sample", "providers/weather.toml.sample",
+	} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			f.Fatal(err)
@@ -27,9 +30,10 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		_, faults := Parse("f.toml", []byte(text))
-		_, more := ParseProvider("f.toml", []byte(text))
+		_, ofProvider := ParseProvider("f.toml", []byte(text))
+		_, ofLSClient := ParseLSClient("f.toml", []byte(text))
 		height := strings.Count(text, "\n") + 1
-		for _, fault := range append(faults, more...) {
+		for _, fault := range slices.Concat(faults, ofProvider, ofLSClient) {
 			if fault.Line < 1 || fault.Line > height || fault.Column < 1 || strings.Contains(fault.Message, "\n") {
 				t.Errorf("fault %q in a text of %d lines, want one line at a place of the text", fault.Error(), height)
 			}

@@ -1,26 +1,29 @@
 package configs
 
 import (
-	"errors"
-	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Hook is an entry of [[hooks]]: a program or a URL of the user's own that sessions ask at certain events. Command or
 // URL is set, not both. docs/hooks.md describes its input and answers.
 type Hook struct {
-	On       string // one of [HookKinds]
-	Match    string // names of tools, with *; "" for all tools
-	Command  []string
-	Dir      string // of its file, in which Command runs
-	URL      string
-	Timeout  time.Duration
-	FailOpen bool // allow when the hook fails; only for HookPreToolUse
+	On       string        `toml:"on" is:"hookKind" need:"-"` // one of [HookKinds]
+	Match    string        `toml:"match" is:"hookMatch"`      // with *; "" for all tools
+	Command  []string      `toml:"command" first:"is empty: the program's name or path"`
+	Dir      string        // of its file, in which Command runs
+	URL      string        `toml:"url" is:"hookURL"`
+	Timeout  time.Duration `toml:"timeout" default:"5s" range:"1ms,10m"`
+	FailOpen hookFailure   `toml:"fail" default:"closed"` // only for HookPreToolUse
+}
+
+// hookFailure is the key fail of a hook: "closed", or true for "open".
+type hookFailure bool
+
+func (f *hookFailure) parseText(s string) error {
+	*f = s == "open"
+	return oneOf("closed", "open")(s)
 }
 
 // Kinds of hooks: the events at which a session asks them. Only [HookPreToolUse] may deny a tool call; docs/hooks.md
@@ -48,48 +51,18 @@ var HookKinds = []string{
 
 // How long a hook may take. A tool call waits for its hooks as long as for a provider's gate.
 const (
-	hookTimeout    = 5 * time.Second
 	maxHookTimeout = 10 * time.Minute
 	maxGateTimeout = 5 * time.Second
 )
 
-// readHooks reads [[hooks]].
-func readHooks(root *table, into *[]Hook) {
-	dir := resolvePath(filepath.Dir(root.doc.file), ".")
-	hooks := []Hook{}
-	root.tables("hooks", append([]Hook{}, *into...), func(t *table) {
-		h := Hook{Timeout: hookTimeout, Dir: dir}
-		fail := "closed"
-		t.str("on", &h.On, oneOf(HookKinds...))
-		if t.isMissing("on") {
-			t.fault("on", "is required: one of %s", quoted(HookKinds))
-		}
-		t.str("match", &h.Match, isHookMatch)
-		t.list("command", &h.Command, func(before []string, s string) error {
-			if len(before) == 0 && s == "" {
-				return errors.New("is empty: the program's name or path")
-			}
-			return nil
-		})
-		t.str("url", &h.URL, isHookURL)
-		t.duration("timeout", &h.Timeout, time.Millisecond, maxHookTimeout)
-		t.str("fail", &fail, oneOf("closed", "open"))
-		h.FailOpen = fail == "open"
-		h.check(t)
-		t.rejectUnknown()
-		hooks = append(hooks, h)
-	})
-	if root.has("hooks") {
-		*into = hooks
-	}
-}
-
 // check adds faults for keys that exclude each other.
 func (h *Hook) check(t *table) {
+	h.Dir = resolvePath(filepath.Dir(t.doc.file), ".")
 	aboutTools := h.On == HookPreToolUse || h.On == HookPostToolUse
+	if !t.has("on") {
+		t.fault("on", "is required: one of %s", quoted(HookKinds))
+	}
 	switch {
-	case t.shape != nil:
-		return
 	case len(h.Command) == 0 && h.URL == "" && t.isGood("command") && t.isGood("url"):
 		t.fault("command", "is required, or url: what to ask")
 	case len(h.Command) > 0 && h.URL != "":
@@ -110,67 +83,5 @@ func (h *Hook) check(t *table) {
 	}
 	if len(h.Command) > 0 && strings.ContainsRune(h.Command[0], filepath.Separator) {
 		h.Command[0] = resolvePath(h.Dir, h.Command[0])
-	}
-}
-
-func isHookURL(s string) error {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return errors.New(`is not an http or https URL, such as "http://127.0.0.1:8080/hook"`)
-	case u.User != nil:
-		return errors.New("must not hold a user name or password")
-	}
-	return nil
-}
-
-// tables reads the tables of an array of tables; have is what there is without it.
-func (t *table) tables(key string, have any, read func(sub *table)) {
-	if t == nil {
-		return
-	}
-	if t.shape != nil {
-		sub := &table{
-			doc:   t.doc,
-			path:  append(slices.Clone(t.path), key, element(0)),
-			bad:   map[string]bool{},
-			shape: &jsonschema.Schema{Type: "object"},
-		}
-		read(sub)
-		t.describe(key, func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", Items: sub.shape, Default: literal(have)}
-		})
-		return
-	}
-	v, ok := t.lookup(key)
-	if !ok {
-		return
-	}
-	var values []map[string]any
-	switch v := v.(type) {
-	case []map[string]any:
-		values = v
-	case []any: // written as one value
-		for _, v := range v {
-			sub, ok := v.(map[string]any)
-			if !ok {
-				t.mismatch(key, "an array of tables", v)
-				return
-			}
-			values = append(values, sub)
-		}
-	default:
-		t.mismatch(key, "an array of tables, each [["+key+"]]", v)
-		return
-	}
-	for i, sub := range values {
-		read(
-			&table{
-				doc:    t.doc,
-				path:   append(slices.Clone(t.path), key, element(i)),
-				values: sub,
-				bad:    map[string]bool{},
-			},
-		)
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -21,48 +21,50 @@ const EnvLSConfig = "LSCLIENT_CONFIG"
 // LSClient is the content of lsclient.toml, checked and with its defaults. An empty file means [DefaultLSClient];
 // configs/lsclient.toml documents each key.
 type LSClient struct {
-	Server      string // language server's binary; "": found as documented
-	Model       string // "": the server's default
-	MaxRounds   int    // rounds of tool calls in a turn
-	Tools       DropIns
-	LibraryDocs string // directory that adds libraries, absolute; "": beside the user's file
-	ToolTimeout time.Duration
-	Proxy       Proxy
-	GitHub      GitHub
-	Gateway     LSGateway
-	Kept        KeptConversations
-	Allow       AllowList
-	MCP         map[string]MCPServer // by name
-	LSP         map[string]LSPServer // by name
-	Roles       map[string]Role      // by name; empty: lsclient's own
+	Server    string  `toml:"server" is:"noNUL" user:"set"` // the language server
+	Model     string  `toml:"model" is:"model?"`            // "": the server's default
+	MaxRounds int     `toml:"max_rounds" default:"25" range:"1,500"`
+	Tools     DropIns `toml:"tools"`
+	// LibraryDocs is a directory that adds libraries, absolute; "": beside the user's file.
+	LibraryDocs string               `toml:"library_docs" is:"noNUL"`
+	ToolTimeout time.Duration        `toml:"tool_timeout" default:"2m" range:"1s,24h"`
+	Proxy       Proxy                `toml:"proxy" user:"set"`
+	GitHub      GitHub               `toml:"github" user:"set"`
+	Gateway     LSGateway            `toml:"gateway"`
+	Kept        KeptConversations    `toml:"conversations" user:"set"`
+	Allow       AllowList            `toml:"allow" user:"set"`
+	MCP         map[string]MCPServer `toml:"mcp" names:"server"`
+	LSP         map[string]LSPServer `toml:"lsp" names:"server"`
+	Roles       map[string]Role      `toml:"roles" names:"role"` // empty: lsclient's own
 }
 
 // DropIns is the table [tools]: where drop-in tools are, and what they get. A list of directories instead of the table
 // stands for its dirs.
 type DropIns struct {
-	Dirs    []string // absolute
-	Env     []string // environment variables that drop-ins get besides the usual ones; a last * is any ending
-	Replace []string // tools, built in or the language server's, whose places drop-ins of their names take
+	Dirs    []string `toml:"dirs" is:"dir"`      // absolute
+	Env     []string `toml:"env" is:"envPrefix"` // a last * is any ending
+	Replace []string `toml:"replace" is:"text"`  // tools whose places drop-ins of their names take
 }
 
 // Proxy is the table [proxy]: how the language server reaches GitHub. The zero URL leaves it to variables such as
 // HTTPS_PROXY.
 type Proxy struct {
-	URL       string // "": the environment's
-	StrictSSL bool
-	AuthEnv   string // the variable that holds user:password; "": none
+	URL       string `toml:"url" is:"proxyURL?"` // "": the environment's
+	StrictSSL bool   `toml:"strict_ssl" default:"true"`
+	AuthEnv   string `toml:"auth_env" is:"keyEnv?"` // holds user:password
 }
 
-// GitHub is the table [github]: which GitHub the language server signs in to, github.com or a company's own server.
+// GitHub is the table [github]: which GitHub the language server signs in to. Enterprise is the
+// base URL of a GitHub Enterprise server, "" for github.com.
 type GitHub struct {
-	Enterprise string // base URL of a GitHub Enterprise server; "": github.com
+	Enterprise string `toml:"enterprise" is:"enterpriseURL?"`
 }
 
 // LSGateway is the table [gateway]: whether conversations become sessions of a gateway, so that its providers give them
 // tools and gates, and of which one.
 type LSGateway struct {
-	Use string // GatewayAuto, GatewayOn or GatewayOff
-	URL string // "": the one that runs for this user
+	Use string `toml:"use" of:"auto,on,off" default:"auto"`
+	URL string `toml:"url"` // "": the one that runs for this user
 }
 
 // Values of gateway.use: whether conversations become sessions of a gateway where one runs, always, or never. The
@@ -76,45 +78,39 @@ const (
 // KeptConversations is the table [conversations]: whether conversations are kept on disk, and how long. The limits
 // count over all workspaces; 0 means no limit.
 type KeptConversations struct {
-	Save bool
-	Days int // since the last turn
-	Keep int // how many
+	Save bool `toml:"save" default:"true"`
+	Days int  `toml:"keep_days" default:"30" range:"0,36500"` // since the last turn
+	Keep int  `toml:"keep" default:"200" range:"0,100000"`    // how many
 }
 
 // AllowList is the table [allow]: what runs without a question to the user, besides what never needs one.
 type AllowList struct {
-	Terminal []string // commands, with * in and behind their words; see package shellrule
-	Outside  []string // globs of files outside the workspace, absolute
-	Web      []string // hosts on private addresses that fetch_web_page may reach
-	MCP      []string // "server" or "server/tool"
-	Tools    []string // drop-in tools of the kinds edit, terminal and web, and those without a kind
+	Terminal []string `toml:"terminal" is:"terminalRule"` // commands; see package shellrule
+	Outside  []string `toml:"outside" is:"outside"`       // absolute globs
+	Web      []string `toml:"web" is:"host"`              // hosts on private addresses
+	MCP      []string `toml:"mcp" is:"text"`              // "server" or "server/tool"
+	Tools    []string `toml:"tools" is:"text"`            // drop-ins
 }
 
 // Role is a table [roles.NAME]: what a worker of lsclient orchestrate is for, and how it works.
 type Role struct {
-	Description  string   // for the model that plans
-	Instructions string   // for the worker; "": none
-	Model        string   // "": that of the other turns
-	Tools        []string // names of tools, or of their kinds; empty: all
+	Description  string   `toml:"description" is:"text"` // for the model that plans
+	Instructions string   `toml:"instructions"`          // for the worker; "": none
+	Model        string   `toml:"model" is:"model?"`     // "": that of the other turns
+	Tools        []string `toml:"tools" is:"text"`       // or their kinds; empty: all
 }
 
-// LSPServer is a table [lsp.NAME]: a language server that tools ask about code, with the ids of its languages by the
-// endings of files.
+// LSPServer is a table [lsp.NAME]: a language server that tools ask about code, with the ids of its
+// languages by the endings of files, such as ".rs" to "rust". Command is a program on PATH or an
+// absolute path, and its arguments.
 type LSPServer struct {
-	Command   []string          // a program on PATH or an absolute path, and its arguments
-	Languages map[string]string // such as ".rs" to "rust"
+	Command   []string          `toml:"command" first:"must be the name of a program" is:"noNUL"`
+	Languages map[string]string `toml:"languages" names:"ending"`
 }
 
 // DefaultLSClient returns the configuration without a file: 25 rounds of tool calls, two minutes for each tool, a
 // gateway where one runs, 200 conversations kept for 30 days. Each call returns a value of its own.
-func DefaultLSClient() LSClient {
-	return LSClient{
-		MaxRounds: 25, ToolTimeout: 2 * time.Minute,
-		Proxy:   Proxy{StrictSSL: true},
-		Gateway: LSGateway{Use: GatewayAuto},
-		Kept:    KeptConversations{Save: true, Days: 30, Keep: 200},
-	}
-}
+func DefaultLSClient() LSClient { return defaults[LSClient]() }
 
 // LSFiles are the files that make up lsclient's configuration and the directories of drop-in tools that lie beside
 // them. [FindLSClient] finds them; the zero value means none.
@@ -240,8 +236,7 @@ func (f LSFiles) changes(file string, data []byte) bool {
 func (c *LSClient) parseProject(file string, data []byte) Faults {
 	before := *c
 	faults := c.parse(file, data, changesLSClient(file, data))
-	c.Server, c.Proxy, c.GitHub, c.Allow, c.Kept =
-		before.Server, before.Proxy, before.GitHub, before.Allow, before.Kept
+	copyUserKeys(c, before)
 	return faults
 }
 
@@ -308,13 +303,9 @@ func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 		return doc.faults
 	}
 	dir := filepath.Dir(file)
-	c.read(root)
+	root.read(c)
 	if project {
-		for _, key := range []string{"server", "proxy", "github", "allow", "conversations"} {
-			if _, set := root.values[key]; set {
-				root.fault(key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), lsFile))
-			}
-		}
+		root.rejectUserKeys("", reflect.ValueOf(*c), reflect.ValueOf(DefaultLSClient()), lsFile)
 	}
 	if len(doc.faults) > 0 {
 		return doc.sorted()
@@ -331,161 +322,33 @@ func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 	return nil
 }
 
-func (c *LSClient) read(root *table) {
-	root.str("server", &c.Server, noNUL)
-	root.str("model", &c.Model, isModelOrNone)
-	root.integer("max_rounds", &c.MaxRounds, 1, 500)
-	c.Tools.read(root)
-	root.str("library_docs", &c.LibraryDocs, noNUL)
-	root.duration("tool_timeout", &c.ToolTimeout, time.Second, 24*time.Hour)
-	p := root.table("proxy")
-	p.str("url", &c.Proxy.URL, isProxyURL)
-	p.boolean("strict_ssl", &c.Proxy.StrictSSL)
-	p.str("auth_env", &c.Proxy.AuthEnv, func(s string) error {
-		if s == "" {
-			return nil
-		}
-		return CheckKeyEnv(s)
-	})
-	p.rejectUnknown()
-	g := root.table("github")
-	g.str("enterprise", &c.GitHub.Enterprise, isEnterpriseURL)
-	g.rejectUnknown()
-	gw := root.table("gateway")
-	gw.str("use", &c.Gateway.Use, oneOf(GatewayAuto, GatewayOn, GatewayOff))
-	gw.str("url", &c.Gateway.URL, nil)
-	gw.rejectUnknown()
-	k := root.table("conversations")
-	k.boolean("save", &c.Kept.Save)
-	k.integer("keep_days", &c.Kept.Days, 0, 36500)
-	k.integer("keep", &c.Kept.Keep, 0, 100_000)
-	k.rejectUnknown()
-	a := root.table("allow")
-	a.strs("terminal", &c.Allow.Terminal, isTerminalRule)
-	a.strs("outside", &c.Allow.Outside, isOutside)
-	a.strs("web", &c.Allow.Web, isHost)
-	a.strs("mcp", &c.Allow.MCP, notEmpty)
-	a.strs("tools", &c.Allow.Tools, notEmpty)
-	a.rejectUnknown()
-	c.parseMCP(root.table("mcp"))
-	c.parseLSP(root.table("lsp"))
-	c.readRoles(root.table("roles"))
-	root.rejectUnknown()
-}
-
-func (d *DropIns) read(root *table) {
-	isList := root.isList("tools")
-	for path := range root.doc.keys {
+// readKey reads the table, or the list that stands for its dirs.
+func (d *DropIns) readKey(t *table, key string) {
+	isList := t.isList(key)
+	for path := range t.doc.keys {
 		// The parser takes both and keeps one.
-		if rest, ok := strings.CutPrefix(path, "tools."); ok && strings.HasPrefix(rest, `"[`) != isList {
-			root.lookup("tools")
-			root.fault("tools", "is both a list and a table: write the list as tools.dirs")
+		if rest, ok := strings.CutPrefix(path, key+"."); ok && strings.HasPrefix(rest, `"[`) != isList {
+			t.fault(key, "is both a list and a table: write the list as tools.dirs")
 			return
 		}
 	}
 	if isList {
-		root.strs("tools", &d.Dirs, isPath)
-		return
+		dirs := fieldsOf(reflect.TypeFor[DropIns]())[0]
+		dirs.key = key
+		t.readList(&dirs, &d.Dirs, t.values[key])
+	} else if sub := t.table(key); sub != nil {
+		sub.read(d)
 	}
-	t := root.table("tools")
-	t.strs("dirs", &d.Dirs, isPath)
-	t.strs("env", &d.Env, isEnvOrPrefix)
-	t.strs("replace", &d.Replace, notEmpty)
-	t.rejectUnknown()
-	t.alsoList("dirs")
 }
 
-func (c *LSClient) parseMCP(t *table) {
-	if t == nil {
-		return
+func (r *Role) check(t *table) {
+	if r.Description == "" && t.isGood("description") {
+		t.faultHere("needs a description, by which the plan chooses it")
 	}
-	if len(c.MCP) > 0 && t.shape != nil {
-		t.shape.Default = literal(c.MCP)
-	}
-	servers := maps.Clone(c.MCP)
-	if servers == nil {
-		servers = map[string]MCPServer{}
-	}
-	t.eachTable(func(name string, sub *table) {
-		if !providerName.MatchString(name) {
-			t.fault(name, "is not a server's name: 1 to 64 letters, digits, dots, dashes and underscores")
-		}
-		var s MCPServer
-		sub.list("command", &s.Command, isArgument)
-		sub.strings("env", &s.Env, func(name string) error {
-			if !envName.MatchString(name) {
-				return errors.New("is not the name of an environment variable")
-			}
-			return nil
-		})
-		sub.str("cwd", &s.Dir, noNUL)
-		sub.str("url", &s.URL, isHTTP)
-		sub.rejectUnknown()
-		if sub.isGood("command") && sub.isGood("url") && (len(s.Command) == 0) == (s.URL == "") {
-			t.fault(name, "needs either command or url")
-		}
-		servers[name] = s
-	})
-	c.MCP = servers
 }
 
-func (c *LSClient) readRoles(t *table) {
-	if t == nil {
-		return
+func (s *LSPServer) check(t *table) {
+	if t.isGood("command") && t.isGood("languages") && (len(s.Command) == 0 || len(s.Languages) == 0) {
+		t.faultHere("needs command and languages")
 	}
-	if len(c.Roles) > 0 && t.shape != nil {
-		t.shape.Default = literal(c.Roles)
-	}
-	roles := maps.Clone(c.Roles)
-	if roles == nil {
-		roles = map[string]Role{}
-	}
-	t.eachTable(func(name string, sub *table) {
-		if !providerName.MatchString(name) {
-			t.fault(name, "is not a role's name: 1 to 64 letters, digits, dots, dashes and underscores")
-		}
-		var r Role
-		sub.str("description", &r.Description, notEmpty)
-		sub.str("instructions", &r.Instructions, nil)
-		sub.str("model", &r.Model, isModelOrNone)
-		sub.strs("tools", &r.Tools, notEmpty)
-		sub.rejectUnknown()
-		if r.Description == "" && sub.isGood("description") {
-			t.fault(name, "needs a description, by which the plan chooses it")
-		}
-		roles[name] = r
-	})
-	c.Roles = roles
-}
-
-func (c *LSClient) parseLSP(t *table) {
-	if t == nil {
-		return
-	}
-	servers := maps.Clone(c.LSP)
-	if servers == nil {
-		servers = map[string]LSPServer{}
-	}
-	if len(servers) > 0 && t.shape != nil {
-		t.shape.Default = literal(servers)
-	}
-	t.eachTable(func(name string, sub *table) {
-		if !providerName.MatchString(name) {
-			t.fault(name, "is not a server's name: 1 to 64 letters, digits, dots, dashes and underscores")
-		}
-		var s LSPServer
-		sub.list("command", &s.Command, isArgument)
-		sub.strings("languages", &s.Languages, func(ending string) error {
-			if !strings.HasPrefix(ending, ".") || len(ending) < 2 {
-				return errors.New(`is not the ending of files, such as ".rs"`)
-			}
-			return nil
-		})
-		sub.rejectUnknown()
-		if sub.isGood("command") && sub.isGood("languages") && (len(s.Command) == 0 || len(s.Languages) == 0) {
-			t.fault(name, "needs command and languages")
-		}
-		servers[name] = s
-	})
-	c.LSP = servers
 }

@@ -13,10 +13,16 @@ import (
 // MCPServer is a table [mcp.NAME]: an MCP server that the language server runs, or to which it connects. Command or URL
 // is set, not both.
 type MCPServer struct {
-	Command []string
-	Env     map[string]string
-	Dir     string // its working directory; "": the workspace
-	URL     string // of a server that runs already, instead of Command
+	Command []string          `toml:"command" first:"must be the name of a program" is:"noNUL"`
+	Env     map[string]string `toml:"env" names:"env"`
+	Dir     string            `toml:"cwd" is:"noNUL"` // its working directory; "": the workspace
+	URL     string            `toml:"url" is:"http"`  // instead of Command
+}
+
+func (s *MCPServer) check(t *table) {
+	if t.isGood("command") && t.isGood("url") && (len(s.Command) == 0) == (s.URL == "") {
+		t.faultHere("needs either command or url")
+	}
 }
 
 // ParseMCP reads MCP servers, by name, from JSON as editors write it: an object of servers, or one that has them as
@@ -39,7 +45,7 @@ func ParseMCP(data []byte) (map[string]MCPServer, error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s, err := parseMCPServer(all[name])
 		if err == nil {
-			err = s.check(name)
+			err = s.validate(name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("server %q: %w", name, err)
@@ -76,10 +82,10 @@ func parseMCPServer(data []byte) (s MCPServer, err error) {
 	return s, nil
 }
 
-// check returns the first mistake of a server.
-func (s MCPServer) check(name string) error {
-	if !providerName.MatchString(name) {
-		return errors.New("is not a server's name: 1 to 64 letters, digits, dots, dashes and underscores")
+// validate returns the first mistake of a server.
+func (s MCPServer) validate(name string) error {
+	if err := isServerName(name); err != nil {
+		return err
 	}
 	if (len(s.Command) == 0) == (s.URL == "") {
 		return errors.New("needs either command or url")

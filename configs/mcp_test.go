@@ -63,7 +63,7 @@ func FuzzParseMCP(f *testing.F) {
 			return
 		}
 		for name, s := range servers {
-			if err := s.check(name); err != nil {
+			if err := s.validate(name); err != nil {
 				t.Errorf("took %q: %v", name, err)
 			}
 		}

@@ -1,8 +1,8 @@
 package configs
 
 import (
-	"cmp"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -12,12 +12,25 @@ import (
 // [Deny] or [Ask]; Read may also be [CWD]. A pattern that denies wins over one that allows, and both win over the
 // kind. An empty kind means its default; see [Permissions.WithDefaults].
 type Permissions struct {
-	Shell, Write, Read, URL, MCP, CustomTool, Memory, Hook string
+	Shell      string `toml:"shell" of:"allow,deny,ask" default:"deny"`
+	Write      string `toml:"write" of:"allow,deny,ask" default:"deny"`
+	URL        string `toml:"url" of:"allow,deny,ask" default:"deny"`
+	MCP        string `toml:"mcp" of:"allow,deny,ask" default:"deny"`
+	CustomTool string `toml:"custom-tool" of:"allow,deny,ask" default:"allow"`
+	Memory     string `toml:"memory" of:"allow,deny,ask" default:"deny"`
+	Hook       string `toml:"hook" of:"allow,deny,ask" default:"deny"`
+	Read       string `toml:"read" of:"cwd,allow,deny,ask" default:"cwd"`
 
-	AllowCommands, DenyCommands     []string // words that a command begins with; see package shellrule
-	AllowReadPaths, AllowWritePaths []string // globs
-	DenyPaths                       []string // globs, for reads and writes
-	AllowURLs, DenyURLs             []string // [SCHEME://]HOST[:PORT][/PATH]
+	// Words that a command begins with; see package shellrule.
+	AllowCommands []string `toml:"allow_commands" is:"command"`
+	DenyCommands  []string `toml:"deny_commands" is:"deniedCommand"`
+	// Globs. DenyPaths holds for reads and writes.
+	AllowReadPaths  []string `toml:"allow_read_paths" is:"path"`
+	AllowWritePaths []string `toml:"allow_write_paths" is:"path"`
+	DenyPaths       []string `toml:"deny_paths" is:"path"`
+	// [SCHEME://]HOST[:PORT][/PATH]
+	AllowURLs []string `toml:"allow_urls" is:"urlPattern"`
+	DenyURLs  []string `toml:"deny_urls" is:"urlPattern"`
 }
 
 // Values of a permission, of the kinds of [Permissions]. [CWD] is for reads only. [Ask] shows a person the question and
@@ -30,40 +43,10 @@ const (
 )
 
 // WithDefaults returns p with the default of each kind that p leaves empty: the session may read inside its working
-// directory and call the tools of its providers, whose own gates decide. Everything else is denied. This is the only
-// place that holds these defaults.
+// directory and call the tools of its providers, whose own gates decide. Everything else is denied.
 func (p Permissions) WithDefaults() Permissions {
-	p.Shell = cmp.Or(p.Shell, Deny)
-	p.Write = cmp.Or(p.Write, Deny)
-	p.Read = cmp.Or(p.Read, CWD)
-	p.URL = cmp.Or(p.URL, Deny)
-	p.MCP = cmp.Or(p.MCP, Deny)
-	p.CustomTool = cmp.Or(p.CustomTool, Allow)
-	p.Memory = cmp.Or(p.Memory, Deny)
-	p.Hook = cmp.Or(p.Hook, Deny)
+	setDefaults(reflect.ValueOf(&p).Elem())
 	return p
-}
-
-func (p *Permissions) read(t *table) {
-	either := oneOf(Allow, Deny, Ask)
-	for _, k := range []struct {
-		key  string
-		into *string
-	}{
-		{"shell", &p.Shell}, {"write", &p.Write}, {"url", &p.URL}, {"mcp", &p.MCP}, {"custom-tool", &p.CustomTool},
-		{"memory", &p.Memory}, {"hook", &p.Hook},
-	} {
-		t.str(k.key, k.into, either)
-	}
-	t.str("read", &p.Read, oneOf(CWD, Allow, Deny, Ask))
-	t.strs("allow_commands", &p.AllowCommands, isCommandPattern)
-	t.strs("deny_commands", &p.DenyCommands, isDeniedCommand)
-	t.strs("allow_read_paths", &p.AllowReadPaths, isMatchingPath)
-	t.strs("allow_write_paths", &p.AllowWritePaths, isMatchingPath)
-	t.strs("deny_paths", &p.DenyPaths, isMatchingPath)
-	t.strs("allow_urls", &p.AllowURLs, isMatchingURL)
-	t.strs("deny_urls", &p.DenyURLs, isMatchingURL)
-	t.rejectUnknown()
 }
 
 func isCommandPattern(s string) error {

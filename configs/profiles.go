@@ -21,7 +21,7 @@ func layers(root *table) (found []layer) {
 func (c *Copilot) resolve(root *table, layers []layer) (faults Faults) {
 	own := &table{doc: root.doc, path: append(slices.Clone(root.path), "copilot"), bad: map[string]bool{}}
 	c.mergeShortKeys(own)
-	c.check(own)
+	c.checkTogether(own)
 	docs := []*document{root.doc}
 	c.Profiles = nil
 	for _, l := range layers {
@@ -29,9 +29,12 @@ func (c *Copilot) resolve(root *table, layers []layer) (faults Faults) {
 		if !ok {
 			p = c.Profile
 		}
-		p.read(l.table)
-		p.check(l.table)
-		c.Profiles = put(c.Profiles, l.name, p)
+		l.table.read(&p)
+		p.checkTogether(l.table)
+		if c.Profiles == nil {
+			c.Profiles = map[string]Profile{}
+		}
+		c.Profiles[l.name] = p
 		if !slices.Contains(docs, l.table.doc) {
 			docs = append(docs, l.table.doc)
 		}
@@ -40,13 +43,4 @@ func (c *Copilot) resolve(root *table, layers []layer) (faults Faults) {
 		faults = append(faults, doc.sorted()...)
 	}
 	return faults
-}
-
-// userKeys are the keys of a profile that are the user's alone to set: where the
-// traffic goes and with whose rights.
-var userKeys = []string{"provider", "github_token_env", "config_dir"}
-
-// copyUserKeys copies from another profile the keys that only the user may set.
-func (p *Profile) copyUserKeys(from Profile) {
-	p.Provider, p.GitHubTokenEnv, p.ConfigDir = from.Provider, from.GitHubTokenEnv, from.ConfigDir
 }

@@ -4,15 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
 )
@@ -39,25 +37,27 @@ const (
 // Provider is the content of a provider file, providers/NAME.toml: one provider, checked and with its defaults. Kind
 // says which of the other fields have a meaning.
 type Provider struct {
-	Name     string // of the file
-	Says     string // the name that the program uses in hello; "" for the file's name
-	File     string
-	Kind     string
-	Command  []string
-	CWD      string // relative to the gateway's working directory
-	Env      map[string]string
-	Dir      string     // of drop-in tools, relative as CWD is
-	Permit   Permit     // of drop-in tools
-	HTTP     []HTTPTool // by name
-	MCP      MCPUpstream
-	Source   *Source // nil for other kinds
-	Sessions Sessions
-	Grants   []string // transforms, gates, context, questions; never of a project's file
-	Rules    ToolRules
-	Enabled  bool
+	Name string // of the file
+	File string
+
+	Kind    string            `toml:"kind" of:"command,connect,tools,http,mcp,source" need:"-"`
+	Command []string          `toml:"command" first:"must be the name of a program" is:"noNUL" kinds:"command,mcp"`
+	Says    string            `toml:"name" is:"providerName?" kinds:"command,connect"` // "" for the file's name
+	CWD     string            `toml:"cwd" is:"cwd" default:"." kinds:"command,mcp,source"`
+	Env     map[string]string `toml:"env" names:"providerEnv" kinds:"command,mcp,source"`
+	Dir     string            `toml:"dir" is:"dir" kinds:"tools"` // of drop-in tools, relative as CWD is
+	Permit  Permit            `toml:"permit" kinds:"tools"`       // of drop-in tools
+	HTTP    []HTTPTool        `toml:"tools" names:"httpTool" kinds:"http"`
+	MCP     MCPUpstream       `toml:",inline"`
+	Source  *Source           `toml:",inline" kinds:"source"` // nil for other kinds
+	// Sessions, without a mode in the file, is for all sessions or for each, as the kind has it.
+	Sessions Sessions `toml:"sessions"`
+	Grants   []string `toml:"grants" of:"transforms,gates,context,questions" kinds:"command,connect,tools,http,mcp"`
 	// Required says that calls wait for the provider while it is away, and are then denied. A file of the user's with
 	// faults has it too.
-	Required bool
+	Required bool      `toml:"required" kinds:"command,connect,tools,http,mcp"`
+	Rules    ToolRules `toml:",inline"`
+	Enabled  bool      `toml:"enabled" default:"true"`
 
 	// Project is the directory of the trusted project that has the file; its paths are
 	// relative to it; "" for the user's own file. Digest is a hash of the content that the
@@ -73,10 +73,10 @@ func (p *Provider) ExpectedName() string { return cmp.Or(p.Says, p.Name) }
 // and each other field that is not empty must match.
 type Sessions struct {
 	Mode  string
-	Label string // the label that sessions must have, "" for any
-	CWD   string // a glob that their directory must match, "" for any
-	Host  string // the kind of host that they must have, "" for any
-	Below string // the project that their directory must be in, without links; "" for any
+	Label string `toml:"label"`                // that sessions must have
+	CWD   string `toml:"cwd" is:"sessionsCWD"` // a glob that their directory must match
+	Host  string `toml:"host" is:"text"`       // the kind of host that they must have
+	Below string // the project that their directory must be in, without links
 }
 
 // Match reports whether the provider is for a session with this label, working directory and kind of host. It resolves
@@ -104,29 +104,28 @@ func isBelow(project, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// ToolRules limits a provider's tools, over what the provider itself says. Deny wins over Allow; both are for the names
-// without Prefix.
+// ToolRules limits a provider's tools, over what the provider itself says. Deny wins over Allow; both
+// are for the names without Prefix, which comes before each. Concurrency is how many calls run at
+// once; 0: as the provider says.
 type ToolRules struct {
-	Allow, Deny []string      // globs of names; no Allow: all
-	Prefix      string        // before each name
-	Concurrency int           // calls at once; 0: as the provider says
-	Timeout     time.Duration // of a call at most; 0: as the tool says
+	Allow       []string      `toml:"allow" is:"toolGlob" kinds:"command,connect,tools,http,mcp"` // none: all
+	Deny        []string      `toml:"deny" is:"toolGlob" kinds:"command,connect,tools,http,mcp"`
+	Prefix      string        `toml:"prefix" is:"toolPrefix" kinds:"command,connect,tools,http,mcp"`
+	Concurrency int           `toml:"concurrency" range:"0,1000" kinds:"command,connect,tools,http,mcp"`
+	Timeout     time.Duration `toml:"timeout" range:"0,1h"` // 0: as the tool says
 }
 
 // Permit is what drop-in tools may do besides reading files in the session's directory. The zero value permits nothing
 // more.
 type Permit struct {
-	Tools   []string // names of those that edit files, run programs or reach the network
-	Outside []string // globs of absolute paths
+	Tools   []string `toml:"tools" is:"text"`      // that edit, run or reach the network
+	Outside []string `toml:"outside" is:"outside"` // globs of absolute paths
 }
 
 // providerSuffix is how the names of provider files end.
 const providerSuffix = ".toml"
 
-var (
-	providerName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	grants       = []string{"transforms", "gates", "context", "questions"}
-)
+var providerName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // IsProviderName reports whether a provider file may have this name, without .toml.
 func IsProviderName(s string) bool { return providerName.MatchString(s) }
@@ -158,12 +157,8 @@ const (
 	tapName   = "tap"
 )
 
-func defaultProvider() Provider {
-	return Provider{CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true}
-}
-
 func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
-	p := defaultProvider()
+	p := defaults[Provider]()
 	p.Name, p.File = strings.TrimSuffix(filepath.Base(file), providerSuffix), file
 	doc, t := open(file, data)
 	if t == nil {
@@ -172,14 +167,13 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 	if !providerName.MatchString(p.Name) {
 		doc.at(0, fmt.Sprintf("the file's name %q is the provider's: %s", p.Name, nameRule))
 	}
-	p.read(t)
+	t.read(&p)
 	switch name := protocol.NormalName(p.ExpectedName()); {
 	case name == goalsName || name == tapName && p.Kind == KindSource:
 		doc.at(0, fmt.Sprintf("the name %s is that of the gateway's own provider; choose another", name))
 	case name == tapName && p.Name != tapName:
 		doc.at(0, "the name tap is that of the gateway's own provider: only a file tap.toml takes its place")
 	}
-	p.checkTogether(t)
 	if project && len(p.Grants) > 0 {
 		t.fault("grants",
 			"a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
@@ -214,112 +208,38 @@ func (p *Provider) closes(t *table) bool {
 	return slices.Contains(words, any("gates"))
 }
 
-func (p *Provider) read(t *table) {
-	t.str("kind", &p.Kind, isProviderKind)
-	if t.isMissing("kind") {
+// check fills the fields that depend on the kind, and adds faults for keys that exclude or need
+// each other.
+func (p *Provider) check(t *table) {
+	if !t.has("kind") {
 		t.doc.at(0, `kind: is missing: write kind = "command" for a program that the gateway starts`)
 	}
-	t.list("command", &p.Command, func(before []string, s string) error {
-		if s == "" && len(before) == 0 {
-			return errors.New("must be the name of a program")
-		}
-		return noNUL(s)
-	})
-	t.str("name", &p.Says, func(s string) error {
-		if s != "" && !providerName.MatchString(s) {
-			return fmt.Errorf("%q is not a provider's name: %s", s, nameRule)
-		}
-		return nil
-	})
-	t.str("cwd", &p.CWD, func(s string) error {
-		if s == "" {
-			return errors.New(`must be a directory; "." is where the file's tapgw.toml is used`)
-		}
-		return noNUL(s)
-	})
-	t.strings("env", &p.Env, func(name string) error {
-		switch {
-		case !envName.MatchString(name):
-			return errors.New("is not the name of an environment variable")
-		case name == "TAP_PROVIDER_TOKEN" || name == "TAP_GATEWAY_URL":
-			return errors.New("is set by the gateway")
-		}
-		return nil
-	})
-	t.str("dir", &p.Dir, isPath)
-	permit := t.table("permit")
-	permit.strs("tools", &p.Permit.Tools, notEmpty)
-	permit.strs("outside", &p.Permit.Outside, isOutside)
-	permit.rejectUnknown()
-	p.HTTP = t.httpTools("tools")
-	p.MCP.read(t, p.Name)
-	var source Source
-	if source.read(t); p.Kind == KindSource {
+	if tools, ok := t.values["tools"].(map[string]any); ok && (len(tools) == 0 || len(tools) > maxHTTPTools) {
+		t.fault("tools", "has %d tools: a provider has from 1 to %d", len(tools), maxHTTPTools)
+	}
+	p.MCP.checkEvents(t, p.Name)
+	source := p.Source
+	source.checkValues(t)
+	if p.Source = nil; p.Kind == KindSource {
 		source.URL, source.Headers = p.MCP.URL, p.MCP.Headers
 		source.Stream = cmp.Or(source.Stream, p.Name)
 		if source.URL != "" {
 			source.Compare = cmp.Or(source.Compare, CompareOutput)
 		}
-		p.Source = &source
+		p.Source = source
 	}
 	if p.Kind != KindMCP {
 		p.MCP = MCPUpstream{}
 	}
-	if p.Kind == KindTools || p.Kind == KindHTTP || p.Kind == KindMCP ||
-		p.Source != nil && !p.Source.isOfOneSession() {
-		p.Sessions.Mode = SessionsAll // the gateway speaks for them: one of them does for all
+	mode := SessionsEach
+	if p.Kind == KindTools || p.Kind == KindHTTP || p.Kind == KindMCP || p.Source != nil && !p.Source.isOfOneSession() {
+		mode = SessionsAll // the gateway speaks for them: one of them does for all
 	}
-	t.sessions(&p.Sessions)
-	t.strs("grants", &p.Grants, oneOf(grants...))
-	p.Required = slices.Contains(p.Grants, "gates")
-	t.boolean("required", &p.Required)
-	t.strs("allow", &p.Rules.Allow, isToolGlob)
-	t.strs("deny", &p.Rules.Deny, isToolGlob)
-	t.str("prefix", &p.Rules.Prefix, func(s string) error {
-		if !toolPrefix.MatchString(s) {
-			return fmt.Errorf(
-				"%q is not the beginning of a tool's name: at most 32 letters, digits, dashes and underscores",
-				s,
-			)
-		}
-		return nil
-	})
-	t.integer("concurrency", &p.Rules.Concurrency, 0, 1000)
-	t.duration("timeout", &p.Rules.Timeout, 0, time.Hour)
-	t.boolean("enabled", &p.Enabled)
-	t.rejectUnknown()
-}
-
-var isProviderKind = oneOf(KindCommand, KindConnect, KindTools, KindHTTP, KindMCP, KindSource)
-
-var (
-	ofSource  = []string{KindSource}
-	withTools = []string{KindCommand, KindConnect, KindTools, KindHTTP, KindMCP}
-)
-
-// keyKinds has the kinds of providers that a key is for. Other keys are for all kinds.
-var keyKinds = map[string][]string{
-	"name":      {KindCommand, KindConnect},
-	"command":   {KindCommand, KindMCP},
-	"cwd":       {KindCommand, KindMCP, KindSource},
-	"env":       {KindCommand, KindMCP, KindSource},
-	"dir":       {KindTools},
-	"permit":    {KindTools},
-	"tools":     {KindHTTP},
-	"url":       {KindMCP, KindSource},
-	"headers":   {KindMCP, KindSource},
-	"oauth":     {KindMCP},
-	"resources": {KindMCP},
-	"prompts":   {KindMCP},
-	"events":    {KindMCP},
-
-	"run": ofSource, "prompt": ofSource, "files": ofSource, "webhook": ofSource, "secret_env": ofSource,
-	"every": ofSource, "cron": ofSource, "zone": ofSource, "at": ofSource, "idle": ofSource, "missed": ofSource,
-	"max_runs": ofSource, "compare": ofSource, "stderr": ofSource, "stream": ofSource, "level": ofSource,
-	"text": ofSource, "filter": ofSource,
-
-	"allow": withTools, "deny": withTools, "prefix": withTools, "concurrency": withTools, "grants": withTools,
-	"required": withTools,
+	p.Sessions.Mode = cmp.Or(p.Sessions.Mode, mode)
+	if !t.has("required") || !t.isGood("required") {
+		p.Required = slices.Contains(p.Grants, "gates")
+	}
+	p.checkTogether(t)
 }
 
 // checkTogether adds faults for keys that exclude or need each other.
@@ -327,9 +247,9 @@ func (p *Provider) checkTogether(t *table) {
 	if !t.isGood("kind") || p.Kind == "" {
 		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(keyKinds)) {
-		if _, has := t.values[key]; has && t.isGood(key) && !slices.Contains(keyKinds[key], p.Kind) {
-			t.fault(key, `belongs to a provider of kind %s; this one is of kind %q`, quoted(keyKinds[key]), p.Kind)
+	for _, f := range fieldsOf(reflect.TypeFor[Provider]()) {
+		if t.has(f.key) && t.isGood(f.key) && f.kinds != nil && !slices.Contains(f.kinds, p.Kind) {
+			t.fault(f.key, `belongs to a provider of kind %s; this one is of kind %q`, quoted(f.kinds), p.Kind)
 		}
 	}
 	needs := func(key, example string) {
@@ -360,47 +280,47 @@ func (p *Provider) checkTogether(t *table) {
 	}
 }
 
-// sessions reads "each", "all", or a filter.
-func (t *table) sessions(into *Sessions) {
-	const key = "sessions"
-	switch t.values[key].(type) {
+// readKey reads "each", "all", or a filter.
+func (s *Sessions) readKey(t *table, key string) {
+	const want = `"each", "all", or a filter such as { label = "review" }`
+	switch value := t.values[key].(type) {
 	case map[string]any:
-		f := Sessions{Mode: SessionsEach}
-		sub := t.table(key)
-		f.read(sub)
-		if len(sub.values) == 0 {
-			t.fault(key, `must be "each", "all", or a filter such as { label = "review" }`)
+		s.Mode = SessionsEach
+		if t.table(key).read(s); len(value) == 0 {
+			t.fault(key, "must be %s", want)
 		}
-		*into = f
-	case string, nil:
-		t.str(key, &into.Mode, oneOf(SessionsEach, SessionsAll))
-		t.describe(key, func() *jsonschema.Schema {
-			filter := shapeOf((&Sessions{}).read)
-			filter.MinProperties = new(1)
-			word := t.shape.Properties[key]
-			word.Default = nil
-			return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{word, filter}}
+	case string:
+		t.readText(key, value, func(mode string) error {
+			s.Mode = mode
+			return oneOf(SessionsEach, SessionsAll)(mode)
 		})
 	default:
-		v, _ := t.lookup(key)
-		t.mismatch(key, `"each", "all", or a filter such as { label = "review" }`, v)
+		t.mismatch(key, want, value)
 	}
 }
 
-// read reads a filter.
-func (s *Sessions) read(t *table) {
-	t.str("label", &s.Label, nil)
-	t.str("cwd", &s.CWD, func(glob string) error {
-		if !doublestar.ValidatePathPattern(glob) {
-			return fmt.Errorf("%q is not a glob: a bracket or backslash has no end", glob)
-		}
-		if glob != "" && !strings.Contains("/*?[{", glob[:1]) {
-			return fmt.Errorf("%q matches no session's directory: begin with / or *, as in \"/home/me/work/**\"", glob)
-		}
-		return nil
-	})
-	t.str("host", &s.Host, notEmpty)
-	t.rejectUnknown()
+func isSessionsCWD(glob string) error {
+	if !doublestar.ValidatePathPattern(glob) {
+		return fmt.Errorf("%q is not a glob: a bracket or backslash has no end", glob)
+	}
+	if glob != "" && !strings.Contains("/*?[{", glob[:1]) {
+		return fmt.Errorf("%q matches no session's directory: begin with / or *, as in \"/home/me/work/**\"", glob)
+	}
+	return nil
+}
+
+func isWorkingDir(s string) error {
+	if s == "" {
+		return errors.New(`must be a directory; "." is where the file's tapgw.toml is used`)
+	}
+	return noNUL(s)
+}
+
+func isProviderEnv(name string) error {
+	if name == "TAP_PROVIDER_TOKEN" || name == "TAP_GATEWAY_URL" {
+		return errors.New("is set by the gateway")
+	}
+	return isEnv(name)
 }
 
 // maxToolName is how long a tool's name may be, in characters.

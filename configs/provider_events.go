@@ -4,39 +4,36 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
-
-	"tapgw/internal/match"
 )
 
 // MCPEvent is an entry of [[events]] in a provider file of kind mcp: what of a server's notifications becomes events of
 // a stream. Resource or Log is set, not both. The first entry that fits a notification decides.
 type MCPEvent struct {
-	Resource string // the URI of a resource, or a glob of those that the server lists
-	Read     bool   // whether an event has the resource's content, or only says that it has changed
-	Log      string // the least level of log messages, one of [MCPLogLevels]
-	Logger   string // a glob of the names of their loggers; "" for all
-	Stream   string // "" for the provider's name
-	Level    string // keep, surface or inject
-	Filter   []FilterRule
+	// Resource is the URI of a resource, or a glob of those that the server lists. With Read, an
+	// event has the resource's content; without it, it only says that the resource has changed.
+	Resource string `toml:"resource" is:"resource"`
+	Read     bool   `toml:"read" default:"true"`
+	// Log is the least level of log messages, one of [MCPLogLevels], Logger a glob of the names of
+	// their loggers; "" for all.
+	Log    string       `toml:"log" is:"logLevel"`
+	Logger string       `toml:"logger" is:"loggerGlob"`
+	Stream string       `toml:"stream" is:"eventStream?"` // "" for the provider's name
+	Level  string       `toml:"level" of:"keep,surface,inject" default:"surface"`
+	Filter []FilterRule `toml:"filter"`
 }
 
 // FilterRule gives an outcome to events of a stream whose text matches a JavaScript regular expression: keep, surface,
 // inject or drop. The first rule that matches decides.
 type FilterRule struct {
-	Match, Outcome string
+	Match   string `toml:"match" is:"pattern" need:"-"`
+	Outcome string `toml:"outcome" of:"keep,surface,inject,drop" need:"-"`
 }
 
 // MCPLogLevels are the levels of an MCP server's log messages, from the least to the most severe.
 var MCPLogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-
-var (
-	eventLevels    = []string{"keep", "surface", "inject"}
-	filterOutcomes = []string{"keep", "surface", "inject", "drop"}
-)
 
 const (
 	// maxEvents is also how many streams a provider may have.
@@ -48,59 +45,35 @@ const (
 // because URIs have some.
 func IsURIGlob(resource string) bool { return strings.ContainsAny(resource, "*[{") }
 
-// readEvents reads [[events]] of a provider.
-func (m *MCPUpstream) readEvents(t *table, provider string) {
+// checkEvents adds a fault for a stream of a provider that has two filters.
+func (m *MCPUpstream) checkEvents(t *table, provider string) {
 	filtered := map[string]int{} // streams that have a filter, by their names as they count
-	t.tables("events", []MCPEvent{}, func(sub *table) {
-		e := MCPEvent{Read: true, Level: "surface"}
-		sub.str("resource", &e.Resource, isResource)
-		sub.boolean("read", &e.Read)
-		sub.str("log", &e.Log, oneOf(MCPLogLevels...))
-		sub.str("logger", &e.Logger, isLoggerGlob)
-		sub.str("stream", &e.Stream, func(s string) error {
-			if s != "" && !providerName.MatchString(s) {
-				return fmt.Errorf("%q is not a stream's name: %s", s, nameRule)
-			}
-			return nil
-		})
-		sub.str("level", &e.Level, oneOf(eventLevels...))
-		sub.tables("filter", []FilterRule{}, func(rule *table) { e.Filter = append(e.Filter, readFilterRule(rule)) })
-		sub.rejectUnknown()
-		e.check(sub)
-		if len(e.Filter) > 0 {
-			stream := strings.ToLower(cmp.Or(e.Stream, provider))
-			if first, isTwice := filtered[stream]; isTwice {
-				sub.fault("filter", "the stream %s has the filter of events[%d]: write the rules there", stream, first)
-			}
-			filtered[stream] = len(m.Events)
+	for i, e := range m.Events {
+		if len(e.Filter) == 0 {
+			continue
 		}
-		m.Events = append(m.Events, e)
-	})
+		stream := strings.ToLower(cmp.Or(e.Stream, provider))
+		if first, isTwice := filtered[stream]; isTwice {
+			t.fault(fmt.Sprintf("events.[%d].filter", i),
+				"the stream %s has the filter of events[%d]: write the rules there", stream, first)
+		}
+		filtered[stream] = i
+	}
 	if len(m.Events) > maxEvents {
 		t.fault("events", "has %d entries: at most %d", len(m.Events), maxEvents)
 	}
 }
 
-func readFilterRule(t *table) (r FilterRule) {
-	t.str("match", &r.Match, func(s string) error {
-		_, err := match.Compile(s)
-		return err
-	})
-	t.str("outcome", &r.Outcome, oneOf(filterOutcomes...))
+func (r *FilterRule) check(t *table) {
 	for _, key := range []string{"match", "outcome"} {
-		if t.isMissing(key) {
+		if !t.has(key) {
 			t.fault(key, `is missing: a rule is { match = "behind=0", outcome = "drop" }`)
 		}
 	}
-	t.rejectUnknown()
-	return r
 }
 
 // check adds faults for keys that exclude or need each other.
 func (e *MCPEvent) check(t *table) {
-	if t.shape != nil {
-		return
-	}
 	isResource, isLog := t.has("resource"), t.has("log")
 	switch {
 	case isResource && isLog:
@@ -141,11 +114,4 @@ func isResource(s string) error {
 		}
 		rest = after
 	}
-}
-
-func isLoggerGlob(s string) error {
-	if _, err := path.Match(s, ""); err != nil || s == "" {
-		return fmt.Errorf(`%q is not a glob of loggers' names, such as "db.*"`, s)
-	}
-	return nil
 }

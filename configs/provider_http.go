@@ -20,24 +20,25 @@ import (
 // requests. A call's arguments fill the places in URL and Body.
 type HTTPTool struct {
 	Name        string
-	Description string
-	Method      string            // GET where there is no body, else POST
-	URL         Template          // arguments in its path and its query
-	Headers     map[string]string // with ${NAME} for variables of the environment
-	Body        string            // JSON in whose strings arguments stand; "": none
-	Args        []HTTPArg         // by name
-	Timeout     time.Duration     // of the whole request
-	Result      string            // ResultText, ResultJSON, or a JSON pointer
+	Description string   `toml:"description" is:"text" need:"a tool needs a description and a url"`
+	URL         Template `toml:"url" need:"a tool needs a description and a url"`
+	// Headers may have ${NAME} for variables of the environment.
+	Headers map[string]string `toml:"headers" names:"header" is:"headerValue"`
+	Body    string            `toml:"body" is:"body"`                                           // JSON; "": none
+	Method  string            `toml:"method" of:"GET,HEAD,POST,PUT,PATCH,DELETE" default:"GET"` // POST with a body
+	Args    []HTTPArg         `toml:"args" names:"httpArg"`
+	Timeout time.Duration     `toml:"timeout" default:"30s" range:"1ms,1h"` // of the whole request
+	Result  string            `toml:"result" is:"result" default:"text"`    // or a JSON pointer
 }
 
 // HTTPArg is an argument of an [HTTPTool], and in JSON its part of the tool's schema. One that is not Required may be
 // left out of a call.
 type HTTPArg struct {
 	Name        string   `json:"-"`
-	Type        string   `json:"type"` // string, integer, number or boolean
-	Description string   `json:"description,omitempty"`
-	Enum        []string `json:"enum,omitempty"` // of a string
-	Required    bool     `json:"-"`
+	Type        string   `json:"type" toml:"type" of:"string,integer,number,boolean" default:"string"`
+	Description string   `json:"description,omitempty" toml:"description"`
+	Required    bool     `json:"-" toml:"required" default:"true"`
+	Enum        []string `json:"enum,omitempty" toml:"enum"` // of a string
 }
 
 // Values of result, besides a JSON pointer into the answer: its body as text, or as JSON.
@@ -177,67 +178,21 @@ func ResolvePointer(v any, pointer string) (any, bool) {
 
 const maxHTTPTools = 100
 
-// httpTools reads the tables [tools.NAME].
-func (t *table) httpTools(key string) []HTTPTool {
-	all := t.table(key)
-	if all == nil {
-		return nil
+func (a *HTTPArg) check(t *table) {
+	if len(a.Enum) > 0 && a.Type != "string" {
+		t.fault("enum", "is for strings")
 	}
-	var tools []HTTPTool
-	all.eachTable(func(name string, sub *table) {
-		if !httpToolName.MatchString(name) {
-			all.fault(name, "is not a tool's name: 1 to 64 letters, digits, dashes and underscores")
-		}
-		tools = append(tools, sub.httpTool(name))
-	})
-	if n := len(all.values); n == 0 || n > maxHTTPTools {
-		t.fault(key, "has %d tools: a provider has from 1 to %d", n, maxHTTPTools)
-	}
-	return tools
-}
-
-func (t *table) httpTool(name string) HTTPTool {
-	h := HTTPTool{Name: name, Timeout: 30 * time.Second, Result: ResultText}
-	t.str("description", &h.Description, notEmpty)
-	t.str("url", new(string), func(s string) (err error) {
-		h.URL, err = httpURL(s)
-		return err
-	})
-	for _, key := range []string{"description", "url"} {
-		if t.isMissing(key) {
-			t.fault(key, "is missing: a tool needs a description and a url")
-		}
-	}
-	t.headers(&h.Headers)
-	bodyArgs := []string{}
-	t.str("body", &h.Body, func(s string) (err error) {
-		bodyArgs, err = findBodyArgs(s)
-		return err
-	})
-	if h.Method = http.MethodGet; h.Body != "" {
-		h.Method = http.MethodPost
-	}
-	t.str("method", &h.Method, oneOf(
-		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-	))
-	if h.Body != "" && (h.Method == http.MethodGet || h.Method == http.MethodHead) {
-		t.fault("body", "a %s request has none", h.Method)
-	}
-	h.Args = t.httpArgs("args")
-	t.duration("timeout", &h.Timeout, time.Millisecond, time.Hour)
-	t.str("result", &h.Result, func(s string) error {
-		if s != ResultText && s != ResultJSON && !jsonPointer.MatchString(s) {
-			return fmt.Errorf(`%q is neither "text" nor "json" nor a JSON pointer such as "/items/0/name"`, s)
-		}
-		return nil
-	})
-	t.rejectUnknown()
-	h.check(t, bodyArgs)
-	return h
 }
 
 // check checks the places against the arguments.
-func (h *HTTPTool) check(t *table, bodyArgs []string) {
+func (h *HTTPTool) check(t *table) {
+	if h.Body != "" && !(t.has("method") && t.isGood("method")) {
+		h.Method = http.MethodPost
+	}
+	if h.Body != "" && (h.Method == http.MethodGet || h.Method == http.MethodHead) {
+		t.fault("body", "a %s request has none", h.Method)
+	}
+	bodyArgs, _ := findBodyArgs(h.Body)
 	find := func(name string) *HTTPArg {
 		if i := slices.IndexFunc(h.Args, func(a HTTPArg) bool { return a.Name == name }); i >= 0 {
 			return &h.Args[i]
@@ -268,6 +223,11 @@ func (h *HTTPTool) check(t *table, bodyArgs []string) {
 			t.fault("args."+a.Name, "is in neither url nor body: use it, or remove it")
 		}
 	}
+}
+
+func (t *Template) parseText(s string) (err error) {
+	*t, err = httpURL(s)
+	return err
 }
 
 // httpURL reads a URL with arguments; which host it is they don't say.
@@ -335,28 +295,14 @@ func findBodyArgs(s string) (names []string, err error) {
 	return names, err
 }
 
-// httpArgs reads the tables of arguments.
-func (t *table) httpArgs(key string) []HTTPArg {
-	all := t.table(key)
-	if all == nil {
-		return nil
+func isBody(s string) error {
+	_, err := findBodyArgs(s)
+	return err
+}
+
+func isResult(s string) error {
+	if s != ResultText && s != ResultJSON && !jsonPointer.MatchString(s) {
+		return fmt.Errorf(`%q is neither "text" nor "json" nor a JSON pointer such as "/items/0/name"`, s)
 	}
-	var args []HTTPArg
-	all.eachTable(func(name string, sub *table) {
-		if !httpArgName.MatchString(name) {
-			all.fault(name,
-				"is not an argument's name: 1 to 64 letters, digits and underscores, beginning with none of the digits")
-		}
-		a := HTTPArg{Name: name, Type: "string", Required: true}
-		sub.str("type", &a.Type, oneOf("string", "integer", "number", "boolean"))
-		sub.str("description", &a.Description, nil)
-		sub.boolean("required", &a.Required)
-		sub.strs("enum", &a.Enum, nil)
-		if len(a.Enum) > 0 && a.Type != "string" {
-			sub.fault("enum", "is for strings")
-		}
-		sub.rejectUnknown()
-		args = append(args, a)
-	})
-	return args
+	return nil
 }

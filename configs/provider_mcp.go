@@ -4,63 +4,32 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 )
 
 // MCPUpstream is what a provider file of kind mcp says of its MCP server beside Command, CWD and Env, which start one
 // on this machine: where a remote one is, and what else than its tools becomes tools.
 type MCPUpstream struct {
-	URL       string            // of streamable HTTP; "" for a server that Command starts
-	Headers   map[string]string // of each request to URL, with ${NAME} for variables of the environment
-	Resources bool              // whether the model may list and read the server's resources
-	Prompts   bool              // whether the model may list and get the server's prompts
-	OAuth     OAuth             // how the gateway logs in at URL
-	Events    []MCPEvent        // none: what the server tells unasked becomes no events
+	URL     string            `toml:"url" is:"mcpURL" kinds:"mcp,source"` // streamable HTTP
+	Headers map[string]string `toml:"headers" names:"header" is:"headerValue" kinds:"mcp,source"`
+	// Whether the model may list and read the server's resources, and list and get its prompts.
+	Resources bool       `toml:"resources" default:"true" kinds:"mcp"`
+	Prompts   bool       `toml:"prompts" default:"true" kinds:"mcp"`
+	OAuth     OAuth      `toml:"oauth" kinds:"mcp"`
+	Events    []MCPEvent `toml:"events" kinds:"mcp"` // none: what the server tells unasked becomes no events
 }
 
 // OAuth is the table [oauth]: how the gateway logs in at an MCP server that wants it. The zero value does for servers
 // that register their clients themselves.
 type OAuth struct {
-	ClientID     string   // of a client that was registered beforehand; "": the gateway registers itself
-	ClientSecret string   // ${NAME} for a variable of the environment; "" for a client without a secret
-	Issuer       string   // the only authorization server that may see the client; "": the one that the server names
-	Scopes       []string // to ask for; none: those that the server names
-	Port         int      // where the browser returns to, on 127.0.0.1; 0: a free one
-}
-
-func (m *MCPUpstream) read(t *table, provider string) {
-	m.Resources, m.Prompts = true, true
-	t.str("url", &m.URL, isMCPURL)
-	t.headers(&m.Headers)
-	t.boolean("resources", &m.Resources)
-	t.boolean("prompts", &m.Prompts)
-	m.OAuth.read(t.table("oauth"))
-	m.readEvents(t, provider)
-}
-
-func (o *OAuth) read(t *table) {
-	t.str("client_id", &o.ClientID, visibleASCII)
-	t.str("client_secret", &o.ClientSecret, func(s string) error {
-		if s != "" && variable.FindString(s) != s {
-			return errors.New(`is a secret: write "${NAME}" for a variable of the gateway's environment`)
-		}
-		return headerValue(s)
-	})
-	t.str("issuer", &o.Issuer, func(s string) error {
-		if s == "" {
-			return nil
-		}
-		return isMCPURL(s)
-	})
-	t.strs("scopes", &o.Scopes, func(s string) error {
-		if s == "" || strings.ContainsAny(s, ` "\`) {
-			return fmt.Errorf("%q is not a scope; each stands alone, without blanks", s)
-		}
-		return visibleASCII(s)
-	})
-	t.integer("port", &o.Port, 0, 65535)
-	t.rejectUnknown()
+	// ClientID is of a client that was registered beforehand; "": the gateway registers itself.
+	ClientID     string `toml:"client_id" is:"ascii"`
+	ClientSecret string `toml:"client_secret" is:"oauthSecret"` // "${NAME}"
+	// Issuer is the only authorization server that may see the client; "": the one that the server
+	// names.
+	Issuer string   `toml:"issuer" is:"mcpURL?"`
+	Scopes []string `toml:"scopes" is:"scope"`    // to ask for; none: those that the server names
+	Port   int      `toml:"port" range:"0,65535"` // 0: a free one
 }
 
 // HasAuthorization reports whether Headers say who the gateway is, so that it never logs in.
@@ -73,28 +42,26 @@ func (m *MCPUpstream) HasAuthorization() bool {
 	return false
 }
 
+func isOAuthSecret(s string) error {
+	if s != "" && variable.FindString(s) != s {
+		return errors.New(`is a secret: write "${NAME}" for a variable of the gateway's environment`)
+	}
+	return headerValue(s)
+}
+
+func isScope(s string) error {
+	if s == "" || strings.ContainsAny(s, ` "\`) {
+		return fmt.Errorf("%q is not a scope; each stands alone, without blanks", s)
+	}
+	return visibleASCII(s)
+}
+
 // visibleASCII refuses characters that OAuth allows neither in a client's id nor in a scope.
 func visibleASCII(s string) error {
 	for _, c := range s {
 		if c < ' ' || c > '~' {
 			return errors.New("must have printable ASCII characters only")
 		}
-	}
-	return nil
-}
-
-func isMCPURL(s string) error {
-	if err := isHTTP(s); err != nil {
-		return err
-	}
-	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return err
-	case u.User != nil:
-		return errors.New("must not hold a user name or password: write headers, with ${NAME} for a variable")
-	case u.Fragment != "":
-		return errors.New("must have nothing behind a #")
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/schedule"
@@ -17,30 +16,31 @@ import (
 // Source is what a provider file of kind source says: where events come from (one of Run, Prompt, Files, URL and
 // Webhook), when it looks, and what becomes of an event.
 type Source struct {
-	Run       []string          // a command: a program and its arguments
-	Prompt    string            // the text of a prompt
-	Files     []string          // globs of files below CWD
+	Run       []string          `toml:"run" first:"must be the name of a program" is:"noNUL" shell:"true"`
+	Prompt    string            `toml:"prompt" is:"prompt"`
+	Files     []string          `toml:"files" is:"fileGlob"` // globs of files below CWD
 	URL       string            // of an HTTP resource
 	Headers   map[string]string // of each request to URL, with ${NAME} for variables of the environment
-	Webhook   bool              // POST /hooks/NAME
-	SecretEnv string            // the variable that has the webhook's secret
+	Webhook   bool              `toml:"webhook"` // POST /hooks/NAME
+	SecretEnv string            `toml:"secret_env" is:"env"`
 
-	Every  []time.Duration // pauses between runs, the last of them again and again; nil for none
-	Cron   string          // five fields, in Zone
-	Zone   string          // of IANA's database; "" is UTC
-	At     time.Time       // the only run; zero for none
-	Idle   bool            // a run whenever the session is idle
-	Missed string          // MissedSkip or MissedOnce
-	Runs   int             // at most; 0: no limit
+	// Every has the pauses between runs, the last of them again and again; nil for none.
+	Every  []time.Duration `toml:"every" range:"1s,8784h"`
+	Zone   string          `toml:"zone"` // of IANA's database; "" is UTC
+	Cron   string          `toml:"cron"` // five fields, in Zone
+	At     time.Time       `toml:"at"`   // the only run; zero for none
+	Idle   bool            `toml:"idle"` // a run whenever the session is idle
+	Missed string          `toml:"missed" of:"skip,once" default:"skip"`
+	Runs   int             `toml:"max_runs" range:"0,1000000"` // at most; 0: no limit
 
 	// Compare says of a command that runs again and again, and of a URL, which change is an event: CompareExit,
 	// CompareOutput (the default for a URL), CompareLines, or a JSON pointer. "" makes an event of each line.
-	Compare string
-	Stderr  bool // whether the command's stderr makes events, too
-	Stream  string
-	Level   string       // keep, surface or inject
-	Text    EventText    // of an event; nil: as it comes
-	Filter  []FilterRule // of the stream
+	Compare string       `toml:"compare" is:"compare"`
+	Stderr  bool         `toml:"stderr" default:"true"` // makes events, too
+	Stream  string       `toml:"stream" is:"sourceStream"`
+	Level   string       `toml:"level" of:"keep,surface,inject" default:"surface"`
+	Text    EventText    `toml:"text"`   // of an event; nil: as it comes
+	Filter  []FilterRule `toml:"filter"` // of the stream
 }
 
 // Values of missed: what becomes of runs that were due while no gateway ran.
@@ -91,77 +91,38 @@ func (s *Source) Kind() string {
 // isOfOneSession reports whether the source is about one session, so that each session has one of its own.
 func (s *Source) isOfOneSession() bool { return s.Prompt != "" }
 
-const (
-	maxPromptBytes = 32 << 10
-	maxSourceRuns  = 1_000_000
-	longestEvery   = 366 * 24 * time.Hour
-	shortestEvery  = time.Second
-)
+const maxPromptBytes = 32 << 10
 
 var streamName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// read reads the keys that only a source has. The caller reads url and headers, which a provider of kind mcp has too.
-func (s *Source) read(t *table) {
-	s.Missed, s.Stderr, s.Level = MissedSkip, true, "surface"
-	t.command("run", &s.Run)
-	t.str("prompt", &s.Prompt, func(text string) error {
-		if strings.TrimSpace(text) == "" || len(text) > maxPromptBytes {
-			return fmt.Errorf("must be a text of at most %d KiB", maxPromptBytes>>10)
-		}
-		return nil
-	})
-	t.strs("files", &s.Files, isFileGlob)
-	t.boolean("webhook", &s.Webhook)
-	t.str("secret_env", &s.SecretEnv, func(name string) error {
-		if !envName.MatchString(name) {
-			return errors.New("is not the name of an environment variable")
-		}
-		return nil
-	})
-	s.readWhen(t)
-	t.str("compare", &s.Compare, func(word string) error {
-		if !slices.Contains([]string{CompareExit, CompareOutput, CompareLines}, word) &&
-			!jsonPointer.MatchString(word) {
-			return fmt.Errorf(`%q is none of "exit", "output", "lines" and JSON pointers such as "/status"`, word)
-		}
-		return nil
-	})
-	t.boolean("stderr", &s.Stderr)
-	t.str("stream", &s.Stream, func(name string) error {
-		if !streamName.MatchString(name) {
-			return fmt.Errorf("%q is not a stream's name: small letters, digits, dots, dashes and underscores", name)
-		}
-		return nil
-	})
-	t.str("level", &s.Level, oneOf(eventLevels...))
-	var text string
-	t.str("text", &text, func(text string) (err error) {
-		s.Text, err = ParseEventText(text)
-		return err
-	})
-	t.tables("filter", []FilterRule{}, func(rule *table) { s.Filter = append(s.Filter, readFilterRule(rule)) })
+// checkValues adds faults for values that are wrong in files of every kind.
+func (s *Source) checkValues(t *table) {
 	if len(s.Filter) > maxFilterRules {
 		t.fault("filter", "has %d rules: at most %d", len(s.Filter), maxFilterRules)
 	}
+	if !t.has("cron") || !t.isGood("cron") {
+		return
+	}
+	_, err := schedule.ParseCron(s.Cron, s.Zone)
+	if _, isZone := errors.AsType[schedule.ZoneError](err); isZone {
+		t.fault("zone", "%w", err)
+	} else if err != nil {
+		t.fault("cron", "%w", err)
+	}
 }
 
-// readWhen reads when the source looks for events.
-func (s *Source) readWhen(t *table) {
-	t.durations("every", &s.Every, shortestEvery, longestEvery)
-	t.str("zone", &s.Zone, nil)
-	t.str("cron", &s.Cron, func(expression string) error {
-		zone, _ := t.values["zone"].(string)
-		_, err := schedule.ParseCron(expression, zone)
-		if _, isZone := errors.AsType[schedule.ZoneError](err); isZone {
-			t.fault("zone", "%w", err)
-			return nil
-		}
-		return err
-	})
-	t.time("at", &s.At)
-	t.boolean("idle", &s.Idle)
-	t.str("missed", &s.Missed, oneOf(MissedSkip, MissedOnce))
-	t.integer("max_runs", &s.Runs, 0, maxSourceRuns)
+func isPrompt(text string) error {
+	if strings.TrimSpace(text) == "" || len(text) > maxPromptBytes {
+		return fmt.Errorf("must be a text of at most %d KiB", maxPromptBytes>>10)
+	}
+	return nil
+}
+
+func isCompare(word string) error {
+	if !slices.Contains([]string{CompareExit, CompareOutput, CompareLines}, word) && !jsonPointer.MatchString(word) {
+		return fmt.Errorf(`%q is none of "exit", "output", "lines" and JSON pointers such as "/status"`, word)
+	}
+	return nil
 }
 
 func isFileGlob(glob string) error {
@@ -244,93 +205,6 @@ func (p *Provider) checkSource(t *table) {
 	if has("zone") && !has("cron") {
 		t.fault("zone", "goes with cron")
 	}
-}
-
-// command reads a command: a list of words, or a text for sh -c.
-func (t *table) command(key string, into *[]string) {
-	switch t.values[key].(type) {
-	case string:
-		var line string
-		t.str(key, &line, func(s string) error {
-			return isCommandLine(s)
-		})
-		*into = []string{"sh", "-c", line}
-	default:
-		t.list(key, into, func(before []string, s string) error {
-			if s == "" && len(before) == 0 {
-				return errors.New("must be the name of a program")
-			}
-			return noNUL(s)
-		})
-		if t.isGood(key) && t.values[key] != nil && len(*into) == 0 {
-			t.fault(key, `must be a command such as ["make", "test"] or "make test"`)
-		}
-		t.describe(key, func() *jsonschema.Schema {
-			words := t.shape.Properties[key]
-			words.Default, words.MinItems = nil, new(1)
-			return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{words, {Type: "string", Pattern: `\S`}}}
-		})
-	}
-}
-
-// durations reads a time such as "5m", or an array of them.
-func (t *table) durations(key string, into *[]time.Duration, least, most time.Duration) {
-	t.describe(key, func() *jsonschema.Schema {
-		one := &jsonschema.Schema{Type: "string", Pattern: durationPattern}
-		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{one, {Type: "array", Items: one, MinItems: new(1)}}}
-	})
-	v, ok := t.lookup(key)
-	if !ok {
-		return
-	}
-	values, isList := v.([]any)
-	if !isList {
-		values = []any{v}
-	}
-	var list []time.Duration
-	for _, v := range values {
-		s, ok := v.(string)
-		if !ok {
-			t.mismatch(key, `a time such as "5m", or an array of them`, v)
-			return
-		}
-		d, err := time.ParseDuration(s)
-		switch {
-		case err != nil:
-			t.fault(key, `%q is not a time such as "30s" or "5m"`, s)
-			return
-		case d < least || d > most:
-			t.fault(key, "%s is not from %s to %s", d, least, most)
-			return
-		}
-		list = append(list, d)
-	}
-	if len(list) == 0 {
-		t.fault(key, `must have a time such as "5m"`)
-	}
-	*into = list
-}
-
-// time reads a date with its time and its distance from UTC.
-func (t *table) time(key string, into *time.Time) {
-	t.describe(key, func() *jsonschema.Schema {
-		return &jsonschema.Schema{} // JSON has no dates
-	})
-	v, ok := t.lookup(key)
-	if !ok {
-		return
-	}
-	when, isTime := v.(time.Time)
-	if s, isText := v.(string); isText {
-		parsed, err := time.Parse(time.RFC3339, s)
-		when, isTime = parsed, err == nil
-	}
-	if !isTime || strings.HasPrefix(when.Location().String(), "datetime-local") ||
-		when.Location().String() == "date-local" || when.Location().String() == "time-local" {
-		t.fault(key, "must be a time with its distance from UTC, such as 2026-12-24T18:00:00+01:00")
-		return
-	}
-	*into = when
 }
 
 func isCommandLine(s string) error {

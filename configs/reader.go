@@ -30,11 +30,13 @@ import (
 //	shell    a command may also be a text, for sh -c
 //	repeats  words in a list may repeat
 //	base     "file": a path is relative to the directory of the file
+//	kinds    the kinds of providers that have the key; all kinds if the tag is missing
 //	need     why a key must not be missing; "-" if a method check says it
 //	user     in a project's file, the key has a fault if it is "set" or "changed"
 //
-// The tag toml:",inline", like embedding, adds the keys of a struct to those of the table around it.
-// The schemas of the files are made of the same declarations, and the samples document the keys.
+// The tag toml:",inline", like embedding, adds the keys of a struct to those of the table around
+// it. The schemas of the files are made of the same declarations, and the samples document the
+// keys.
 
 // field is a key of a table.
 type field struct {
@@ -44,6 +46,7 @@ type field struct {
 	check, names func(string) error
 	least, most  reflect.Value
 	preset       reflect.Value // of the tag default
+	kinds        []string
 }
 
 // preparer is a table that looks at the keys before they are read over it.
@@ -71,14 +74,21 @@ func fieldsOf(of reflect.Type) []field {
 	var fields []field
 	for s := range of.Fields() {
 		key, isKey := s.Tag.Lookup("toml")
+		var kinds []string
+		if names, ok := s.Tag.Lookup("kinds"); ok {
+			kinds = strings.Split(names, ",")
+		}
 		switch {
 		case key == ",inline" || s.Anonymous && !isKey:
 			for _, f := range fieldsOf(s.Type) {
 				f.path = append(slices.Clone(s.Index), f.path...)
+				if kinds != nil {
+					f.kinds = kinds
+				}
 				fields = append(fields, f)
 			}
 		case isKey:
-			f := field{key: key, path: s.Index, tag: s.Tag, check: checkNamed(s.Tag.Get("is"))}
+			f := field{key: key, path: s.Index, tag: s.Tag, kinds: kinds, check: checkNamed(s.Tag.Get("is"))}
 			if words, ok := s.Tag.Lookup("of"); ok {
 				f.check = oneOf(strings.Split(words, ",")...)
 			}
@@ -115,6 +125,8 @@ func parseTag(of reflect.Type, text string) reflect.Value {
 		*into, err = strconv.ParseBool(text)
 	case *int:
 		*into, err = strconv.Atoi(text)
+	case textParser:
+		err = into.parseText(text)
 	case *float64:
 		*into, err = strconv.ParseFloat(text, 64)
 	default:
@@ -147,10 +159,11 @@ func defaults[T any]() T {
 	return v
 }
 
+// setDefaults sets the values of a table that are zero to their defaults.
 func setDefaults(v reflect.Value) {
 	for _, f := range fieldsOf(v.Type()) {
 		switch at := f.in(v); {
-		case f.preset.IsValid():
+		case f.preset.IsValid() && at.IsZero():
 			at.Set(f.preset)
 		case at.Kind() == reflect.Struct:
 			setDefaults(at)
@@ -158,8 +171,8 @@ func setDefaults(v reflect.Value) {
 	}
 }
 
-// read reads the keys of the table over a struct, and adds a fault for each key that the struct does
-// not declare. A key with a fault leaves its value as it is.
+// read reads the keys of the table over a struct, and adds a fault for each key that the struct
+// does not declare. A key with a fault leaves its value as it is.
 func (t *table) read(into any) {
 	if p, ok := into.(preparer); ok {
 		p.prepare(t)
@@ -177,8 +190,7 @@ func (t *table) read(into any) {
 	if c, ok := into.(checker); ok {
 		c.check(t)
 	}
-	t.known = known
-	t.rejectUnknown()
+	t.rejectUnknown(known)
 }
 
 func (t *table) readField(f *field, v reflect.Value, value any) {
@@ -397,8 +409,8 @@ func (t *table) readTexts(f *field, into *map[string]string) {
 	*into = texts
 }
 
-// readTables reads a table, an array of tables, or a table of tables by name. The last may be a list
-// in the struct; its elements then have a field Name.
+// readTables reads a table, an array of tables, or a table of tables by name. The last may be a
+// list in the struct; its elements then have a field Name.
 func (t *table) readTables(f *field, v reflect.Value) {
 	switch {
 	case v.Kind() == reflect.Struct:

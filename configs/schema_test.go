@@ -3,15 +3,17 @@ package configs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/BurntSushi/toml"
 	"github.com/google/jsonschema-go/jsonschema"
@@ -19,11 +21,11 @@ import (
 
 var update = flag.Bool("update", false, "write the schemas anew")
 
-// schemaSource is what a schema is made from: the code that reads the file, and
-// the samples that document it.
+// schemaSource is what a schema is made from: the struct that declares the file's keys, and
+// the samples that document them.
 type schemaSource struct {
 	name    string
-	read    func(*table)
+	unset   any // a file without keys
 	samples []string
 	also    func(*jsonschema.Schema)
 	parse   func(data []byte) Faults
@@ -45,13 +47,121 @@ func schemaSources(t *testing.T) []schemaSource {
 		return strings.Compare(a, b)
 	})
 	return []schemaSource{
-		{"tapgw", new(Default()).read, []string{"tapgw.toml"}, nil,
+		{"tapgw", Default(), []string{"tapgw.toml"}, nil,
 			func(d []byte) Faults { _, f := Parse("tapgw.toml", d); return f }},
-		{"lsclient", new(DefaultLSClient()).read, []string{"lsclient.toml"}, nil,
+		{"lsclient", DefaultLSClient(), []string{"lsclient.toml"}, nil,
 			func(d []byte) Faults { _, f := ParseLSClient("lsclient.toml", d); return f }},
-		{"provider", new(defaultProvider()).read, providers, ofKinds,
+		{"provider", defaults[Provider](), providers, ofKinds,
 			func(d []byte) Faults { _, f := ParseProvider("p.toml", d); return f }},
 	}
+}
+
+// neverSchema is the schema that no value fits.
+var neverSchema = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+
+// durationPattern fits what time.ParseDuration takes.
+const durationPattern = `^[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+
+// schemaOfTable is the schema of a table, with the values of the struct as defaults.
+func schemaOfTable(v reflect.Value) *jsonschema.Schema {
+	s := &jsonschema.Schema{
+		Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: neverSchema,
+	}
+	for _, f := range fieldsOf(v.Type()) {
+		key := schemaOfKey(&f, f.in(v))
+		if f.tag.Get("need") != "" {
+			s.Required, key.Default = append(s.Required, f.key), nil
+		}
+		s.Properties[f.key], s.PropertyOrder = key, append(s.PropertyOrder, f.key)
+	}
+	return s
+}
+
+// schemaOfKey is the schema of a key with this default.
+func schemaOfKey(f *field, v reflect.Value) *jsonschema.Schema {
+	_, isCommand := f.tag.Lookup("first")
+	_, hasShell := f.tag.Lookup("shell")
+	element := func() reflect.Value {
+		one := reflect.New(v.Type().Elem()).Elem()
+		setDefaults(one)
+		return one
+	}
+	switch unset := v.Interface().(type) {
+	case Sessions:
+		filter := schemaOfTable(v)
+		filter.MinProperties = new(1)
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
+			{Type: "string", Enum: []any{SessionsEach, SessionsAll}}, filter,
+		}}
+	case DropIns:
+		s := schemaOfTable(v)
+		dirs := s.Properties["dirs"]
+		s.Type, s.Types, s.Items, s.UniqueItems = "", []string{"object", "array"}, dirs.Items, dirs.UniqueItems
+		return s
+	case hookFailure:
+		return &jsonschema.Schema{Type: "string", Enum: []any{"closed", "open"}, Default: literal("closed")}
+	case Template, EventText:
+		return &jsonschema.Schema{Type: "string", Default: literal("")}
+	case string:
+		return stringSchema(f, literal(unset))
+	case bool:
+		return &jsonschema.Schema{Type: "boolean", Default: literal(unset)}
+	case int:
+		least, most := float64(f.least.Int()), float64(f.most.Int())
+		return &jsonschema.Schema{Type: "integer", Minimum: &least, Maximum: &most, Default: literal(unset)}
+	case float64:
+		least, most := f.least.Float(), f.most.Float()
+		return &jsonschema.Schema{Type: "number", Minimum: &least, Maximum: &most, Default: literal(unset)}
+	case time.Duration:
+		return &jsonschema.Schema{Type: "string", Pattern: durationPattern, Default: literal(unset.String())}
+	case []time.Duration:
+		one := &jsonschema.Schema{Type: "string", Pattern: durationPattern}
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{one, {Type: "array", Items: one, MinItems: new(1)}}}
+	case time.Time:
+		return &jsonschema.Schema{} // JSON has no dates
+	case []string:
+		list := &jsonschema.Schema{
+			Type: "array", Items: stringSchema(f, nil), UniqueItems: !isCommand, Default: literal([]string{}),
+		}
+		if !hasShell {
+			return list
+		}
+		list.Default, list.MinItems = nil, new(1)
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{list, {Type: "string", Pattern: `\S`}}}
+	case map[string]string:
+		s := &jsonschema.Schema{Type: "object", AdditionalProperties: stringSchema(f, nil)}
+		if _, isChoice := f.tag.Lookup("of"); isChoice {
+			s.Default = literal(map[string]string{})
+		}
+		return s
+	}
+	switch {
+	case f.names != nil:
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: schemaOfTable(element())}
+	case v.Kind() == reflect.Slice:
+		return &jsonschema.Schema{Type: "array", Items: schemaOfTable(element()), Default: literal([]string{})}
+	}
+	return schemaOfTable(v)
+}
+
+// stringSchema is the schema of a string. A check that leaves a choice names it when it refuses.
+func stringSchema(f *field, unset json.RawMessage) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "string", Default: unset}
+	if choice, ok := errors.AsType[*choiceError](f.check("\x00")); ok {
+		for _, word := range choice.allowed {
+			s.Enum = append(s.Enum, word)
+		}
+	}
+	return s
+}
+
+// literal is a default as JSON.
+func literal(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and booleans only
+	}
+	return data
 }
 
 // ofKinds adds which keys a provider has by its kind.
@@ -59,12 +169,13 @@ func ofKinds(s *jsonschema.Schema) {
 	needed := map[string]string{KindCommand: "command", KindTools: "dir", KindHTTP: "tools"}
 	for _, kind := range []string{KindCommand, KindConnect, KindTools, KindHTTP, KindMCP, KindSource} {
 		then := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{}}
-		for _, key := range slices.Sorted(maps.Keys(keyKinds)) {
-			if !slices.Contains(keyKinds[key], kind) {
-				then.Properties[key] = neverSchema
-				then.PropertyOrder = append(then.PropertyOrder, key)
+		for _, f := range fieldsOf(reflect.TypeFor[Provider]()) {
+			if f.kinds != nil && !slices.Contains(f.kinds, kind) {
+				then.Properties[f.key] = neverSchema
+				then.PropertyOrder = append(then.PropertyOrder, f.key)
 			}
 		}
+		slices.Sort(then.PropertyOrder)
 		if key := needed[kind]; key != "" {
 			then.Required = []string{key}
 		}
@@ -226,7 +337,7 @@ func describe(t *testing.T, s *jsonschema.Schema, path, above string, of map[str
 // make builds the schema of a file from its reader and its samples.
 func (src schemaSource) make(t *testing.T) []byte {
 	t.Helper()
-	s := shapeOf(src.read)
+	s := schemaOfTable(reflect.ValueOf(src.unset))
 	about, of := remarks(t, src.samples)
 	for path, said := range of { // a tool and an argument of the sample stand for all
 		if rest, ok := strings.CutPrefix(path, "tools.forecast"); ok && src.name == "provider" {

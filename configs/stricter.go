@@ -40,7 +40,7 @@ func (p *Permissions) tightenBy(file string) bool {
 	if root == nil {
 		return false // [Files.Notes] has the fault
 	}
-	c.read(root)
+	root.read(&c)
 	before := *p
 	p.Tighten(c.Copilot.Permissions)
 	return !isEqual(before, *p)

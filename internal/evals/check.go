@@ -39,7 +39,8 @@ func check(c *configs.EvalCase, seen *observed) (failures []Failure) {
 		}
 	}
 	for _, claim := range c.Prohibited {
-		if claim.Pattern != nil && says(claim.Pattern, seen.messages) != match.No && !isShown(claim.UnlessCall, seen.calls) {
+		if claim.Pattern != nil && says(claim.Pattern, seen.messages) != match.No &&
+			!isShown(claim.UnlessCall, seen.calls) {
 			fail("prohibited", "it says: %s", claim.Text)
 		}
 	}

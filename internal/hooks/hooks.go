@@ -40,7 +40,7 @@ func New(list []configs.Hook) []gateway.Hook {
 		}
 		hooks[i] = gateway.Hook{
 			Name: fmt.Sprintf("hooks[%d] (%s)", i, target), On: gateway.HookKind(h.On), Match: h.Match,
-			FailOpen: h.FailOpen, Timeout: h.Timeout, Ask: ask,
+			FailOpen: bool(h.FailOpen), Timeout: h.Timeout, Ask: ask,
 		}
 	}
 	return hooks
