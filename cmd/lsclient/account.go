@@ -7,6 +7,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 )
@@ -17,12 +18,12 @@ func withServer(args int, do func(c *command, server *langserver.Client) error) 
 }
 
 func (c *command) server(do func(c *command, server *langserver.Client) error) error {
-	server, err := c.startServer(c.ctx, langserver.Options{Open: openPage})
+	server, err := c.workspace.StartServer(c.ctx, langserver.Options{Open: openPage})
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	return withExitCode(do(c, server))
+	return workspace.ExitError(do(c, server))
 }
 
 // openPage opens a web page in the user's browser, if there is one.
@@ -76,14 +77,6 @@ func modelsCommand() *ucli.Command {
 		}),
 	}
 }
-
-// Texts for a user who is not signed in.
-const (
-	howToSignIn  = "lsclient login, or set GH_COPILOT_TOKEN"
-	otherAccount = "https://github.com/settings/copilot, or sign in with another account: " +
-		"lsclient logout, then lsclient login"
-	notAuthorized = "this GitHub account may not use Copilot: see " + otherAccount
-)
 
 func loginCommand() *ucli.Command {
 	return &ucli.Command{
@@ -167,12 +160,12 @@ Examples:
 			if c.out.JSON {
 				err = c.out.Document(line)
 			} else {
-				who := "not signed in; sign in with: " + howToSignIn
+				who := "not signed in; sign in with: " + workspace.HowToSignIn
 				switch {
 				case s.OK:
 					who = "signed in as " + s.User
 				case s.State == "NotAuthorized":
-					who = notAuthorized
+					who = workspace.NotAuthorized
 				}
 				err = c.out.Printf("%s\nlanguage server %s, %s (%s)\n", who, info.Version, info.Path, info.Source)
 			}

@@ -81,7 +81,7 @@ func plainFlag() ucli.Flag {
 var efforts = []string{"low", "medium", "high", "xhigh"}
 
 // maxRounds is how many rounds a turn may have.
-func (c *command) maxRounds() int { return cmp.Or(c.rounds, c.conf().MaxRounds) }
+func (c *command) maxRounds() int { return cmp.Or(c.rounds, c.workspace.Config().MaxRounds) }
 
 // turnOptions reads the flags of a turn that override the configuration.
 func (c *command) turnOptions() error {

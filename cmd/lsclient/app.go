@@ -2,18 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
-	"path/filepath"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/terminal"
-	"tapgw/tools"
 )
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -72,20 +70,18 @@ Examples:
 }
 
 // command is a running command: its flags and arguments, a context that ends at --timeout or Ctrl-C, its output,
-// and the configuration, see [command.conf].
+// and its workspace.
 type command struct {
 	*ucli.Context
 	ctx       context.Context
 	out       *cli.Output
-	workspace string
-	flagDirs  []string // directories of --tools
-	files     configs.LSFiles
-	config    atomic.Pointer[configs.LSClient]
-	external  *tools.External
-	flagMCP   map[string]configs.MCPServer // of --mcp, by name
-	screen    *terminal.Terminal           // of a chat on a terminal; nil: none
-	status    *terminal.Status             // of an agent on a terminal; nil: none
-	display   display                      // the one of them that there is; nil: none
+	workspace *workspace.Workspace
+
+	screen  *terminal.Terminal // of a chat on a terminal; nil: none
+	status  *terminal.Status   // of an agent on a terminal; nil: none
+	display display            // the one of them that there is; nil: none
+
+	printing sync.Mutex // held while a question waits for its answer, or a line of a turn is printed
 
 	rounds       int    // of --max-rounds; 0: as the configuration says
 	chosenModel  string // of /model in a chat; "": that of --model or the configuration
@@ -113,8 +109,7 @@ func action(args int, timeout time.Duration, do func(*command) error) ucli.Actio
 		if err != nil {
 			return err
 		}
-		defer tools.Close()
-		defer c.external.Close()
+		defer c.workspace.Close()
 		if timeout > 0 {
 			var cancel context.CancelFunc
 			c.ctx, cancel = context.WithTimeout(c.ctx, timeout)
@@ -132,31 +127,21 @@ func newCommand(uc *ucli.Context) (*command, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &command{Context: uc, ctx: uc.Context, out: cli.Out(uc), workspace: dir, external: &tools.External{}}
-	if c.flagDirs, err = c.readFlagDirs(); err != nil {
-		return nil, err
+	c := &command{Context: uc, ctx: uc.Context, out: cli.Out(uc)}
+	o := workspace.Options{Dir: dir, Config: c.String("config"), ToolDirs: c.StringSlice("tools"),
+		MCP: c.StringSlice("mcp"), NoSSLVerify: c.Bool("no-ssl-verify"), Plan: c.Bool("plan"), Note: c.out.Notef}
+	if c.IsSet("proxy") {
+		proxy := c.String("proxy")
+		o.Proxy = &proxy
 	}
-	if c.flagMCP, err = c.readFlagMCP(); err != nil {
-		return nil, err
-	}
-	config, files, err := c.readConfig()
-	if _, faulty := errors.AsType[configs.Faults](err); faulty {
-		return nil, cli.Failed("%v", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	c.files = files
-	c.external.Check = c.checkTools
-	c.external.Allow = func() []string { return c.conf().Tools.Env }
-	c.external.Beside = tools.All
-	c.external.Replace = func() []string { return c.conf().Tools.Replace }
-	c.config.Store(&config)
 	if c.out.Verbose {
-		c.external.Log = func(file, line string) { c.out.Notef("%s: %s", filepath.Base(file), cli.Clean(line)) }
+		o.Log = stderr{c.out}
 	}
-	if c.files.Untrusted != "" {
-		c.out.Notef("lsclient: %s is left out: %s", cli.OneLine(c.files.Untrusted), cli.OneLine(c.whyUntrusted()))
-	}
-	return c, nil
+	c.workspace, err = workspace.Open(o)
+	return c, err
 }
+
+// stderr is where a command's messages go, which is another place once it draws on a terminal.
+type stderr struct{ out *cli.Output }
+
+func (s stderr) Write(p []byte) (int, error) { return s.out.Err.Write(p) }

@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -11,18 +13,20 @@ import (
 	"testing"
 
 	"tapgw/configs"
+	"tapgw/internal/agent/consent"
 	"tapgw/tools"
 	"tapgw/tools/provide"
 )
 
 // Only the words of choices that are offered are a yes; the text of a no is its reason.
 func TestReadAnswer(t *testing.T) {
-	q := question{choices: []choice{{word: yesOnce}, {word: always}}}
-	for line, want := range map[string]answer{
-		"y\n": {word: yesOnce}, " YES \r\n": {word: yesOnce}, "a\n": {word: always}, "": {}, "\n": {}, "n\n": {},
-		"No\n": {}, "n: use tabs\n": {reason: "use tabs"}, "no, Use Tabs: x\n": {reason: "Use Tabs: x"},
-		"n use tabs\n": {reason: "use tabs"}, "not now\n": {reason: "not now"}, "use tabs\n": {reason: "use tabs"},
-		"session\n": {}, "w\n": {}, "yes please\n": {reason: "yes please"},
+	q := question{choices: []consent.Choice{{Answer: consent.Once}, {Answer: consent.Always}}}
+	for line, want := range map[string]consent.Answer{
+		"y\n": {Word: consent.Once}, " YES \r\n": {Word: consent.Once}, "a\n": {Word: consent.Always},
+		"": {}, "\n": {}, "n\n": {},
+		"No\n": {}, "n: use tabs\n": {Reason: "use tabs"}, "no, Use Tabs: x\n": {Reason: "Use Tabs: x"},
+		"n use tabs\n": {Reason: "use tabs"}, "not now\n": {Reason: "not now"}, "use tabs\n": {Reason: "use tabs"},
+		"session\n": {}, "w\n": {}, "yes please\n": {Reason: "yes please"},
 	} {
 		if got := q.read(line); got != want {
 			t.Errorf("%q is read as %+v, want %+v", line, got, want)
@@ -30,81 +34,8 @@ func TestReadAnswer(t *testing.T) {
 	}
 }
 
-// script answers questions without a terminal, and records them.
-type script struct {
-	answers []answer
-	asked   []question
-}
-
-func (s *script) ask(_ context.Context, q question) (answer, error) {
-	s.asked = append(s.asked, q)
-	a := s.answers[0]
-	s.answers = s.answers[1:]
-	return a, nil
-}
-
 func change(path, was, now string) tools.FileEdit {
 	return tools.FileEdit{Path: filepath.Join("/work", path), Name: path, Was: &was, Now: &now}
-}
-
-// Edits are asked about with their diff; the answers cover what they say, and no more.
-func TestAskForEdits(t *testing.T) {
-	type step struct {
-		edits   []tools.FileEdit
-		answer  answer
-		choices string // offered beyond yes and session; "-": nobody is asked
-		err     string
-	}
-	edits := func(paths ...string) (list []tools.FileEdit) {
-		for _, p := range paths {
-			list = append(list, change(p, "a\n", "b\n"))
-		}
-		return list
-	}
-	tests := map[string][]step{
-		"once": {{edits("d/x"), answer{word: yesOnce}, "d/**", ""}, {edits("d/x"), answer{}, "d/**",
-			"the user said no to: the change of d/x"}},
-		"a reason": {{edits("d/x", "d/e/y"), answer{reason: "use tabs"}, "d/**",
-			"the user said no to: the change of d/x, d/e/y\nThe user's reason: use tabs"}},
-		"session": {{edits("d/x"), answer{word: session}, "d/**", ""}, {edits("e/x", "../out"), answer{}, "-", ""}},
-		"always": {{edits("d/x", "d/e/y"), answer{word: always}, "d/**", ""},
-			{edits("d/e/f/z"), answer{}, "-", ""}, {edits("dd/x"), answer{}, "dd/**", "said no"},
-			{edits("d/x", "f"), answer{}, "", "said no"}},
-		"at the root": {{edits("x", "y"), answer{word: always}, "*", ""}, {edits("z"), answer{}, "-", ""},
-			{edits("d/x"), answer{}, "d/**", "said no"}},
-		"outside":       {{edits("../out/x"), answer{}, "", "said no"}},
-		"a hostile dir": {{edits("d\x1b[2J/x"), answer{}, `d\x1b[2J/**`, "said no"}},
-		"a new directory": {{[]tools.FileEdit{{Path: "/work/d/new", Name: "d/new", Dir: true}}, answer{}, "d/**",
-			"said no"}},
-	}
-	for name, steps := range tests {
-		s := &script{}
-		p := &policy{conf: func() configs.LSClient { return configs.LSClient{} }, asker: s}
-		for i, step := range steps {
-			s.answers, s.asked = []answer{step.answer}, nil
-			_, err := p.edit(t.Context(), "/work", step.edits, diffsOf(step.edits), diffView{})
-			if step.err == "" && err != nil || step.err != "" &&
-				(err == nil || !strings.Contains(err.Error(), step.err)) {
-				t.Errorf("%s, step %d: error %v, want %q", name, i, err, step.err)
-			}
-			offered := "-"
-			if len(s.asked) > 0 {
-				offered = ""
-				if c := s.asked[0].choices; len(c) > 2 {
-					offered = c[2].covers
-				}
-			}
-			if offered != step.choices {
-				t.Errorf("%s, step %d: offered %q, want %q", name, i, offered, step.choices)
-			}
-		}
-	}
-	forgetful := &policy{asker: &script{answers: []answer{{word: session}, {}}}}
-	_, _ = forgetful.edit(t.Context(), "/work", edits("x"), nil, diffView{})
-	forgetful.forgetSession()
-	if _, err := forgetful.edit(t.Context(), "/work", edits("x"), nil, diffView{}); err == nil {
-		t.Error("editing in a new conversation with the consent of the last one: got no error, want a refusal")
-	}
 }
 
 // The question has the diff, and of a long one its ends and how to see all.
@@ -124,11 +55,8 @@ func TestEditText(t *testing.T) {
 
 // A no of a person to a command tells the model why.
 func TestNoWithReason(t *testing.T) {
-	p := &policy{
-		conf:  func() configs.LSClient { return configs.LSClient{} },
-		asker: answering("n: use make\n", io.Discard),
-	}
-	err := p.tool(
+	p := askingPolicy(answering("n: use make\n", io.Discard))
+	err := p.Tool(
 		t.Context(),
 		&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
 		[]byte(`{"command":"go build"}`),
@@ -144,11 +72,11 @@ func TestInterruptedQuestion(t *testing.T) {
 	in, typed := io.Pipe()
 	shown := make(chan string, 10)
 	a := &lineAsker{in: bufio.NewReader(in), out: writerFunc(func(b []byte) { shown <- string(b) })}
-	p := &policy{conf: func() configs.LSClient { return configs.LSClient{} }, asker: a}
+	p := askingPolicy(a)
 	run := func(ctx context.Context) chan error {
 		done := make(chan error, 1)
 		go func() {
-			done <- p.tool(ctx, &tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
+			done <- p.Tool(ctx, &tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
 				[]byte(`{"command":"ls"}`))
 		}()
 		return done
@@ -187,4 +115,60 @@ type writerFunc func([]byte)
 func (f writerFunc) Write(b []byte) (int, error) {
 	f(slices.Clone(b))
 	return len(b), nil
+}
+
+// answering is a person who types the lines.
+func answering(lines string, shown io.Writer) consent.Asker {
+	return &lineAsker{in: bufio.NewReader(strings.NewReader(lines)), out: shown}
+}
+
+// askingPolicy is a policy that allows nothing without asking.
+func askingPolicy(asker consent.Asker) *consent.Policy {
+	return consent.New(func() configs.LSClient { return configs.LSClient{} }, false, asker)
+}
+
+// A question shows everything that the person allows.
+func TestAskShowsAll(t *testing.T) {
+	ask := func(answers, tool, args string) (shown string, err error) {
+		var out strings.Builder
+		p := askingPolicy(answering(answers, &out))
+		kind, source := tools.Terminal, ""
+		if tool != "run_in_terminal" {
+			source = tool + ".py"
+		}
+		err = p.Tool(t.Context(), &tools.Tool{Name: tool, Kind: kind, Source: source}, json.RawMessage(args))
+		return out.String(), err
+	}
+	command := func(c string) string {
+		b, err := json.Marshal(map[string]string{"command": c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	long := "git status " + strings.Repeat("x", 5000) + "; rm -rf MIDDLE;" + strings.Repeat("y", 5000) + "; rm -rf END"
+	shown, err := ask("n\n", "run_in_terminal", command(long))
+	if err == nil || !strings.Contains(shown, "git status x") || !strings.Contains(shown, "rm -rf END") ||
+		strings.Contains(shown, "MIDDLE") ||
+		!strings.Contains(shown, fmt.Sprintf("of %d bytes are left out", len("run: "+long))) ||
+		!strings.Contains(shown, "[w]hole") {
+		t.Errorf("refusing a long command: got the error %v and\n%s\nwant an error, the command's ends, "+
+			"how much is left out, and the choice w", err, shown)
+	}
+	if shown, err = ask("w\ny\n", "run_in_terminal", command(long)); err != nil || !strings.Contains(shown, long) {
+		t.Errorf("a long command after w: got the error %v and\n%s\nwant no error and the whole command", err, shown)
+	}
+	if shown, err = ask("y\n", "run_in_terminal", command(strings.Repeat("x", 64<<10))); err == nil || shown != "" ||
+		!strings.Contains(err.Error(), "65541 bytes long") {
+		t.Errorf("a command over 64 KiB: got the error %v and %.100q, want its length in the error, and no question",
+			err, shown)
+	}
+	shown, _ = ask("n\n", "run_in_terminal", command("ls '\x1b]'; rm x; '\a' \u202eb\nAllow it? "))
+	if !strings.Contains(shown, `run: ls '\x1b]'; rm x; '\x07' \u202eb`+"\n  Allow it?") {
+		t.Errorf("a command with control characters is shown as %q, want them escaped", shown)
+	}
+	if shown, _ = ask("n\n", "deploy", `{"stage":"production"}`); !strings.Contains(shown,
+		`use the tool deploy with {"stage":"production"}`) {
+		t.Errorf("the question about a drop-in is %q, want the tool's name and its arguments in it", shown)
+	}
 }

@@ -63,7 +63,8 @@ func (c *chat) attach(ctx context.Context, prompt string) (string, []langserver.
 	var texts strings.Builder
 	var images []langserver.Image
 	seen := map[string]bool{}
-	env := c.cmd.env(c.v.policy)
+	env := c.cmd.workspace.Env()
+	c.v.policy.Guard(env)
 	for _, f := range namedFiles(prompt) {
 		name, data, err := f.read(func(path string) ([]byte, error) { return env.ReadFile(ctx, path) })
 		switch {

@@ -13,6 +13,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 	"tapgw/internal/protocol"
@@ -190,9 +191,9 @@ func (c *chat) injected(ctx context.Context) error {
 	for p, ok := c.v.session.nextPrompt(); ok; p, ok = c.v.session.nextPrompt() {
 		c.printer.injected(p.Prompt)
 		// The person is typing, so no questions now.
-		c.v.policy.setBusy(true)
+		c.v.policy.SetBusy(true)
 		err := c.turn(ctx, p)
-		c.v.policy.setBusy(false)
+		c.v.policy.SetBusy(false)
 		if err != nil && !c.printError(err) {
 			return err
 		}
@@ -221,12 +222,12 @@ func (c *chat) prompt(ctx context.Context, text string) error {
 		full, images, err := c.attach(ctx, text)
 		switch {
 		case ctx.Err() != nil:
-			return withExitCode(langserver.ErrCancelled)
+			return workspace.ExitError(langserver.ErrCancelled)
 		case err != nil:
 			return cli.Failed("%v", err)
 		}
 		if err := c.v.Attach(ctx, images); err != nil {
-			return withExitCode(err)
+			return workspace.ExitError(err)
 		}
 		return c.v.turn(ctx, full, "", c.printer)
 	})

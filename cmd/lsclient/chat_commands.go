@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/tools"
 )
@@ -93,7 +94,7 @@ Up, Ctrl-R   earlier prompts; search in them`
 func (c *chat) listModels(ctx context.Context, _ string) error {
 	models, err := c.v.server.Models(ctx)
 	if err != nil {
-		return withExitCode(err)
+		return workspace.ExitError(err)
 	}
 	for _, m := range models {
 		c.cmd.out.Notef("%s  %s", m.ID, m.Name)
@@ -107,7 +108,7 @@ func (c *chat) setModel(ctx context.Context, id string) error {
 		return nil
 	}
 	if err := c.v.SetModel(ctx, id); err != nil {
-		return withExitCode(err)
+		return workspace.ExitError(err)
 	}
 	c.cmd.chosenModel = id
 	c.cmd.out.Notef("the next turns use %s", id)
@@ -120,7 +121,7 @@ func (c *chat) setEffort(ctx context.Context, effort string) error {
 		return nil
 	}
 	if err := c.v.SetEffort(ctx, effort); err != nil {
-		return withExitCode(err)
+		return workspace.ExitError(err)
 	}
 	c.cmd.chosenEffort = effort
 	c.cmd.out.Notef("the next turns use the effort %s", effort)
@@ -135,7 +136,7 @@ func orDefault(chosen string) string {
 }
 
 func (c *chat) listTools(ctx context.Context, _ string) error {
-	all, _ := c.cmd.loadTools(ctx)
+	all, _ := c.cmd.workspace.Tools(ctx)
 	for _, t := range all {
 		if c.cmd.Bool("plan") && t.Kind != tools.Read {
 			continue

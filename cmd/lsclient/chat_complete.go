@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/terminal"
 	"tapgw/internal/visible"
 )
@@ -35,9 +36,7 @@ func (c *chat) candidates(word string) (found []terminal.Candidate) {
 
 // fileCandidates returns the workspace's files whose path has part in it: first those whose name begins with it.
 func (c *chat) fileCandidates(part string) (found []terminal.Candidate) {
-	env := c.cmd.env(nil)
-	env.Outside, env.Private, env.Protected = nil, nil, nil // listing asks nobody
-	files, err := env.WorkspaceFiles(context.Background())
+	files, err := c.cmd.workspace.Env().WorkspaceFiles(context.Background())
 	if err != nil {
 		return nil
 	}
@@ -88,7 +87,7 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 	return c.interruptible(ctx, func(ctx context.Context) error {
 		after, turns, err := c.v.Compact(ctx)
 		if err != nil {
-			return withExitCode(err)
+			return workspace.ExitError(err)
 		}
 		c.cmd.out.Notef("%s became a summary; the context has %s tokens now", visible.Count(turns, "turn"),
 			tokens(after.Used))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/conversations"
 )
@@ -47,7 +48,7 @@ func (c *chat) resume(ctx context.Context, word string) error {
 			return err
 		}
 		for _, i := range list {
-			if i.Workspace == c.cmd.workspace {
+			if i.Workspace == c.cmd.workspace.Dir {
 				c.cmd.out.Notef("%s  %s  %s", beginning(i.ID), clock(i.UpdatedAt), cli.Shorten(i.Title, 60))
 			}
 		}
@@ -68,9 +69,9 @@ func (c *chat) resume(ctx context.Context, word string) error {
 func (c *chat) changeTo(ctx context.Context, kept *keptConversation) error {
 	if err := c.v.Close(ctx); err != nil {
 		kept.close()
-		return withExitCode(err)
+		return workspace.ExitError(err)
 	}
-	c.v.policy.forgetSession()
+	c.v.policy.ForgetSession()
 	c.v.kept.close()
 	c.v.kept = kept
 	c.v.begin(c.mode)

@@ -71,7 +71,7 @@ func (c *command) place(arg string) (file string, at langserver.Position, text s
 		return "", at, "", wrong
 	}
 	if !filepath.IsAbs(file) {
-		file = filepath.Join(c.workspace, file)
+		file = filepath.Join(c.workspace.Dir, file)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -5,17 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
-	"tapgw/configs"
+	"tapgw/internal/agent/consent"
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/checkpoint"
-	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 	"tapgw/internal/protect"
 	"tapgw/tools"
@@ -26,7 +23,7 @@ import (
 type conversation struct {
 	*langserver.Conversation
 	cmd          *command
-	policy       *policy
+	policy       *consent.Policy
 	server       *langserver.Client
 	session      *gatewaySession // nil: no gateway
 	instructions *instructionSet
@@ -47,73 +44,13 @@ type conversation struct {
 	reported []langserver.Fault
 }
 
-// startServer starts the language server with the settings of the configuration.
-func (c *command) startServer(ctx context.Context, o langserver.Options) (*langserver.Client, error) {
-	config := c.conf()
-	o.Command, o.Workspace, o.Version = config.Server, c.workspace, cli.Version()
-	o.TodoList = c.todoList
-	o.MaxRounds = c.maxRounds()
-	var err error
-	if o.Proxy, err = c.proxy(); err != nil {
-		return nil, err
-	}
-	o.Enterprise = config.GitHub.Enterprise
-	o.MCP = map[string]langserver.MCPServer{}
-	for name, s := range c.mcp() {
-		o.MCP[name] = langserver.MCPServer(s.In(c.workspace))
-	}
-	if o.Trusted, err = configs.Trusted(c.workspace); err != nil {
-		return nil, err
-	}
-	o.Log = c.logger()
-	server, err := langserver.Start(ctx, o)
-	switch {
-	case err == nil:
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout,
-			Message: "the language server did not start within --timeout; use a longer one", Err: err}
-	case ctx.Err() != nil:
-		err = &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
-	}
-	return server, withExitCode(err)
-}
-
-// proxy returns how the server reaches the network: as flags and the configuration say.
-func (c *command) proxy() (p langserver.Proxy, err error) {
-	config := c.conf().Proxy
-	p = langserver.Proxy{URL: config.URL, Insecure: !config.StrictSSL || c.Bool("no-ssl-verify")}
-	if c.IsSet("proxy") {
-		// The password of the configuration's proxy is not for another one.
-		p.URL, config.AuthEnv = c.String("proxy"), ""
-		if u, err := url.Parse(p.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-			return p, cli.Usage("flag --proxy: is not a proxy's URL, such as http://proxy.example:3128")
-		}
-	}
-	if config.AuthEnv != "" {
-		if p.Auth = os.Getenv(config.AuthEnv); p.Auth == "" {
-			return p, cli.Failed("the proxy's password is missing: set the variable %s "+
-				"(proxy.auth_env in lsclient.toml)", config.AuthEnv)
-		}
-	}
-	return p, nil
-}
-
-// logger returns the log of the server's messages: all of them on stderr with -v, else none.
-func (c *command) logger() *slog.Logger {
-	level := slog.LevelError + 1 // errors of turns are reported anyway
-	if c.out.Verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(c.out.Err, &slog.HandlerOptions{Level: level}))
-}
-
 // converse starts the server and a conversation with all tools. The caller ends it with [conversation.close].
 func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conversation, err error) {
-	v := &conversation{cmd: c, watchDone: make(chan struct{}), checkpoints: c.checkpoints()}
-	if v.policy, err = newPolicy(c); err != nil {
+	v := &conversation{cmd: c, watchDone: make(chan struct{}), checkpoints: c.workspace.Checkpoints()}
+	if v.policy, err = c.policy(); err != nil {
 		return nil, err
 	}
-	if v.instructions, err = newInstructions(c.workspace); err != nil {
+	if v.instructions, err = newInstructions(c.workspace.Dir); err != nil {
 		return nil, err
 	}
 	if v.kept, err = c.openKept(); err != nil {
@@ -126,7 +63,7 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 	go func() {
 		defer close(v.watchDone)
 		once := sync.OnceFunc(func() { close(found) })
-		c.watchTools(watch, func() {}, func(all []*tools.Tool) {
+		c.workspace.WatchTools(watch, func() {}, func(all []*tools.Tool) {
 			v.mu.Lock()
 			v.own = all
 			v.mu.Unlock()
@@ -140,8 +77,8 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 		}
 	}()
 	o := langserver.Options{Confirm: v.decide, Gate: v.beforeCall, Instructions: v.instructionText(),
-		NoInstructionFiles: v.leavesOutRules()}
-	if v.server, err = c.startServer(ctx, o); err != nil {
+		NoInstructionFiles: v.leavesOutRules(), TodoList: c.todoList, MaxRounds: c.rounds}
+	if v.server, err = c.workspace.StartServer(ctx, o); err != nil {
 		return nil, err
 	}
 	if mode == langserver.Agent {
@@ -157,10 +94,10 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 		v.serverReady = true
 		v.mu.Unlock()
 		if err := v.setTools(ctx); err != nil {
-			return nil, withExitCode(err)
+			return nil, workspace.ExitError(err)
 		}
 		if err := v.prepare(ctx); err != nil {
-			return nil, withExitCode(err)
+			return nil, workspace.ExitError(err)
 		}
 	}
 	v.begin(mode)
@@ -176,7 +113,9 @@ func (v *conversation) begin(mode langserver.Mode) {
 }
 
 // model returns the model to use; "" is the server's default.
-func (c *command) model() string { return cmp.Or(c.chosenModel, c.String("model"), c.conf().Model) }
+func (c *command) model() string {
+	return cmp.Or(c.chosenModel, c.String("model"), c.workspace.Config().Model)
+}
 
 // effort returns the reasoning effort to use; "" is the server's default.
 func (c *command) effort() string { return cmp.Or(c.chosenEffort, c.String("effort")) }
@@ -269,7 +208,11 @@ func leftOut(faults []langserver.Fault) (lines []string) {
 
 // tool returns one of our tools for the server. A call asks the policy first.
 func (v *conversation) tool(t *tools.Tool) langserver.Tool {
-	env := v.cmd.env(v.policy)
+	env := v.cmd.workspace.Env()
+	v.policy.Guard(env)
+	if v.cmd.display != nil {
+		env.Output = v.cmd.display.Live
+	}
 	env.Edit = v.edit
 	w := v.server.WorkspaceTool(t, *env)
 	run := w.Call
@@ -278,7 +221,7 @@ func (v *conversation) tool(t *tools.Tool) langserver.Tool {
 			return langserver.FailedWith(errPlan)
 		}
 		ctx = v.named(ctx, call.ConversationID)
-		if err := v.policy.tool(ctx, t, call.Input); err != nil {
+		if err := v.policy.Tool(ctx, t, call.Input); err != nil {
 			return langserver.FailedWith(err)
 		}
 		return run(withCall(ctx, call), call)
@@ -322,50 +265,14 @@ func (v *conversation) decide(ctx context.Context, q langserver.Confirmation) er
 	}
 	switch {
 	case q.Kind == langserver.MCPTool:
-		return v.policy.server(ctx, q.Server, q.Tool, q.Input)
+		return v.policy.MCPTool(ctx, q.Server, q.Tool, q.Input)
 	case q.Path != "":
-		path := filepath.Clean(q.Path)
-		if why := protect.Why(q.Path, v.cmd.sources()...); why != "" && q.Kind == langserver.EditFile {
-			if err := v.policy.protected(ctx, path, why); err != nil {
-				return fmt.Errorf("%s is protected, %s; %w", path, why, err)
-			}
-		}
-		if err := v.policy.outside(ctx, path, q.Kind == langserver.EditFile); err != nil {
-			return fmt.Errorf("%s is outside the workspace: %w", path, err)
-		}
-		return nil
+		return v.policy.Path(ctx, filepath.Clean(q.Path), protect.Why(q.Path, v.cmd.workspace.Sources()...),
+			q.Kind == langserver.EditFile)
 	}
 	what := fmt.Sprintf("use %s (%s)", q.Tool, q.Message)
 	if len(q.Command) > 0 {
 		what = "run: " + strings.Join(q.Command, "; ")
 	}
-	return v.policy.ask(ctx, request{what: what, key: string(q.Kind) + " " + what, refused: what},
-		fmt.Errorf("not allowed: %s", what))
-}
-
-// withExitCode gives errors of the server their exit codes and texts.
-func withExitCode(err error) error {
-	var unknown *langserver.UnknownModelError
-	var effort *langserver.EffortError
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, langserver.ErrNotSignedIn):
-		message := "not signed in to GitHub; sign in with: " + howToSignIn
-		if strings.Contains(err.Error(), "NotAuthorized") {
-			message = notAuthorized
-		}
-		return &cli.Error{Exit: cli.ExitRefused, Code: "NOT_SIGNED_IN", Message: message, Err: err}
-	case errors.As(err, &effort):
-		return cli.Usage("%v; lsclient models lists what each takes", err)
-	case errors.As(err, &unknown):
-		return &cli.Error{Exit: cli.ExitNotFound, Code: cli.CodeNotFound, Message: err.Error() +
-			"; lsclient models lists them", Err: err}
-	case errors.Is(err, langserver.ErrCancelled) && errors.Is(err, context.DeadlineExceeded):
-		return &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout,
-			Message: "the turn did not end within --timeout; use a longer one", Err: err}
-	case errors.Is(err, langserver.ErrCancelled):
-		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
-	}
-	return err
+	return v.policy.Action(ctx, string(q.Kind), what)
 }

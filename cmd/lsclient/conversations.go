@@ -10,6 +10,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/checkpoint"
 	"tapgw/internal/cli"
 	"tapgw/internal/conversations"
@@ -121,9 +122,9 @@ func (c *command) findKept(word string) (string, error) {
 
 // latestKept returns the id of the workspace's latest conversation.
 func (c *command) latestKept() (string, error) {
-	id, err := c.store().Latest(c.workspace)
+	id, err := c.store().Latest(c.workspace.Dir)
 	if err == nil && id == "" {
-		err = cli.NotFound("there is no conversation of %s yet; lsclient conversations lists all", c.workspace)
+		err = cli.NotFound("there is no conversation of %s yet; lsclient conversations lists all", c.workspace.Dir)
 	}
 	return id, err
 }
@@ -140,7 +141,7 @@ func showKept(c *command) error {
 	if c.out.JSON {
 		return c.out.Document(read)
 	}
-	return c.out.Printf("%s", markdown(read, false))
+	return c.out.Printf("%s", read.Markdown(false))
 }
 
 func deleteKept(c *command) error {
@@ -162,7 +163,7 @@ func deleteKept(c *command) error {
 		if err := c.store().Delete(id); err != nil {
 			return keptError(err)
 		}
-		if err := checkpoint.Forget(c.ctx, checkpointStore(), id); err != nil {
+		if err := checkpoint.Forget(c.ctx, workspace.CheckpointsDir(), id); err != nil {
 			return fmt.Errorf("deleting what undo needs of %s: %w", id, err)
 		}
 		c.out.Notef("deleted %s", id)
@@ -182,7 +183,7 @@ func exportKept(c *command) error {
 	if err != nil {
 		return keptError(err)
 	}
-	data := []byte(markdown(read, true))
+	data := []byte(read.Markdown(true))
 	if c.out.JSON {
 		if data, err = c.store().Lines(id); err != nil {
 			return keptError(err)
@@ -223,7 +224,7 @@ func completeKept(uc *ucli.Context) {
 // completeResume completes the value of --resume to ids of the workspace.
 func completeResume(uc *ucli.Context) {
 	if cli.Completing(uc) == "resume" {
-		suggestKept(uc, func(c *command, i conversations.Info) bool { return i.Workspace == c.workspace })
+		suggestKept(uc, func(c *command, i conversations.Info) bool { return i.Workspace == c.workspace.Dir })
 	}
 }
 
@@ -232,7 +233,7 @@ func suggestKept(uc *ucli.Context, fits func(*command, conversations.Info) bool)
 	if err != nil {
 		return
 	}
-	defer c.external.Close()
+	defer c.workspace.Close()
 	list, _, err := c.store().List()
 	if err != nil {
 		return

@@ -11,6 +11,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/langserver"
@@ -25,23 +26,23 @@ func (c *command) checks() []cli.Check {
 func (c *command) localChecks() []cli.Check {
 	return []cli.Check{
 		{Name: "config", Run: func(context.Context) cli.Result {
-			switch {
-			case c.files.Untrusted != "":
-				return cli.Warn(configs.TrustCommand(c.workspace), "%s is left out: %s", c.files.Untrusted,
-					c.whyUntrusted())
-			case c.files.Project != "":
-				return cli.OK("%s", c.files.Project)
-			case c.files.User != "":
-				return cli.OK("%s", c.files.User)
+			switch files := c.workspace.Files; {
+			case files.Untrusted != "":
+				return cli.Warn(configs.TrustCommand(c.workspace.Dir), "%s is left out: %s", files.Untrusted,
+					c.workspace.WhyUntrusted())
+			case files.Project != "":
+				return cli.OK("%s", files.Project)
+			case files.User != "":
+				return cli.OK("%s", files.User)
 			}
 			return cli.OK("no file: the defaults apply")
 		}},
 		{Name: "tools", Run: func(ctx context.Context) cli.Result {
-			all, faults := c.loadTools(ctx)
+			all, faults := c.workspace.Tools(ctx)
 			if len(faults) > 0 {
 				return cli.Warn("lsclient tools check lists all faults", "%v", faults[0])
 			}
-			dirs := slices.DeleteFunc(slices.Clone(c.conf().Tools.Dirs),
+			dirs := slices.DeleteFunc(slices.Clone(c.workspace.Config().Tools.Dirs),
 				func(dir string) bool { _, err := os.Stat(dir); return err != nil })
 			directories := "1 directory"
 			if len(dirs) != 1 {
@@ -65,7 +66,7 @@ type serverState struct {
 // serverChecks returns the checks of the language server. They share one start of it.
 func (c *command) serverChecks() []cli.Check {
 	probe := sync.OnceValues(func() (s serverState, err error) {
-		server, err := c.startServer(c.ctx, langserver.Options{})
+		server, err := c.workspace.StartServer(c.ctx, langserver.Options{})
 		if err != nil {
 			return s, err
 		}
@@ -74,7 +75,7 @@ func (c *command) serverChecks() []cli.Check {
 		if s.status, err = server.Status(c.ctx); err != nil || !s.status.OK {
 			return s, err
 		}
-		s.mcp, err = c.mcpStates(c.ctx, server)
+		s.mcp, err = c.workspace.MCPStates(c.ctx, server)
 		s.off = errors.Is(err, langserver.ErrMCPDisabled)
 		s.models, err = server.Models(c.ctx)
 		return s, err
@@ -118,14 +119,14 @@ func signInResult(s serverState, err error) cli.Result {
 		return cli.Fail("check network and proxy", "%v", err)
 	}
 	if s.status.State == "NotAuthorized" {
-		return cli.Fail(otherAccount, "%s may not use Copilot", s.status.User)
+		return cli.Fail(workspace.OtherAccount, "%s may not use Copilot", s.status.User)
 	}
-	return cli.Fail(howToSignIn, "no user is signed in (%s)", s.status.State)
+	return cli.Fail(workspace.HowToSignIn, "no user is signed in (%s)", s.status.State)
 }
 
 func (c *command) mcpResult(probe func() (serverState, error)) cli.Result {
 	s, _ := probe()
-	if len(c.mcp()) == 0 {
+	if len(c.workspace.MCP()) == 0 {
 		return cli.OK("none in the configuration")
 	}
 	if s.off {
@@ -143,7 +144,7 @@ func (c *command) otherChecks() []cli.Check {
 	return []cli.Check{
 		{Name: "gateway", Run: func(ctx context.Context) cli.Result {
 			var s adminapi.Status
-			gw, err := client.New(c.gateway("", ""))
+			gw, err := client.New(c.workspace.Gateway("", ""))
 			if err == nil {
 				defer gw.Close()
 				s, err = gw.Status(ctx)

@@ -3,16 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
-
-	"github.com/adrg/xdg"
 
 	"tapgw/internal/checkpoint"
 	"tapgw/internal/diff"
 	"tapgw/internal/langserver"
-	"tapgw/internal/protect"
 	"tapgw/internal/visible"
 	"tapgw/tools"
 )
@@ -39,20 +35,6 @@ type callKey struct{}
 func withCall(ctx context.Context, call langserver.Invocation) context.Context {
 	return context.WithValue(ctx, callKey{}, call)
 }
-
-// checkpoints returns what undo needs of the workspace.
-func (c *command) checkpoints() *checkpoint.Workspace {
-	root := c.workspace
-	if resolved, err := protect.Resolve(root); err == nil {
-		root = resolved
-	}
-	return checkpoint.In(checkpointStore(), root)
-}
-
-func checkpointStore() string { return filepath.Join(stateDir(), "checkpoints") }
-
-// stateDir is the directory of what lsclient keeps for itself.
-func stateDir() string { return filepath.Join(xdg.StateHome, "tapgw") }
 
 // beginTurn counts the turn that begins, and returns its prompt with what the model should know about undone edits.
 func (v *conversation) beginTurn(prompt string) string {
@@ -121,7 +103,7 @@ func (e *edits) tell(note string) {
 func (v *conversation) edit(ctx context.Context, list []tools.FileEdit) (done func(error), err error) {
 	call, _ := ctx.Value(callKey{}).(langserver.Invocation)
 	diffs := diffsOf(list)
-	asked, err := v.policy.edit(ctx, v.cmd.workspace, list, diffs, v.cmd.diffView(v.cmd.App.ErrWriter))
+	asked, err := v.policy.Edit(ctx, v.cmd.workspace.Dir, list, diffs)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ type gatewaySession struct {
 // gatewayChoice returns whether conversations become sessions of a gateway, and of which: the one that --gateway or
 // the configuration names, or the user's own.
 func (c *command) gatewayChoice() (use string, find client.Options, err error) {
-	use, find = c.conf().Gateway.Use, c.gateway("", "")
+	use, find = c.workspace.Config().Gateway.Use, c.workspace.Gateway("", "")
 	find.Flag = "--gateway URL"
 	switch flag := c.String("gateway"); {
 	case !c.IsSet("gateway"):
@@ -118,7 +118,7 @@ func (v *conversation) register(ctx context.Context, find client.Options, id, la
 	g := &gatewaySession{v: v, promptReady: make(chan struct{}, 1)}
 	o := client.HostOptions{
 		Name: "lsclient", Version: cli.Version(), Aliases: aliases,
-		ID: id, Label: label, CWD: c.workspace, Model: c.model(),
+		ID: id, Label: label, CWD: c.workspace.Dir, Model: c.model(),
 		Tools: g.setTools, Send: g.send, Interrupt: g.interrupt,
 		Log: func(level, message string) {
 			if g.isEnding.Load() {
@@ -152,16 +152,7 @@ func (v *conversation) register(ctx context.Context, find client.Options, id, la
 }
 
 // label returns the label of the command's session in the gateway.
-func (c *command) label() string { return cmp.Or(c.String("label"), filepath.Base(c.workspace)) }
-
-// gateway returns the options to reach the gateway: the one that flags, environment or configuration name, else the
-// one that runs for this user.
-func (c *command) gateway(url, token string) client.Options {
-	if os.Getenv(client.EnvURL) == "" {
-		url = cmp.Or(url, c.conf().Gateway.URL)
-	}
-	return client.Options{URL: url, Token: token}
-}
+func (c *command) label() string { return cmp.Or(c.String("label"), filepath.Base(c.workspace.Dir)) }
 
 func (g *gatewaySession) end(ctx context.Context) {
 	if g.HostSession == nil {

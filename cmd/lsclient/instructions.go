@@ -130,7 +130,7 @@ func (v *conversation) nestedInstructions(call langserver.Invocation) string {
 	for _, name := range pathsIn(call.Input) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(s.workspace, name)
-		} else if rel, err := filepath.Rel(v.cmd.workspace, name); err == nil && filepath.IsLocal(rel) {
+		} else if rel, err := filepath.Rel(v.cmd.workspace.Dir, name); err == nil && filepath.IsLocal(rel) {
 			name = filepath.Join(s.workspace, rel)
 		}
 		files, left := instructions.Below(s.root, s.workspace, name)
@@ -153,7 +153,7 @@ func (v *conversation) nestedInstructions(call langserver.Invocation) string {
 
 // instructionsResult is what doctor says about instructions: the files that were read and those that were not.
 func (c *command) instructionsResult() cli.Result {
-	s, err := newInstructions(c.workspace)
+	s, err := newInstructions(c.workspace.Dir)
 	if err != nil {
 		return cli.Fail("", "%v", err)
 	}

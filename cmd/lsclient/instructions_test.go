@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 )
@@ -47,7 +48,8 @@ func TestNestedInstructionsComeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := &conversation{
-		cmd:          &command{workspace: link, out: &cli.Output{W: io.Discard, Err: io.Discard}},
+		cmd: &command{workspace: &workspace.Workspace{Dir: link},
+			out: &cli.Output{W: io.Discard, Err: io.Discard}},
 		instructions: &instructionSet{workspace: real, root: real, given: map[string]bool{}},
 	}
 	call := func(path string) string {

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/conversations"
 	"tapgw/internal/langserver"
@@ -27,7 +27,7 @@ func resumeFlags() []ucli.Flag {
 }
 
 func (c *command) store() conversations.Store {
-	return conversations.In(filepath.Join(stateDir(), "conversations"))
+	return conversations.In(workspace.ConversationsDir())
 }
 
 // keptConversation is what is on disk of a conversation: its earlier turns, and the writer for the next ones.
@@ -60,9 +60,9 @@ func (c *command) openKept() (*keptConversation, error) {
 
 // newKept begins a conversation, and deletes those that are too many or too old.
 func (c *command) newKept() *keptConversation {
-	w := c.store().New(c.workspace)
+	w := c.store().New(c.workspace.Dir)
 	k := &keptConversation{c: c, id: w.ID()}
-	config := c.conf().Kept
+	config := c.workspace.Config().Kept
 	if !config.Save {
 		return k
 	}
@@ -81,7 +81,7 @@ func (c *command) resumeKept(word string) (*keptConversation, error) {
 	}
 	k := &keptConversation{c: c, id: id, resumed: true}
 	var read conversations.Conversation
-	if c.conf().Kept.Save {
+	if c.workspace.Config().Kept.Save {
 		k.writer, read, err = c.store().Open(id)
 	} else {
 		read, err = c.store().Read(id)
@@ -89,7 +89,7 @@ func (c *command) resumeKept(word string) (*keptConversation, error) {
 	if err != nil {
 		return nil, keptError(err)
 	}
-	if read.Workspace != c.workspace && !c.IsSet("workdir") {
+	if read.Workspace != c.workspace.Dir && !c.IsSet("workdir") {
 		k.close()
 		return nil, cli.Usage("conversation %s is about %s; go on there with -w %[2]s, or here with -w .", id,
 			cli.OneLine(read.Workspace))

@@ -57,18 +57,6 @@ func TestEarlierTurns(t *testing.T) {
 	}
 }
 
-func TestFenced(t *testing.T) {
-	for text, want := range map[string]string{
-		"x":          "```\nx\n```\n",
-		"a ``` b":    "````\na ``` b\n````\n",
-		"````\n````": "`````\n````\n````\n`````\n",
-	} {
-		if got := fenced("", text); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-}
-
 // BenchmarkResume500 is what a conversation of 500 turns costs before the server gets it: reading the file, and making
 // the turns that the server gets.
 func BenchmarkResume500(b *testing.B) {

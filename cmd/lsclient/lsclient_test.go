@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,9 +12,9 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"tapgw/configs"
+	"tapgw/internal/agent/consent"
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/langserver"
-	"tapgw/tools"
 )
 
 func TestEveryCommandHasExamples(t *testing.T) {
@@ -46,28 +45,20 @@ func TestHelpReadsWell(t *testing.T) {
 	}
 }
 
-// A drop-in replaces the built-in tool of its name, and stands behind the built-in ones else.
-func TestTogether(t *testing.T) {
-	mine, other := &tools.Tool{Name: "memory", Source: "memory.py"}, &tools.Tool{Name: "a", Source: "a.py"}
-	all := withBuiltins([]*tools.Tool{other, mine})
-	if len(all) != len(tools.All())+1 || find(all, "memory") != mine || all[len(all)-1] != other {
-		t.Errorf("together they are %d tools, built in are %d; want these first, with memory.py in its place",
-			len(all), len(tools.All()))
-	}
-}
-
-// answering is a person who types the lines.
-func answering(lines string, shown io.Writer) asker {
-	return &lineAsker{in: bufio.NewReader(strings.NewReader(lines)), out: shown}
-}
-
 // Without a person, a policy allows what lsclient.toml allows and refuses the rest.
 func TestConfirm(t *testing.T) {
-	item := configs.LSClient{Allow: configs.AllowList{MCP: []string{"files", "web/get"},
-		Outside: []string{"/tmp/ok/**"}}}
-	c := &command{}
-	c.config.Store(&item)
-	v := &conversation{cmd: c, policy: &policy{conf: func() configs.LSClient { return item }}}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "lsclient.toml")
+	err := os.WriteFile(config, []byte("[allow]\nmcp = ['files', 'web/get']\noutside = ['/tmp/ok/**']\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workspace.Open(workspace.Options{Dir: dir, Config: config, Note: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	v := &conversation{cmd: &command{workspace: w}, policy: consent.New(w.Config, false, nil)}
 	tests := map[string]struct {
 		q  langserver.Confirmation
 		ok bool
@@ -93,12 +84,13 @@ func TestConfirm(t *testing.T) {
 			t.Errorf("%s: got %v, want consent: %v", name, err, tt.ok)
 		}
 	}
-	v.policy.yes = true
+	v.policy = consent.New(w.Config, true, nil)
 	if err := v.decide(t.Context(), langserver.Confirmation{Kind: langserver.EditFile,
 		Path: "/etc/passwd"}); err != nil {
 		t.Errorf("editing with --yes: got %v, want no error", err)
 	}
-	err := v.decide(t.Context(), langserver.Confirmation{Kind: langserver.EditFile, Path: "/tmp/ok/.git/config"})
+	inGit := langserver.Confirmation{Kind: langserver.EditFile, Path: "/tmp/ok/.git/config"}
+	err = v.decide(t.Context(), inGit)
 	if err == nil || !strings.Contains(err.Error(), "is protected") ||
 		!strings.Contains(err.Error(), "a person must allow such a write") {
 		t.Errorf("writing to a protected place with --yes: got %v, want that a person must allow it", err)
@@ -108,89 +100,17 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("reading in a protected place: got %v, want no error", err)
 	}
 	var asked strings.Builder
-	v.policy.yes, v.policy.asker = false, answering("y\nn\n", &asked)
-	if err := v.policy.protected(t.Context(), "/x/.git/config", "why"); err != nil ||
-		!strings.Contains(asked.String(), "write /x/.git/config, which is protected: why") {
+	v.policy = consent.New(w.Config, false, answering("y\nn\n", &asked))
+	if err := v.decide(t.Context(), inGit); err != nil ||
+		!strings.Contains(asked.String(), "write /tmp/ok/.git/config, which is protected: ") {
 		t.Errorf(
 			"a person who allows a protected write was asked %q, with the result %v; want the path and why, no error",
 			asked.String(),
 			err,
 		)
 	}
-	if err := v.policy.protected(t.Context(), "/x/.git/hooks", "why"); err == nil {
+	if err := v.decide(t.Context(), inGit); err == nil {
 		t.Error("a protected write that a person refuses: got no error, want one")
-	}
-}
-
-// A person must allow each write to a protected place; the answer always is not offered.
-func TestProtectedEachTime(t *testing.T) {
-	var asked strings.Builder
-	p := &policy{
-		conf:  func() configs.LSClient { return configs.LSClient{} },
-		asker: answering("a\ny\na\n", &asked),
-	}
-	for i, ok := range []bool{false, true, false} {
-		if err := p.protected(t.Context(), "/x/.git/config", "why"); (err == nil) != ok {
-			t.Errorf("question %d: got %v, want consent: %v", i, err, ok)
-		}
-	}
-	if n := strings.Count(asked.String(), "Allow it?"); n != 3 || strings.Contains(asked.String(), "[a]lways") {
-		t.Errorf("got %d questions, want 3, and none that offers always:\n%s", n, asked.String())
-	}
-}
-
-// A question shows everything that the person allows.
-func TestAskShowsAll(t *testing.T) {
-	ask := func(answers, tool, args string) (shown string, err error) {
-		var out strings.Builder
-		p := &policy{conf: func() configs.LSClient { return configs.LSClient{} },
-			asker: answering(answers, &out)}
-		kind, source := tools.Terminal, ""
-		if tool != "run_in_terminal" {
-			source = tool + ".py"
-		}
-		err = p.tool(t.Context(), &tools.Tool{Name: tool, Kind: kind, Source: source}, json.RawMessage(args))
-		return out.String(), err
-	}
-	command := func(c string) string {
-		b, err := json.Marshal(map[string]string{"command": c})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
-	long := "git status " + strings.Repeat("x", 5000) + "; rm -rf MIDDLE;" + strings.Repeat("y", 5000) + "; rm -rf END"
-	shown, err := ask("n\n", "run_in_terminal", command(long))
-	if err == nil || !strings.Contains(shown, "git status x") || !strings.Contains(shown, "rm -rf END") ||
-		strings.Contains(shown, "MIDDLE") ||
-		!strings.Contains(shown, fmt.Sprintf("of %d bytes are left out", len("run: "+long))) ||
-		!strings.Contains(shown, "[w]hole") {
-		t.Errorf("refusing a long command: got the error %v and\n%s\nwant an error, the command's ends, "+
-			"how much is left out, and the choice w", err, shown)
-	}
-	if shown, err = ask("w\ny\n", "run_in_terminal", command(long)); err != nil || !strings.Contains(shown, long) {
-		t.Errorf("a long command after w: got the error %v and\n%s\nwant no error and the whole command", err, shown)
-	}
-	if shown, err = ask("y\n", "run_in_terminal", command(strings.Repeat("x", maxAsked))); err == nil || shown != "" ||
-		!strings.Contains(err.Error(), "65541 bytes long") {
-		t.Errorf("a command over %d bytes: got the error %v and %.100q, want its length in the error, and no question",
-			maxAsked, err, shown)
-	}
-	shown, _ = ask("n\n", "run_in_terminal", command("ls '\x1b]'; rm x; '\a' \u202eb\nAllow it? "))
-	if !strings.Contains(shown, `run: ls '\x1b]'; rm x; '\x07' \u202eb`+"\n  Allow it?") {
-		t.Errorf("a command with control characters is shown as %q, want them escaped", shown)
-	}
-	if shown, _ = ask("n\n", "deploy", `{"stage":"production"}`); !strings.Contains(shown,
-		`use the tool deploy with {"stage":"production"}`) {
-		t.Errorf("the question about a drop-in is %q, want the tool's name and its arguments in it", shown)
-	}
-}
-
-func TestAllowed(t *testing.T) {
-	a := configs.AllowList{Terminal: []string{"a"}, Outside: []string{"/b"}, Web: []string{"c"}, Tools: []string{"d"}}
-	got := allowed(configs.LSClient{Allow: a})
-	if got.Terminal[0] != "a" || got.Outside[0] != "/b" || got.Web[0] != "c" || got.Tools[0] != "d" {
-		t.Errorf("got %+v, want what the configuration allows: %+v", got, a)
 	}
 }
 

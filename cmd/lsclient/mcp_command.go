@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
-	"tapgw/configs"
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 	"tapgw/internal/visible"
@@ -66,57 +63,6 @@ Examples:
 	}
 }
 
-// readFlagMCP returns the MCP servers of --mcp. The caller names and so trusts them.
-func (c *command) readFlagMCP() (map[string]configs.MCPServer, error) {
-	servers := map[string]configs.MCPServer{}
-	for _, value := range c.StringSlice("mcp") {
-		text, from := []byte(value), ""
-		if !strings.HasPrefix(strings.TrimSpace(value), "{") {
-			var err error
-			if text, err = os.ReadFile(value); err != nil {
-				return nil, cli.Usage("flag --mcp: %v", err)
-			}
-			from = value + ": "
-		}
-		more, err := configs.ParseMCP(text)
-		if err != nil {
-			return nil, cli.Usage("flag --mcp: %s%v", from, err)
-		}
-		maps.Copy(servers, more)
-	}
-	return servers, nil
-}
-
-// mcp returns the MCP servers of flags and the configuration, by name. A flag's replaces the configuration's of its
-// name. With --plan there are none: nobody knows what their tools do.
-func (c *command) mcp() map[string]configs.MCPServer {
-	if c.Bool("plan") {
-		return nil
-	}
-	servers := maps.Clone(c.conf().MCP)
-	if servers == nil {
-		servers = map[string]configs.MCPServer{}
-	}
-	maps.Copy(servers, c.flagMCP)
-	return servers
-}
-
-// mcpNames returns the names of the server that the command line names, or of all.
-func (c *command) mcpNames(server string) ([]string, error) {
-	names := slices.Sorted(maps.Keys(c.mcp()))
-	if server == "" {
-		return names, nil
-	}
-	if !slices.Contains(names, server) {
-		there := "there are none; add [mcp.NAME] to lsclient.toml, or use --mcp"
-		if len(names) > 0 {
-			there = "there are " + strings.Join(names, ", ")
-		}
-		return nil, cli.NotFound("there is no MCP server %q: %s", server, there)
-	}
-	return []string{server}, nil
-}
-
 // mcpLine is an MCP server, or one of its tools, as --json prints it.
 type (
 	mcpLine struct {
@@ -131,16 +77,6 @@ type (
 		Description string `json:"description"`
 	}
 )
-
-// mcpState returns the state of a server; one that the language server does not name has not started.
-func mcpState(states []langserver.MCPState, name string) langserver.MCPState {
-	for _, s := range states {
-		if s.Name == name {
-			return s
-		}
-	}
-	return langserver.MCPState{Name: name, Status: "stopped"}
-}
 
 func mcpRow(s langserver.MCPState) (lines []any, rows [][]any, columns []string) {
 	return []any{mcpLine{s.Name, s.Status, len(s.Tools), s.Error}},
@@ -160,25 +96,25 @@ func mcpToolRows(s langserver.MCPState) (lines []any, rows [][]any, columns []st
 // into lines of JSON and rows of a table. Without an action it waits until each runs or has failed.
 func (c *command) runMCP(action langserver.MCPAction,
 	show func(langserver.MCPState) (lines []any, rows [][]any, columns []string)) error {
-	names, err := c.mcpNames(c.Args().First())
+	names, err := c.workspace.MCPNames(c.Args().First())
 	if err != nil {
 		return err
 	}
 	var states []langserver.MCPState
 	err = c.server(func(c *command, server *langserver.Client) error {
-		states, err = c.changeMCP(c.ctx, server, names, action)
+		states, err = c.workspace.ChangeMCP(c.ctx, server, names, action)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	lines, table, failed := []any{}, &cli.Table{}, false
-	none := "none; add [mcp.NAME] to lsclient.toml, or use --mcp"
+	none := workspace.NoMCPServers
 	if len(names) > 0 {
 		none = "no tools"
 	}
 	for _, name := range names {
-		s := mcpState(states, name)
+		s := workspace.MCPState(states, name)
 		more, rows, columns := show(s)
 		lines, table.Columns = append(lines, more...), columns
 		for _, row := range rows {
@@ -200,34 +136,6 @@ func (c *command) runMCP(action langserver.MCPAction,
 	return err
 }
 
-// changeMCP does something to MCP servers, nothing for an empty action, and returns the states of all.
-func (c *command) changeMCP(ctx context.Context, server *langserver.Client, names []string,
-	action langserver.MCPAction) ([]langserver.MCPState, error) {
-	status, err := server.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !status.OK {
-		return nil, langserver.ErrNotSignedIn
-	}
-	// They start by themselves, and what has not ended starting can't be stopped.
-	states, err := c.mcpStates(ctx, server)
-	if err != nil || action == "" {
-		return states, err
-	}
-	reasons := map[string]string{}
-	for _, name := range names {
-		if err := server.ChangeMCP(ctx, name, action); err != nil {
-			reasons[name] = err.Error()
-		}
-	}
-	states, err = server.MCPServers(ctx)
-	for i := range states {
-		states[i].Error = cmp.Or(states[i].Error, reasons[states[i].Name])
-	}
-	return states, err
-}
-
 // mcp runs the line /mcp [start|stop|restart [SERVER]] of a chat.
 func (c *chat) mcp(ctx context.Context, arguments string) error {
 	action, name, _ := strings.Cut(arguments, " ")
@@ -235,7 +143,7 @@ func (c *chat) mcp(ctx context.Context, arguments string) error {
 	if !slices.Contains(actions, langserver.MCPAction(action)) {
 		return cli.Usage("/mcp %s: use /mcp, or /mcp start, stop or restart, and a server's name or none", action)
 	}
-	names, err := c.cmd.mcpNames(strings.TrimSpace(name))
+	names, err := c.cmd.workspace.MCPNames(strings.TrimSpace(name))
 	if err != nil {
 		return err
 	}
@@ -245,18 +153,18 @@ func (c *chat) mcp(ctx context.Context, arguments string) error {
 		if action == "" {
 			states, err = c.v.server.MCPServers(ctx)
 		} else {
-			states, err = c.cmd.changeMCP(ctx, c.v.server, names, langserver.MCPAction(action))
+			states, err = c.cmd.workspace.ChangeMCP(ctx, c.v.server, names, langserver.MCPAction(action))
 		}
 		if err != nil {
-			return withExitCode(err)
+			return workspace.ExitError(err)
 		}
 		if len(names) == 0 {
-			c.cmd.out.Notef("none; add [mcp.NAME] to lsclient.toml, or use --mcp")
+			c.cmd.out.Notef(workspace.NoMCPServers)
 		}
 		for _, name := range names {
-			s := mcpState(states, name)
+			s := workspace.MCPState(states, name)
 			line := s.Name + "  " + s.Status
-			if isRunning(s) {
+			if workspace.IsRunning(s) {
 				line += ", " + visible.Count(len(s.Tools), "tool")
 			}
 			if s.Error != "" {

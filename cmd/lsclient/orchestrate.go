@@ -14,6 +14,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 	"tapgw/internal/orchestrate"
@@ -90,7 +91,7 @@ func runOrchestrate(c *command) error {
 		return err
 	}
 	defer v.close(context.WithoutCancel(c.ctx))
-	o := &orchestration{v: v, goal: goal, roles: c.conf().Roles}
+	o := &orchestration{v: v, goal: goal, roles: c.workspace.Config().Roles}
 	if len(o.roles) == 0 {
 		o.roles = defaultRoles
 	}
@@ -265,7 +266,7 @@ func resultLines(results []orchestrate.Result) string {
 // sumUp prints the model's summary. Its error names the workers that failed.
 func (o *orchestration) sumUp(ctx context.Context, results []orchestrate.Result, printer *turnPrinter) error {
 	if ctx.Err() != nil {
-		return printer.done(langserver.Turn{}, withExitCode(fmt.Errorf("%w: %w", langserver.ErrCancelled,
+		return printer.done(langserver.Turn{}, workspace.ExitError(fmt.Errorf("%w: %w", langserver.ErrCancelled,
 			context.Cause(ctx))))
 	}
 	var failed []string
@@ -331,8 +332,8 @@ func (p *turnPrinter) progress(state, text string, err error) {
 		p.note("%s %s", cli.Green.On(p.cmd.App.ErrWriter, "done:"), cli.Shorten(cli.Clean(cmp.Or(text, "-")), 100))
 	}
 	if p.cmd.out.JSON {
-		p.v.policy.mu.Lock()
-		defer p.v.policy.mu.Unlock()
+		p.cmd.printing.Lock()
+		defer p.cmd.printing.Unlock()
 		_ = p.cmd.out.Line(line)
 	}
 }

@@ -45,11 +45,11 @@ func (c *command) ownCommands() (commands []ownCommand, faults []error) {
 	// The user's own files may be links, as those that lead to a directory of settings.
 	user := filepath.Join(configs.UserDir(), "commands")
 	read(os.DirFS(user), user)
-	if trusted, err := configs.Trusted(c.workspace); trusted && err == nil {
-		if root, err := os.OpenRoot(c.workspace); err == nil { // links do not lead out of it
+	if trusted, err := configs.Trusted(c.workspace.Dir); trusted && err == nil {
+		if root, err := os.OpenRoot(c.workspace.Dir); err == nil { // links do not lead out of it
 			defer root.Close()
 			if files, err := fs.Sub(root.FS(), ".tapgw/commands"); err == nil {
-				read(files, filepath.Join(c.workspace, ".tapgw", "commands"))
+				read(files, filepath.Join(c.workspace.Dir, ".tapgw", "commands"))
 			}
 		}
 	}

@@ -21,5 +21,5 @@ func (v *conversation) prepare(ctx context.Context) error {
 	if v.cmd.Bool("plan") {
 		return v.server.HideOwnTools(ctx)
 	}
-	return v.cmd.waitForMCP(ctx, v.server)
+	return v.cmd.workspace.WaitForMCP(ctx, v.server)
 }

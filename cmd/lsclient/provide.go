@@ -9,7 +9,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"tapgw/configs"
+	"tapgw/internal/agent/consent"
 	"tapgw/internal/client"
 	"tapgw/internal/visible"
 	"tapgw/providers"
@@ -43,7 +43,7 @@ Examples:
 }
 
 func provideTools(c *command) error {
-	find := c.gateway(c.String("url"), c.String("token"))
+	find := c.workspace.Gateway(c.String("url"), c.String("token"))
 	gw, err := client.New(find)
 	if err != nil {
 		return err
@@ -79,15 +79,12 @@ func provideTools(c *command) error {
 		},
 	})
 	configure := func() {
-		allow := allowed(c.conf())
+		allow := consent.Allowed(c.workspace.Config())
 		allow.NoKind = true
-		p.Configure(allow, tools.Env{
-			Home: home(), Libraries: c.libraries(), LanguageServers: c.languageServers(), Timeout: c.conf().ToolTimeout,
-			Sources: c.sources(), Secrets: []string{configs.StateDir(), stateDir()}, Log: c.logger(),
-		})
+		p.Configure(allow, *c.workspace.Env())
 	}
 	configure()
-	watch := func(ctx context.Context, offer func([]*tools.Tool)) { c.watchTools(ctx, configure, offer) }
+	watch := func(ctx context.Context, offer func([]*tools.Tool)) { c.workspace.WatchTools(ctx, configure, offer) }
 	err = p.RunWith(c.ctx, watch, func(list []*tools.Tool, err error) {
 		if err != nil {
 			c.out.Notef("lsclient: %v", err)

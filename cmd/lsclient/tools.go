@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -11,6 +12,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/visible"
 	"tapgw/providers"
+	"tapgw/tools"
 	"tapgw/tools/provide"
 )
 
@@ -67,7 +69,7 @@ func completeTool(uc *ucli.Context) {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 	defer cancel()
-	all, _ := c.loadTools(ctx)
+	all, _ := c.workspace.Tools(ctx)
 	for _, t := range all {
 		cli.Candidate(uc, t.Name, cli.Shorten(t.Description, 80))
 	}
@@ -84,14 +86,14 @@ type toolLine struct {
 }
 
 func listTools(c *command) error {
-	all, faults := c.loadTools(c.ctx)
-	c.printFaults(faults)
+	all, faults := c.workspace.Tools(c.ctx)
+	c.workspace.NoteFaults(faults)
 	lines := []toolLine{}
 	table := &cli.Table{Columns: []string{"NAME", "KIND", "SOURCE", "DESCRIPTION"}}
 	for _, t := range all {
 		timeout := t.Timeout
 		if timeout == 0 {
-			timeout = c.conf().ToolTimeout
+			timeout = c.workspace.Config().ToolTimeout
 		}
 		source := t.Source
 		if source == "" {
@@ -115,7 +117,7 @@ type faultLine struct {
 }
 
 func checkTools(c *command) error {
-	all, faults := c.loadTools(c.ctx)
+	all, faults := c.workspace.Tools(c.ctx)
 	lines := []faultLine{}
 	for _, f := range faults {
 		lines = append(lines, faultLine{f.File, f.Line, f.Reason})
@@ -158,21 +160,22 @@ func callTool(c *command) error {
 	if !json.Valid(args) || args[0] != '{' {
 		return cli.Usage("flag --args: must be a JSON object like {\"path\":\".\"}, got %q", cli.Shorten(text, 60))
 	}
-	policy, err := newPolicy(c)
+	policy, err := c.policy()
 	if err != nil {
 		return err
 	}
-	policy.noKind = true // a person has chosen the tool
-	all, faults := c.loadTools(c.ctx)
-	t := find(all, name)
-	if t == nil {
-		c.printFaults(faults)
+	policy.NoKind = true // a person has chosen the tool
+	all, faults := c.workspace.Tools(c.ctx)
+	at := slices.IndexFunc(all, func(t *tools.Tool) bool { return t.Name == name })
+	if at < 0 {
+		c.workspace.NoteFaults(faults)
 		return cli.NotFound("there is no tool %q; lsclient tools lists them", name)
 	}
-	env := c.env(policy)
+	t, env := all[at], c.workspace.Env()
+	policy.Guard(env)
 	begin := time.Now()
 	answer, err := func() (any, error) {
-		if err := policy.tool(c.ctx, t, args); err != nil {
+		if err := policy.Tool(c.ctx, t, args); err != nil {
 			return nil, err
 		}
 		r, err := t.Call(c.ctx, env, args)

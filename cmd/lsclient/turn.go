@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/diff"
 	"tapgw/internal/langserver"
@@ -20,7 +21,7 @@ func (v *conversation) turn(ctx context.Context, prompt, source string, printer 
 func (v *conversation) runTurn(ctx context.Context, prompt, source string, printer *turnPrinter) (langserver.Turn,
 	error) {
 	if err := v.instruct(); err != nil {
-		return langserver.Turn{}, withExitCode(err)
+		return langserver.Turn{}, workspace.ExitError(err)
 	}
 	v.kept.begin(prompt)
 	prompt = v.beginTurn(prompt)
@@ -41,7 +42,7 @@ func turnIn(ctx context.Context, c *langserver.Conversation, s *gatewaySession, 
 	} else {
 		result, err = run(ctx, prompt)
 	}
-	return result, withExitCode(err)
+	return result, workspace.ExitError(err)
 }
 
 // turnPrinter prints the events of turns: text on stdout and the rest on stderr, or all as JSON on stdout.
@@ -115,8 +116,8 @@ func (p *turnPrinter) event(e langserver.Event) {
 	}
 	if p.cmd.out.JSON {
 		line.Worker = p.name()
-		p.v.policy.mu.Lock()
-		defer p.v.policy.mu.Unlock()
+		p.cmd.printing.Lock()
+		defer p.cmd.printing.Unlock()
 		_ = p.cmd.out.Line(line)
 	}
 }
@@ -161,8 +162,8 @@ func (p *turnPrinter) text(delta string) {
 
 // note prints a line on stderr. While a question waits for its answer, note waits too.
 func (p *turnPrinter) note(format string, args ...any) {
-	p.v.policy.mu.Lock()
-	defer p.v.policy.mu.Unlock()
+	p.cmd.printing.Lock()
+	defer p.cmd.printing.Unlock()
 	p.endLine()
 	if name := p.name(); name != "" {
 		format, args = "[%s] "+format, append([]any{name}, args...)
@@ -208,8 +209,8 @@ func (p *turnPrinter) diffs(diffs []diff.Diff) {
 		return
 	}
 	view := p.cmd.diffView(p.cmd.App.ErrWriter)
-	p.v.policy.mu.Lock()
-	defer p.v.policy.mu.Unlock()
+	p.cmd.printing.Lock()
+	defer p.cmd.printing.Unlock()
 	p.endLine()
 	for i := range diffs {
 		view.print(p.cmd.out.Err, &diffs[i])

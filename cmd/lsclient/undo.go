@@ -49,7 +49,7 @@ func runUndo(c *command) error {
 	case c.IsSet("turn") && c.Int("turn") < 1:
 		return cli.Usage("flag --turn: must be 1 or more; lsclient undo --list lists the turns")
 	}
-	w := c.checkpoints()
+	w := c.workspace.Checkpoints()
 	id, err := c.editedBy(w)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func runUndo(c *command) error {
 		return c.listEdits(w, id)
 	}
 	if id == "" {
-		return cli.NotFound("no conversation has edited files in %s", cli.OneLine(c.workspace))
+		return cli.NotFound("no conversation has edited files in %s", cli.OneLine(c.workspace.Dir))
 	}
 	do := func(ctx context.Context) (checkpoint.Outcome, error) { return w.Undo(ctx, id, c.Int("turn")) }
 	if c.Bool("redo") {
@@ -83,7 +83,7 @@ func (c *command) editedBy(w *checkpoint.Workspace) (string, error) {
 	if word := c.String("conversation"); word != "" {
 		id, err := conversations.Match(word, ids)
 		if _, unknown := errors.AsType[*conversations.UnknownError](err); unknown {
-			return "", cli.NotFound("no conversation %q has edited files in %s", word, cli.OneLine(c.workspace))
+			return "", cli.NotFound("no conversation %q has edited files in %s", word, cli.OneLine(c.workspace.Dir))
 		}
 		return id, keptError(err)
 	}
@@ -96,7 +96,7 @@ func (c *command) nothing(id string, redo bool) string {
 		return "there is no undo to take back; a new edit ends what can be redone"
 	}
 	return fmt.Sprintf("conversation %s has no edit to undo in %s; --conversation ID undoes those of another, "+
-		"and lsclient conversations lists them", id, cli.OneLine(c.workspace))
+		"and lsclient conversations lists them", id, cli.OneLine(c.workspace.Dir))
 }
 
 // undoneFile is a file that an undo left, as --json prints it.

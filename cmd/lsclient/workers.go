@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tapgw/configs"
+	"tapgw/internal/agent/consent"
 	"tapgw/internal/langserver"
 )
 
@@ -73,21 +74,12 @@ func (v *conversation) workerOf(id string) *worker {
 	return v.workers[id]
 }
 
-// workerKey is the key of a worker's name in the context of its calls.
-type workerKey struct{}
-
 // named returns a context in which questions to a person name the worker that a conversation is.
 func (v *conversation) named(ctx context.Context, id string) context.Context {
 	if w := v.workerOf(id); w != nil {
-		return context.WithValue(ctx, workerKey{}, w.name)
+		return consent.WithWorker(ctx, w.name)
 	}
 	return ctx
-}
-
-// workerIn returns the worker's name that [conversation.named] put into a context, or "".
-func workerIn(ctx context.Context) string {
-	name, _ := ctx.Value(workerKey{}).(string)
-	return name
 }
 
 // sessionOf returns the session of a conversation with this server, or nil.

@@ -40,6 +40,7 @@ var layers = [][]string{
 		"internal/sources", "internal/terminals", "internal/cluster",
 		"internal/supervisor", "internal/taptools", "internal/server", "internal/service",
 		"internal/dashboard", "skills", "tools/provide"},
+	{"internal/agent"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
 }
 

@@ -1,4 +1,4 @@
-package main
+package conversations
 
 import (
 	"cmp"
@@ -7,13 +7,12 @@ import (
 	"time"
 
 	"tapgw/internal/cli"
-	"tapgw/internal/conversations"
 	"tapgw/internal/visible"
 )
 
-// markdown returns a conversation as Markdown, without characters that control terminals. With results it has the
+// Markdown returns a conversation as Markdown, without characters that control terminals. With results it has the
 // arguments and results of tools in full, else a line for each call.
-func markdown(c conversations.Conversation, results bool) string {
+func (c Conversation) Markdown(results bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s\n", cli.OneLine(c.Title), c.ID, cli.OneLine(c.Workspace),
 		c.CreatedAt.Format(time.RFC3339))
@@ -28,10 +27,10 @@ func markdown(c conversations.Conversation, results bool) string {
 			}
 		}
 		switch t.Outcome {
-		case conversations.Completed:
-		case conversations.Failed:
+		case Completed:
+		case Failed:
 			fmt.Fprintf(&b, "\n*This turn failed: %s*\n", cli.OneLine(t.Error))
-		case conversations.Cancelled:
+		case Cancelled:
 			b.WriteString("\n*This turn was cancelled.*\n")
 		default:
 			b.WriteString("\n*This turn was interrupted.*\n")
@@ -41,7 +40,7 @@ func markdown(c conversations.Conversation, results bool) string {
 }
 
 // writeTool writes a tool call.
-func writeTool(b *strings.Builder, t *conversations.Tool, results bool) {
+func writeTool(b *strings.Builder, t *Tool, results bool) {
 	state := ""
 	if t.State != "completed" {
 		state = ", " + cli.OneLine(t.State)

@@ -1,4 +1,4 @@
-package main
+package consent
 
 import (
 	"context"
@@ -24,10 +24,11 @@ type editDir struct {
 	below bool
 }
 
-// edit decides about changes of files, and reports whether it asked a person, who then has seen them. Without --ask all
-// are allowed: the tools refuse by themselves what lies outside the workspace or is protected.
-func (p *policy) edit(ctx context.Context, root string, list []tools.FileEdit, diffs []diff.Diff,
-	view diffView) (asked bool, err error) {
+// Edit decides about changes of files below root, and reports whether it asked a person, who then has
+// seen the diffs. Without an asker all are allowed: the tools refuse by themselves what lies outside
+// the workspace or is protected.
+func (p *Policy) Edit(ctx context.Context, root string, list []tools.FileEdit,
+	diffs []diff.Diff) (asked bool, err error) {
 	if p.yes || p.asker == nil {
 		return false, nil
 	}
@@ -36,65 +37,41 @@ func (p *policy) edit(ctx context.Context, root string, list []tools.FileEdit, d
 	if p.edits.allow(list) {
 		return false, nil
 	}
-	q := question{choices: []choice{{word: yesOnce}, {session, "all edits"}}}
-	q.text, q.whole = editText(list, diffs, view)
+	q := Question{Edits: list, Diffs: diffs, Choices: []Choice{{Answer: Once}, {Session, "all edits"}}}
 	if real, err := protect.Resolve(root); err == nil {
 		root = real
 	}
 	dir, isOffered := commonDir(root, list)
 	if isOffered {
-		q.choices = append(q.choices, choice{always, dir.pattern(root)})
+		q.Choices = append(q.Choices, Choice{Always, dir.pattern(root)})
 	}
 	no := &provide.Refusal{What: "a person must allow such an edit, and is busy with something else"}
 	reply, err := p.question(ctx, q, no)
 	if err != nil {
 		return true, err
 	}
-	switch reply.word {
-	case session:
+	switch reply.Word {
+	case Session:
 		p.edits.all = true
 		return true, nil
-	case always:
+	case Always:
 		p.edits.dirs = append(p.edits.dirs, dir)
 		return true, nil
-	case yesOnce:
+	case Once:
 		return true, nil
 	}
 	var names []string
 	for _, e := range list {
 		names = append(names, e.Name)
 	}
-	return true, saidNo("the change of "+strings.Join(names, ", "), reply.reason)
+	return true, saidNo("the change of "+strings.Join(names, ", "), reply.Reason)
 }
 
-// forgetSession ends the consent to all edits of the conversation.
-func (p *policy) forgetSession() {
+// ForgetSession ends the consent to all edits of the conversation, because another one begins.
+func (p *Policy) ForgetSession() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.edits.all = false
-}
-
-// editText returns the text of a question about edits, and all of it if it is shortened.
-func editText(list []tools.FileEdit, diffs []diff.Diff, view diffView) (text, whole string) {
-	write := func(view diffView) string {
-		lines := []string{"change files:"}
-		for _, e := range list {
-			if e.Dir {
-				lines = append(lines, "make the directory "+visible.Line(e.Name))
-			}
-		}
-		for i := range diffs {
-			lines = append(lines, view.show(&diffs[i]))
-		}
-		return strings.Join(lines, "\n")
-	}
-	view.all, view.more = false, "w shows all"
-	text = write(view)
-	view.all = true
-	if whole = write(view); whole == text {
-		whole = ""
-	}
-	return text, whole
 }
 
 // allow reports whether all of the edits are allowed without a question.

@@ -1,4 +1,4 @@
-package main
+package workspace
 
 import (
 	"context"
@@ -10,19 +10,16 @@ import (
 	"tapgw/internal/cli"
 )
 
-// conf returns the current configuration.
-func (c *command) conf() configs.LSClient { return *c.config.Load() }
-
 // readConfig finds and reads the config files. The directories of --tools come first in Tools.Dirs.
-func (c *command) readConfig() (config configs.LSClient, files configs.LSFiles, err error) {
-	files, err = configs.FindLSClient(c.workspace, c.String("config"))
+func (w *Workspace) readConfig() (config configs.LSClient, files configs.LSFiles, err error) {
+	files, err = configs.FindLSClient(w.Dir, w.options.Config)
 	if err != nil {
 		return config, files, cli.Usage("%v", err)
 	}
 	if config, err = files.Load(); err != nil {
 		return config, files, err
 	}
-	config.Tools.Dirs = slices.Concat(c.flagDirs, config.Tools.Dirs)
+	config.Tools.Dirs = slices.Concat(w.toolDirs, config.Tools.Dirs)
 	return config, files, nil
 }
 
@@ -36,12 +33,12 @@ func isLive(key string) bool {
 
 // follow reloads the config files when they change, until ctx ends, and calls changed afterwards. It reports a
 // wrong file on stderr, with its line, and keeps its earlier settings.
-func (c *command) follow(ctx context.Context, changed func(old, now configs.LSClient)) {
-	started := c.conf()
+func (w *Workspace) follow(ctx context.Context, changed func(old, now configs.LSClient)) {
+	started := w.Config()
 	f := configs.Follower[configs.LSClient]{
 		Current: started,
 		Load: func() (configs.LSClient, configs.Faults, error) {
-			config, files, err := c.readConfig()
+			config, files, err := w.readConfig()
 			if err != nil {
 				if _, ok := errors.AsType[configs.Faults](err); !ok {
 					err = configs.Faults{files.Where("", err.Error())}
@@ -65,16 +62,16 @@ func (c *command) follow(ctx context.Context, changed func(old, now configs.LSCl
 			if isNote {
 				kept = ""
 			}
-			c.out.Notef("lsclient: %s%s", cli.OneLine(f.Error()), kept)
+			w.options.Note("lsclient: %s%s", cli.OneLine(f.Error()), kept)
 		},
 		Apply: func(old, now configs.LSClient) {
 			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !isLive(key) })
 			if len(keys) > 0 {
-				c.out.Notef("lsclient: settings applied: %s", strings.Join(keys, ", "))
+				w.options.Note("lsclient: settings applied: %s", strings.Join(keys, ", "))
 			}
-			c.config.Store(&now)
+			w.config.Store(&now)
 			changed(old, now)
 		},
 	}
-	f.Follow(ctx, func() []string { return c.files.ConfigDirs(c.workspace) }, c.files.IsConfigFile)
+	f.Follow(ctx, func() []string { return w.Files.ConfigDirs(w.Dir) }, w.Files.IsConfigFile)
 }

@@ -1,87 +1,55 @@
-package main
+package consent
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/configs"
-	"tapgw/internal/cli"
 	"tapgw/internal/visible"
 	"tapgw/tools"
 	"tapgw/tools/provide"
 )
 
-// policyFlags returns the flags about calls that lsclient.toml does not allow.
-func policyFlags() []ucli.Flag {
-	return []ucli.Flag{
-		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
-			Usage: "allow each command, file and server that a tool asks for, " +
-				"but no write to protected places (.git, .tapgw)"},
-		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before each edit, and before what lsclient.toml " +
-			"does not allow"},
-	}
-}
+// Policy decides what tools may do. lsclient.toml allows a call, else a person is asked, else the
+// call is refused. Its methods may be called by several calls at a time; one question is asked after
+// the other. Their errors are for the model.
+type Policy struct {
+	NoKind bool // see [provide.Allow]
 
-// policy decides what tools may do. lsclient.toml allows, else a person is asked, else it is refused.
-type policy struct {
-	conf func() configs.LSClient // the current configuration
-	yes  bool
+	conf  func() configs.LSClient
+	yes   bool
+	asker Asker
 
-	noKind bool // see [provide.Allow]
-
-	mu         sync.Mutex // one question at a time; guards the fields that follow
-	asker      asker      // nil: no person is asked
+	mu         sync.Mutex // held while a person is asked; guards the fields that follow
 	always     []string   // keys of questions that a person has answered with always
 	userIsBusy bool       // the person can't be asked now
 	edits      editConsent
 }
 
-// allowed returns what lsclient.toml allows.
-func allowed(c configs.LSClient) provide.Allow {
+// Allowed returns what a configuration allows.
+func Allowed(c configs.LSClient) provide.Allow {
 	return provide.Allow{Terminal: c.Allow.Terminal, Outside: c.Allow.Outside, Web: c.Allow.Web, Tools: c.Allow.Tools}
 }
 
-func newPolicy(c *command) (*policy, error) {
-	p := &policy{conf: c.conf, yes: c.Bool("yes")}
-	if !c.Bool("ask") {
-		return p, nil
-	}
-	if p.yes {
-		return nil, cli.Usage("flags --yes and --ask exclude each other: use one of them")
-	}
-	if c.screen != nil {
-		p.asker = &screenAsker{c.screen}
-		return p, nil
-	}
-	tty, err := answers(c)
-	if err != nil {
-		return nil, cli.Usage("flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
-	}
-	p.asker = &lineAsker{in: bufio.NewReader(tty), flush: func() { flushInput(tty.Fd()) }, out: c.out.Err,
-		status: c.status}
-	return p, nil
+// New returns a policy for the configuration that conf returns at the time of a call. With yes it
+// allows all that a person could allow with one answer. A nil asker means that nobody is asked.
+func New(conf func() configs.LSClient, yes bool, asker Asker) *Policy {
+	return &Policy{conf: conf, yes: yes, asker: asker}
 }
 
-// answers returns the reader of answers: stdin, or the controlling terminal if stdin is something else.
-func answers(c *command) (*os.File, error) {
-	if f, ok := c.App.Reader.(*os.File); ok && cli.Terminal(f) {
-		return f, nil
-	}
-	return os.Open("/dev/tty")
+// Guard makes the tools of env ask the policy about what lies outside their workspace.
+func (p *Policy) Guard(env *tools.Env) {
+	env.Outside, env.Private, env.Protected = p.outside, p.private, p.protected
 }
 
-// tool decides about a call of one of our tools. The error is a [provide.Refusal].
-func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) error {
-	allow := allowed(p.conf())
-	allow.NoKind = p.noKind
+// Tool decides about a call of a tool in the workspace. The error is a [provide.Refusal].
+func (p *Policy) Tool(ctx context.Context, t *tools.Tool, args json.RawMessage) error {
+	allow := Allowed(p.conf())
+	allow.NoKind = p.NoKind
 	err := allow.Check(t, args)
 	if err == nil {
 		return nil
@@ -93,9 +61,23 @@ func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) 
 	return p.ask(ctx, request{what: what, key: key, refused: what}, err)
 }
 
+// Path decides about a path that the server itself reads or writes. A protected one needs consent as
+// such, and one outside the workspace too; why says why it is protected, "" if it is not.
+func (p *Policy) Path(ctx context.Context, path, why string, write bool) error {
+	if why != "" && write {
+		if err := p.protected(ctx, path, why); err != nil {
+			return fmt.Errorf("%s is protected, %s; %w", path, why, err)
+		}
+	}
+	if err := p.outside(ctx, path, write); err != nil {
+		return fmt.Errorf("%s is outside the workspace: %w", path, err)
+	}
+	return nil
+}
+
 // outside decides about a path outside the workspace. The caller names the path in its own error.
-func (p *policy) outside(ctx context.Context, path string, write bool) error {
-	if allow := allowed(p.conf()); allow.AllowsOutside(path) {
+func (p *Policy) outside(ctx context.Context, path string, write bool) error {
+	if allow := Allowed(p.conf()); allow.AllowsOutside(path) {
 		return nil
 	}
 	verb := "read"
@@ -108,7 +90,7 @@ func (p *policy) outside(ctx context.Context, path string, write bool) error {
 
 // protected decides about writing to places where files make programs run. A person must allow each such write,
 // whatever lsclient.toml allows, and --yes does not.
-func (p *policy) protected(ctx context.Context, path, why string) error {
+func (p *Policy) protected(ctx context.Context, path, why string) error {
 	if p.yes || p.asker == nil {
 		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked here: " +
 			"use --ask, or write it yourself"}
@@ -118,8 +100,8 @@ func (p *policy) protected(ctx context.Context, path, why string) error {
 }
 
 // private decides about a web server whose address is not public or not known.
-func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) error {
-	allow := allowed(p.conf())
+func (p *Policy) private(ctx context.Context, host string, addr netip.AddrPort) error {
+	allow := Allowed(p.conf())
 	if allow.AllowsHost(host) {
 		return nil
 	}
@@ -130,8 +112,8 @@ func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) 
 	return p.ask(ctx, request{what: what, key: "host " + host, refused: what}, allow.NotPublic(host, addr))
 }
 
-// server decides about a call of an MCP server's tool.
-func (p *policy) server(ctx context.Context, server, tool string, args json.RawMessage) error {
+// MCPTool decides about a call of an MCP server's tool.
+func (p *Policy) MCPTool(ctx context.Context, server, tool string, args json.RawMessage) error {
 	name := server + "/" + tool
 	if mcp := p.conf().Allow.MCP; slices.Contains(mcp, server) || slices.Contains(mcp, name) {
 		return nil
@@ -142,8 +124,8 @@ func (p *policy) server(ctx context.Context, server, tool string, args json.RawM
 			"the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are", name)})
 }
 
-// setBusy sets whether the person is busy with something else, so that questions are answered with no.
-func (p *policy) setBusy(busy bool) {
+// SetBusy sets whether the person is busy with something else, so that questions are answered with no.
+func (p *Policy) SetBusy(busy bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.userIsBusy = busy
@@ -163,9 +145,16 @@ type request struct {
 	refused string // what the error of a no names; "": the caller's error names it
 }
 
+// Action decides about an action of the server that has no rule in the configuration: only a person
+// allows it. kind and what together are what the answer always covers.
+func (p *Policy) Action(ctx context.Context, kind, what string) error {
+	return p.ask(ctx, request{what: what, key: kind + " " + what, refused: what},
+		fmt.Errorf("not allowed: %s", what))
+}
+
 // ask asks a person and returns nil for yes. It returns no if there is no person to ask. The person sees the whole
 // text, with control characters spelt out, or its ends, its size and how to see all of it.
-func (p *policy) ask(ctx context.Context, r request, no error) error {
+func (p *Policy) ask(ctx context.Context, r request, no error) error {
 	if p.yes {
 		return nil
 	}
@@ -183,34 +172,34 @@ func (p *policy) ask(ctx context.Context, r request, no error) error {
 			"the request is %d bytes long, and nobody is asked to allow more than %d at once: make it smaller",
 			len(text), maxAsked)}
 	}
-	q := question{text: visible.Ends(text, askedBytes, askedLines), choices: []choice{{word: yesOnce}}}
-	if q.text != text {
-		q.whole = text
+	q := Question{Text: visible.Ends(text, askedBytes, askedLines), Choices: []Choice{{Answer: Once}}}
+	if q.Text != text {
+		q.Whole = text
 	}
 	if r.key != "" {
-		q.choices = append(q.choices, choice{word: always})
+		q.Choices = append(q.Choices, Choice{Answer: Always})
 	}
 	reply, err := p.question(ctx, q, no)
 	if err != nil {
 		return err
 	}
-	switch reply.word {
-	case always:
+	switch reply.Word {
+	case Always:
 		p.always = append(p.always, r.key)
 		return nil
-	case yesOnce:
+	case Once:
 		return nil
 	}
-	return saidNo(visible.Ends(r.refused, askedBytes, askedLines), reply.reason)
+	return saidNo(visible.Ends(r.refused, askedBytes, askedLines), reply.Reason)
 }
 
 // question asks the question while p.mu is held. It returns no if the person is busy.
-func (p *policy) question(ctx context.Context, q question, no error) (answer, error) {
+func (p *Policy) question(ctx context.Context, q Question, no error) (Answer, error) {
 	if p.userIsBusy {
-		return answer{}, no
+		return Answer{}, no
 	}
-	q.worker = workerIn(ctx)
-	return p.asker.ask(ctx, q)
+	q.Worker, _ = ctx.Value(workerKey{}).(string)
+	return p.asker.Ask(ctx, q)
 }
 
 // saidNo is the refusal of a person, for the model.

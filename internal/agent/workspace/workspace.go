@@ -1,0 +1,204 @@
+// Package workspace is the directory in which lsclient works, with what belongs to it: the
+// configuration, the tools, the MCP servers, and the language server that is started there.
+package workspace
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/adrg/xdg"
+
+	"tapgw/configs"
+	"tapgw/internal/checkpoint"
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+	"tapgw/internal/protect"
+	"tapgw/tools"
+)
+
+// Options say which directory it is, and what the command line adds to its configuration.
+type Options struct {
+	Dir         string   // absolute
+	Config      string   // --config; "": the user's and the project's files count
+	ToolDirs    []string // --tools
+	MCP         []string // --mcp: files, or their content
+	Proxy       *string  // --proxy; nil: as the configuration says
+	NoSSLVerify bool
+	Plan        bool // only read: there are no MCP servers, because their tools may do anything
+
+	Note func(format string, args ...any) // shows a person a line
+	Log  io.Writer                        // of the server and the tools; nil: no log
+}
+
+// Workspace is a directory with its configuration as it is now. It may be used by several goroutines.
+type Workspace struct {
+	Dir   string
+	Files configs.LSFiles // that were found at the beginning
+	Plan  bool
+
+	options  Options
+	toolDirs []string                     // of --tools, absolute
+	mcp      map[string]configs.MCPServer // of --mcp, by name
+	config   atomic.Pointer[configs.LSClient]
+	external *tools.External
+}
+
+// Open reads the configuration of a directory, and notes project files that are left out. Its errors
+// have exit codes. The caller ends with [Workspace.Close].
+func Open(o Options) (_ *Workspace, err error) {
+	w := &Workspace{Dir: o.Dir, Plan: o.Plan, options: o}
+	if w.toolDirs, err = absoluteDirs(o.ToolDirs); err != nil {
+		return nil, err
+	}
+	if w.mcp, err = parseMCP(o.MCP); err != nil {
+		return nil, err
+	}
+	config, files, err := w.readConfig()
+	if _, faulty := errors.AsType[configs.Faults](err); faulty {
+		return nil, cli.Failed("%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.Files = files
+	w.config.Store(&config)
+	w.external = &tools.External{Check: w.checkTools, Beside: tools.All,
+		Allow:   func() []string { return w.Config().Tools.Env },
+		Replace: func() []string { return w.Config().Tools.Replace },
+	}
+	if o.Log != nil {
+		w.external.Log = func(file, line string) { o.Note("%s: %s", filepath.Base(file), cli.Clean(line)) }
+	}
+	if files.Untrusted != "" {
+		o.Note("lsclient: %s is left out: %s", cli.OneLine(files.Untrusted), cli.OneLine(w.WhyUntrusted()))
+	}
+	return w, nil
+}
+
+// Close ends the programs of the tools.
+func (w *Workspace) Close() {
+	w.external.Close()
+	tools.Close()
+}
+
+// Config returns the configuration as it is now.
+func (w *Workspace) Config() configs.LSClient { return *w.config.Load() }
+
+// WhyUntrusted returns why the project's files are left out.
+func (w *Workspace) WhyUntrusted() string {
+	if w.Files.Why != nil {
+		return w.Files.Why.Error()
+	}
+	return "this directory is not trusted yet; trust it with: " + configs.TrustCommand(w.Dir)
+}
+
+// Env returns what tools in the workspace work with, without anything to ask about their calls.
+func (w *Workspace) Env() *tools.Env {
+	config := w.Config()
+	libraries := config.LibraryDocs
+	if libraries == "" {
+		libraries = filepath.Join(configs.UserDir(), "library_docs")
+	}
+	var servers []tools.LanguageServer
+	for _, name := range slices.Sorted(maps.Keys(config.LSP)) {
+		servers = append(servers, tools.LanguageServer{Name: name, Command: config.LSP[name].Command,
+			Languages: config.LSP[name].Languages})
+	}
+	return &tools.Env{
+		Root: w.Dir, Home: filepath.Join(xdg.DataHome, "tapgw"), Libraries: libraries,
+		Timeout: config.ToolTimeout, Sources: w.Sources(), LanguageServers: servers,
+		Secrets: []string{configs.StateDir(), stateDir()}, Log: w.logger(),
+	}
+}
+
+// Sources returns the directories whose files start programs: those of drop-in tools, and the user's
+// config and Copilot files.
+func (w *Workspace) Sources() []string {
+	return slices.Concat(w.Config().Tools.Dirs, []string{configs.UserDir(), configs.Home()})
+}
+
+// Gateway returns the options to reach the gateway: the one that the arguments, the environment or
+// the configuration name, else the one that runs for this user.
+func (w *Workspace) Gateway(url, token string) client.Options {
+	if url == "" && os.Getenv(client.EnvURL) == "" {
+		url = w.Config().Gateway.URL
+	}
+	return client.Options{URL: url, Token: token}
+}
+
+// logger returns the log of the server and the tools; nil without one.
+func (w *Workspace) logger() *slog.Logger {
+	if w.options.Log == nil {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(w.options.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// stateDir is the directory of what lsclient keeps for itself.
+func stateDir() string { return filepath.Join(xdg.StateHome, "tapgw") }
+
+// ConversationsDir is the directory of the kept conversations of all workspaces.
+func ConversationsDir() string { return filepath.Join(stateDir(), "conversations") }
+
+// HistoryFile is the file of the prompts that a person has typed in chats.
+func HistoryFile() string { return filepath.Join(stateDir(), "lsclient-history") }
+
+// CheckpointsDir is the directory of what undo needs, of all workspaces.
+func CheckpointsDir() string { return filepath.Join(stateDir(), "checkpoints") }
+
+// Checkpoints returns what undo needs of the workspace.
+func (w *Workspace) Checkpoints() *checkpoint.Workspace {
+	root := w.Dir
+	if resolved, err := protect.Resolve(root); err == nil {
+		root = resolved
+	}
+	return checkpoint.In(CheckpointsDir(), root)
+}
+
+// absoluteDirs returns the directories of --tools as absolute paths.
+func absoluteDirs(names []string) (dirs []string, err error) {
+	for _, dir := range names {
+		// Relative to the caller's directory and not to -w: the caller names and so trusts it.
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, cli.Usage("flag --tools: %v", err)
+		}
+		info, err := os.Stat(dir)
+		switch {
+		case err != nil:
+			return nil, cli.Usage("flag --tools: %s: no such directory", dir)
+		case !info.IsDir():
+			return nil, cli.Usage("flag --tools: %s: is not a directory", dir)
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, nil
+}
+
+// parseMCP returns the MCP servers of --mcp. The caller names and so trusts them.
+func parseMCP(values []string) (map[string]configs.MCPServer, error) {
+	servers := map[string]configs.MCPServer{}
+	for _, value := range values {
+		text, from := []byte(value), ""
+		if !strings.HasPrefix(strings.TrimSpace(value), "{") {
+			var err error
+			if text, err = os.ReadFile(value); err != nil {
+				return nil, cli.Usage("flag --mcp: %v", err)
+			}
+			from = value + ": "
+		}
+		more, err := configs.ParseMCP(text)
+		if err != nil {
+			return nil, cli.Usage("flag --mcp: %s%v", from, err)
+		}
+		maps.Copy(servers, more)
+	}
+	return servers, nil
+}
