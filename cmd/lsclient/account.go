@@ -90,7 +90,7 @@ Examples:
 		Action: action(0, 0, func(c *command) error {
 			return c.server(func(c *command, server *langserver.Client) error {
 				user, err := server.Login(c.ctx, func(d langserver.Device) {
-					c.report(map[string]any{"type": "device", "code": d.Code, "url": d.URL,
+					c.out.Report(map[string]any{"type": "device", "code": d.Code, "url": d.URL,
 						"expiresMs": d.Expires.Milliseconds()},
 						"Type the code %s on %s within %v", d.Code, d.URL, d.Expires)
 				})

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/agent"
+	"tapgw/internal/agent/consent"
+	"tapgw/internal/agent/outputschema"
 	"tapgw/internal/cli"
-	"tapgw/internal/langserver"
-	"tapgw/internal/visible"
 )
 
 // turnFlags returns the flags of commands that run turns.
@@ -80,90 +78,122 @@ func plainFlag() ucli.Flag {
 // efforts are the reasoning efforts that some model takes.
 var efforts = []string{"low", "medium", "high", "xhigh"}
 
-// maxRounds is how many rounds a turn may have.
-func (c *command) maxRounds() int { return cmp.Or(c.rounds, c.workspace.Config().MaxRounds) }
+// resumeFlags returns the flags of commands that can go on with a kept conversation.
+func resumeFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "continue", Aliases: []string{"c"},
+			Usage: "go on with the workspace's latest conversation"},
+		&ucli.StringFlag{Name: "resume", Usage: "go on with the conversation `ID`, or the one whose id begins so"},
+	}
+}
 
-// turnOptions reads the flags of a turn that override the configuration.
-func (c *command) turnOptions() error {
-	if c.IsSet("max-rounds") {
-		if c.rounds = c.Int("max-rounds"); c.rounds < 1 || c.rounds > 500 {
-			return cli.Usage("flag --max-rounds: must be 1 to 500")
-		}
+// policyFlags returns the flags about calls that lsclient.toml does not allow.
+func policyFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
+			Usage: "allow each command, file and server that a tool asks for, " +
+				"but no write to protected places (.git, .tapgw)"},
+		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before each edit, and before what lsclient.toml " +
+			"does not allow"},
+	}
+}
+
+// policy returns the policy that --yes and --ask choose.
+func (c *command) policy() (*consent.Policy, error) {
+	if !c.Bool("ask") {
+		return consent.New(c.workspace.Config, c.Bool("yes"), nil), nil
+	}
+	if c.Bool("yes") {
+		return nil, cli.Usage("flags --yes and --ask exclude each other: use one of them")
+	}
+	asker, err := c.console.Asker()
+	if err != nil {
+		return nil, cli.Usage("flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
+	}
+	return consent.New(c.workspace.Config, false, asker), nil
+}
+
+// turnOptions returns the options of an agent from the flags of a command that runs turns.
+func (c *command) turnOptions() (o agent.Options, err error) {
+	o = agent.Options{Workspace: c.workspace, Show: c.console.Show, Model: c.String("model"),
+		MaxRounds: c.Int("max-rounds"), Label: c.String("label"), Elsewhere: c.IsSet("workdir")}
+	if c.IsSet("max-rounds") && (o.MaxRounds < 1 || o.MaxRounds > 500) {
+		return o, cli.Usage("flag --max-rounds: must be 1 to 500")
 	}
 	if c.IsSet("max-turns") && c.Int("max-turns") < 1 {
-		return cli.Usage("flag --max-turns: must be 1 or more")
+		return o, cli.Usage("flag --max-turns: must be 1 or more")
 	}
-	if _, err := cli.OneOf(c.Context, "effort", efforts...); err != nil {
-		return err
+	if o.Effort, err = cli.OneOf(c.Context, "effort", efforts...); err != nil {
+		return o, err
 	}
-	_, _, err := c.gatewayChoice()
-	return err
+	o.Gateway, err = agent.ChooseGateway(c.workspace, c.String("gateway"), c.IsSet("gateway"))
+	return o, err
+}
+
+// resumed returns the id of the conversation that --continue or --resume names; "" without them.
+func (c *command) resumed() (string, error) {
+	switch {
+	case c.Bool("continue") && c.IsSet("resume"):
+		return "", cli.Usage("flags --continue and --resume: give one of them")
+	case c.Bool("continue"):
+		return agent.LatestKept(c.workspace.Dir)
+	case c.IsSet("resume"):
+		return agent.FindKept(c.String("resume"))
+	}
+	return "", nil
+}
+
+// outputSchema returns the schema of --output-schema; nil without the flag.
+func (c *command) outputSchema() (*outputschema.Schema, error) {
+	switch n := c.Int("schema-retries"); {
+	case !c.IsSet("output-schema") && c.IsSet("schema-retries"):
+		return nil, cli.Usage("flag --schema-retries: needs --output-schema FILE")
+	case !c.IsSet("output-schema"):
+		return nil, nil
+	case n < 0 || n > 10:
+		return nil, cli.Usage("flag --schema-retries: must be 0 to 10")
+	}
+	schema, err := outputschema.Read(c.String("output-schema"))
+	if err != nil {
+		return nil, cli.Usage("flag --output-schema: %v", err)
+	}
+	return schema, nil
 }
 
 func runAgent(c *command) error {
-	if err := c.turnOptions(); err != nil {
+	o, err := c.turnOptions()
+	if err != nil {
 		return err
 	}
 	schema, err := c.outputSchema()
 	if err != nil {
 		return err
 	}
-	prompt, err := c.readPrompt()
+	prompt, err := c.console.ReadPrompt(c.ctx, "agent", c.Args().Slice())
 	if err != nil {
 		return err
 	}
-	defer c.openStatus()()
-	c.working("starting the language server")
-	v, err := c.converse(c.ctx, langserver.Agent)
+	defer c.console.OpenStatus(c.ctx, false)()
+	c.console.Working("starting the language server")
+	c.console.OutputOnly = schema != nil
+	return c.withAgent(o, func(a *agent.Conversation) error {
+		return a.Run(c.ctx, prompt, agent.RunOptions{MaxTurns: c.Int("max-turns"), Schema: schema,
+			Retries: c.Int("schema-retries")})
+	})
+}
+
+// withAgent starts an agent, runs what it is for, and ends it.
+func (c *command) withAgent(o agent.Options, run func(*agent.Conversation) error) (err error) {
+	if o.Policy, err = c.policy(); err != nil {
+		return err
+	}
+	if o.Resume, err = c.resumed(); err != nil {
+		return err
+	}
+	a, err := agent.Start(c.ctx, o)
 	if err != nil {
 		return err
 	}
-	defer v.close(context.WithoutCancel(c.ctx))
-	r := &agentRun{v: v, printer: &turnPrinter{cmd: c, v: v, onlyOutput: schema != nil}, maxTurns: c.Int("max-turns")}
-	if schema != nil {
-		err = r.answer(c.ctx, schema, prompt, c.Int("schema-retries"))
-	} else {
-		err = r.printer.done(r.turn(c.ctx, prompt, ""))
-	}
-	for err == nil && v.session != nil { // prompts that providers have injected
-		p, ok := v.session.waitPrompt(c.ctx)
-		if !ok {
-			break
-		}
-		r.printer.injected(p.Prompt)
-		err = r.printer.done(r.turn(c.ctx, p.Prompt, p.Source))
-	}
-	return err
-}
-
-// agentRun is a run of the command agent. Its turns share the rounds of --max-turns.
-type agentRun struct {
-	v        *conversation
-	printer  *turnPrinter
-	maxTurns int // 0: no limit
-	rounds   int // of all turns so far
-}
-
-// turn runs a turn within the rounds that are left.
-func (r *agentRun) turn(ctx context.Context, prompt, source string) (langserver.Turn, error) {
-	tooMany := &cli.Error{Exit: cli.ExitFailed, Code: "MAX_TURNS", Message: fmt.Sprintf(
-		"the model has not finished after %s (--max-turns)", visible.Count(r.maxTurns, "round"))}
-	if r.maxTurns > 0 {
-		left := r.maxTurns - r.rounds
-		if left < 1 {
-			return langserver.Turn{}, tooMany
-		}
-		if err := r.v.server.SetMaxRounds(min(left, r.v.cmd.maxRounds())); err != nil {
-			return langserver.Turn{}, err
-		}
-	}
-	r.v.cmd.working("thinking")
-	defer r.v.cmd.working("")
-	result, err := r.v.runTurn(ctx, prompt, source, r.printer)
-	r.rounds += result.Rounds
-	failed, ok := errors.AsType[*langserver.TurnError](err)
-	if ok && failed.Code == langserver.CodeTooManyRounds && r.rounds == r.maxTurns {
-		err = tooMany
-	}
-	return result, err
+	defer a.Close(context.WithoutCancel(c.ctx))
+	return c.console.Reported(run(a))
 }

@@ -3,15 +3,14 @@ package main
 import (
 	"context"
 	"io"
-	"sync"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
+	"tapgw/internal/agent/console"
 	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
-	"tapgw/internal/terminal"
 )
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -69,25 +68,14 @@ Examples:
 	}
 }
 
-// command is a running command: its flags and arguments, a context that ends at --timeout or Ctrl-C, its output,
-// and its workspace.
+// command is a running command: its flags and arguments, a context that ends at --timeout or Ctrl-C, its output, and
+// its workspace.
 type command struct {
 	*ucli.Context
 	ctx       context.Context
 	out       *cli.Output
+	console   *console.Console
 	workspace *workspace.Workspace
-
-	screen  *terminal.Terminal // of a chat on a terminal; nil: none
-	status  *terminal.Status   // of an agent on a terminal; nil: none
-	display display            // the one of them that there is; nil: none
-
-	printing sync.Mutex // held while a question waits for its answer, or a line of a turn is printed
-
-	rounds       int    // of --max-rounds; 0: as the configuration says
-	chosenModel  string // of /model in a chat; "": that of --model or the configuration
-	chosenEffort string // of /effort in a chat; "": that of --effort
-	todoList     bool   // the model keeps a list of what is to do, which a person sees
-	reasoning    bool   // the model's reasoning is shown, or hidden with -v
 }
 
 // shortTimeout bounds requests that the server answers without a model.
@@ -128,8 +116,10 @@ func newCommand(uc *ucli.Context) (*command, error) {
 		return nil, err
 	}
 	c := &command{Context: uc, ctx: uc.Context, out: cli.Out(uc)}
-	o := workspace.Options{Dir: dir, Config: c.String("config"), ToolDirs: c.StringSlice("tools"),
-		MCP: c.StringSlice("mcp"), NoSSLVerify: c.Bool("no-ssl-verify"), Plan: c.Bool("plan"), Note: c.out.Notef}
+	c.console = console.New(console.Options{Out: c.out, Stdin: c.App.Reader, Stdout: c.App.Writer,
+		Stderr: c.App.ErrWriter, Plain: c.Bool("plain")})
+	o := workspace.Options{Dir: dir, ConfigFile: c.String("config"), ToolDirs: c.StringSlice("tools"),
+		MCPServers: c.StringSlice("mcp"), NoSSLVerify: c.Bool("no-ssl-verify"), Plan: c.Bool("plan"), Note: c.out.Notef}
 	if c.IsSet("proxy") {
 		proxy := c.String("proxy")
 		o.Proxy = &proxy

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/agent"
+	"tapgw/internal/agent/console"
 	"tapgw/internal/agent/workspace"
 	"tapgw/internal/checkpoint"
 	"tapgw/internal/cli"
@@ -76,67 +77,37 @@ Examples:
 // maxDeleted is how many conversations one command deletes.
 const maxDeleted = 1000
 
-// shortID is how much of an id tables show. It is enough for --resume: ids are random.
-const shortID = 8
-
 func listKept(c *command) error {
-	list, err := c.listedKept()
+	list, err := agent.ListKept(c.out.Notef)
 	if err != nil {
 		return err
 	}
 	if c.out.JSON {
-		return c.out.Document(list)
+		return c.out.Document(append([]conversations.Info{}, list...))
 	}
 	t := &cli.Table{Columns: []string{"ID", "TITLE", "TURNS", "USED", "WORKSPACE"}}
 	for _, i := range list {
-		t.Row(beginning(i.ID), cli.Shorten(i.Title, 50), i.Turns, clock(i.UpdatedAt), i.Workspace)
+		t.Row(i.ShortID(), cli.Shorten(i.Title, 50), i.Turns, console.Clock(i.UpdatedAt), i.Workspace)
 	}
 	return c.out.Table(t, "no conversations are kept")
 }
 
-func beginning(id string) string { return id[:min(shortID, len(id))] }
-
-// clock is a time as people read it.
-func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
-
-// listedKept lists the conversations, and names on stderr those that can't be read.
-func (c *command) listedKept() ([]conversations.Info, error) {
-	list, faults, err := c.store().List()
-	for _, f := range faults {
-		c.out.Notef("lsclient: left out: %v", f)
-	}
-	if list == nil {
-		list = []conversations.Info{}
-	}
-	return list, err
-}
-
-// findKept returns the id that an argument means; without one it is the workspace's latest conversation.
-func (c *command) findKept(word string) (string, error) {
+// findKept returns the id that the argument means; without one it is the workspace's latest conversation.
+func (c *command) findKept() (string, error) {
 	if c.NArg() > 0 {
-		id, err := c.store().Find(word)
-		return id, keptError(err)
+		return agent.FindKept(c.Args().First())
 	}
-	return c.latestKept()
-}
-
-// latestKept returns the id of the workspace's latest conversation.
-func (c *command) latestKept() (string, error) {
-	id, err := c.store().Latest(c.workspace.Dir)
-	if err == nil && id == "" {
-		err = cli.NotFound("there is no conversation of %s yet; lsclient conversations lists all", c.workspace.Dir)
-	}
-	return id, err
+	return agent.LatestKept(c.workspace.Dir)
 }
 
 func showKept(c *command) error {
-	id, err := c.findKept(c.Args().First())
+	id, err := c.findKept()
 	if err != nil {
 		return err
 	}
-	read, err := c.store().Read(id)
+	read, err := agent.Kept().Read(id)
 	if err != nil {
-		return keptError(err)
+		return agent.KeptError(err)
 	}
 	if c.out.JSON {
 		return c.out.Document(read)
@@ -147,9 +118,9 @@ func showKept(c *command) error {
 func deleteKept(c *command) error {
 	var ids []string
 	for _, word := range c.Args().Slice() {
-		id, err := c.store().Find(word)
+		id, err := agent.FindKept(word)
 		if err != nil {
-			return keptError(err)
+			return err
 		}
 		ids = append(ids, id)
 	}
@@ -160,8 +131,8 @@ func deleteKept(c *command) error {
 		return cli.Usage("deleting %s can't be undone; give --yes to confirm", strings.Join(ids, ", "))
 	}
 	for _, id := range ids {
-		if err := c.store().Delete(id); err != nil {
-			return keptError(err)
+		if err := agent.Kept().Delete(id); err != nil {
+			return agent.KeptError(err)
 		}
 		if err := checkpoint.Forget(c.ctx, workspace.CheckpointsDir(), id); err != nil {
 			return fmt.Errorf("deleting what undo needs of %s: %w", id, err)
@@ -175,18 +146,18 @@ func deleteKept(c *command) error {
 }
 
 func exportKept(c *command) error {
-	id, err := c.findKept(c.Args().First())
+	id, err := c.findKept()
 	if err != nil {
 		return err
 	}
-	read, err := c.store().Read(id)
+	read, err := agent.Kept().Read(id)
 	if err != nil {
-		return keptError(err)
+		return agent.KeptError(err)
 	}
 	data := []byte(read.Markdown(true))
 	if c.out.JSON {
-		if data, err = c.store().Lines(id); err != nil {
-			return keptError(err)
+		if data, err = agent.Kept().Lines(id); err != nil {
+			return agent.KeptError(err)
 		}
 	}
 	switch file := c.Path("output"); {
@@ -215,31 +186,27 @@ func writeExport(path string, data []byte) error {
 }
 
 // completeKept completes ids of all workspaces.
-func completeKept(uc *ucli.Context) {
-	if cli.Completing(uc) == "" {
-		suggestKept(uc, func(*command, conversations.Info) bool { return true })
-	}
-}
+func completeKept(uc *ucli.Context) { suggestKept(uc, "", false) }
 
 // completeResume completes the value of --resume to ids of the workspace.
-func completeResume(uc *ucli.Context) {
-	if cli.Completing(uc) == "resume" {
-		suggestKept(uc, func(c *command, i conversations.Info) bool { return i.Workspace == c.workspace.Dir })
-	}
-}
+func completeResume(uc *ucli.Context) { suggestKept(uc, "resume", true) }
 
-func suggestKept(uc *ucli.Context, fits func(*command, conversations.Info) bool) {
+// suggestKept offers ids as the value of a flag, or with "" as an argument.
+func suggestKept(uc *ucli.Context, flag string, ofWorkspace bool) {
+	if cli.Completing(uc) != flag {
+		return
+	}
 	c, err := newCommand(uc)
 	if err != nil {
 		return
 	}
 	defer c.workspace.Close()
-	list, _, err := c.store().List()
+	list, _, err := agent.Kept().List()
 	if err != nil {
 		return
 	}
 	for _, i := range list {
-		if fits(c, i) {
+		if !ofWorkspace || i.Workspace == c.workspace.Dir {
 			cli.Candidate(uc, i.ID, cli.Shorten(i.Title, 60))
 		}
 	}

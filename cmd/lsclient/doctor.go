@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/agent"
 	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
@@ -50,8 +52,24 @@ func (c *command) localChecks() []cli.Check {
 			}
 			return cli.OK("%s, %s", visible.Count(len(all), "tool"), directories)
 		}},
-		{Name: "instructions", Run: func(context.Context) cli.Result { return c.instructionsResult() }},
+		{Name: "instructions", Run: c.instructionsResult},
 	}
+}
+
+// instructionsResult says which files of instructions were read and which were not.
+func (c *command) instructionsResult(context.Context) cli.Result {
+	read, leftOut, err := agent.InstructionFiles(c.workspace.Dir)
+	if err != nil {
+		return cli.Fail("", "%v", err)
+	}
+	detail := "read: " + strings.Join(read, ", ")
+	if len(read) == 0 {
+		detail = "no file"
+	}
+	if len(leftOut) > 0 {
+		return cli.Warn("", "%s; left out: %s", detail, strings.Join(leftOut, "; left out: "))
+	}
+	return cli.OK("%s", detail)
 }
 
 // serverState is what doctor asks the language server for.

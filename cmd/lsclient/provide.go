@@ -72,7 +72,7 @@ func provideTools(c *command) error {
 			URL: find.URL, Token: token, TokenFile: file, Session: session,
 			Logger: slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: level})),
 			OnBound: func(_ context.Context, b providers.Binding) {
-				c.report(map[string]any{"type": "bound", "session": b.Session, "cwd": b.CWD},
+				c.out.Report(map[string]any{"type": "bound", "session": b.Session, "cwd": b.CWD},
 					"serving session %s in %s",
 					b.Session, b.CWD)
 			},
@@ -90,19 +90,11 @@ func provideTools(c *command) error {
 			c.out.Notef("lsclient: %v", err)
 			return
 		}
-		c.report(map[string]any{"type": "tools", "tools": len(list)}, "offering %s", visible.Count(len(list), "tool"))
+		c.out.Report(map[string]any{"type": "tools", "tools": len(list)}, "offering %s",
+			visible.Count(len(list), "tool"))
 	})
 	if errors.Is(c.Err(), context.Canceled) { // by a signal
 		return nil
 	}
 	return err
-}
-
-// report prints a state: with --json the line on stdout, else a text on stderr.
-func (c *command) report(line map[string]any, format string, args ...any) {
-	if c.out.JSON {
-		_ = c.out.Line(line)
-		return
-	}
-	c.out.Notef(format, args...)
 }

@@ -103,6 +103,15 @@ func (o *Output) Notef(format string, args ...any) {
 	}
 }
 
+// Report prints a state: with --json the line on stdout, else a note for people, as [Output.Notef] does.
+func (o *Output) Report(line map[string]any, format string, args ...any) {
+	if o.JSON {
+		_ = o.Line(line)
+		return
+	}
+	o.Notef(format, args...)
+}
+
 func (o *Output) writeJSON(v any, indent bool) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

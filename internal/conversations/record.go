@@ -23,6 +23,9 @@ type Info struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
+// ShortID returns the beginning of the id. It is enough to find the conversation, because ids are random.
+func (i Info) ShortID() string { return i.ID[:min(8, len(i.ID))] }
+
 // Conversation is a kept conversation with all its turns, oldest first.
 type Conversation struct {
 	Info

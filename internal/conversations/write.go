@@ -14,9 +14,9 @@ import (
 	"tapgw/internal/proc"
 )
 
-// Writer appends to a conversation that no other process writes meanwhile. If writing fails, that call returns the
-// error, and the later ones do nothing: the file then ends with the last whole line. A Writer is for one goroutine at a
-// time.
+// Writer appends to a conversation that no other process writes meanwhile. The zero Writer keeps nothing. If writing
+// fails, that call returns the error, and the later ones do nothing: the file then ends with the last whole line. A
+// Writer is for one goroutine at a time.
 type Writer struct {
 	store     Store
 	id        string

@@ -119,3 +119,15 @@ func TestAllowed(t *testing.T) {
 		t.Errorf("got %+v, want what the configuration allows: %+v", got, a)
 	}
 }
+
+// A question names the worker that asks, where several work.
+func TestQuestionNamesWorker(t *testing.T) {
+	s := &script{answers: []Answer{{}, {}}}
+	p := New(nothingAllowed, false, s)
+	tool := &tools.Tool{Name: "deploy", Source: "deploy.py"}
+	_ = p.Tool(WithWorker(t.Context(), "coder"), tool, []byte(`{}`))
+	_ = p.Tool(t.Context(), tool, []byte(`{}`))
+	if len(s.asked) != 2 || s.asked[0].Worker != "coder" || s.asked[1].Worker != "" {
+		t.Errorf("got the questions %+v, want one of the worker coder and one of no worker", s.asked)
+	}
+}

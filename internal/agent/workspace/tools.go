@@ -13,14 +13,6 @@ import (
 	"tapgw/tools"
 )
 
-// checkTools returns why the tools of a directory may not run. Those of --tools always may.
-func (w *Workspace) checkTools(dir string) error {
-	if slices.Contains(w.toolDirs, dir) {
-		return nil
-	}
-	return w.Files.CheckTools(dir)
-}
-
 // Tools returns the drop-ins and the built-in tools, and the faults of drop-ins that are left out.
 func (w *Workspace) Tools(ctx context.Context) ([]*tools.Tool, []tools.Fault) {
 	dropins, faults := w.external.Load(ctx, w.Config().Tools.Dirs...)
@@ -101,6 +93,6 @@ func withBuiltins(dropins []*tools.Tool) []*tools.Tool {
 // NoteFaults shows a person a line for each drop-in that is left out.
 func (w *Workspace) NoteFaults(faults []tools.Fault) {
 	for _, f := range faults {
-		w.options.Note("lsclient: left out: %s", cli.OneLine(f.String()))
+		w.Note("lsclient: left out: %s", cli.OneLine(f.String()))
 	}
 }

@@ -4,8 +4,12 @@ import (
 	"slices"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"tapgw/tools"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A drop-in replaces the built-in tool of its name, and stands behind the built-in ones else.
 func TestTogether(t *testing.T) {

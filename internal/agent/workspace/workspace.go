@@ -3,6 +3,7 @@
 package workspace
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -26,9 +27,9 @@ import (
 // Options say which directory it is, and what the command line adds to its configuration.
 type Options struct {
 	Dir         string   // absolute
-	Config      string   // --config; "": the user's and the project's files count
+	ConfigFile  string   // --config; "": the user's and the project's files count
 	ToolDirs    []string // --tools
-	MCP         []string // --mcp: files, or their content
+	MCPServers  []string // --mcp: files, or their content
 	Proxy       *string  // --proxy; nil: as the configuration says
 	NoSSLVerify bool
 	Plan        bool // only read: there are no MCP servers, because their tools may do anything
@@ -39,12 +40,9 @@ type Options struct {
 
 // Workspace is a directory with its configuration as it is now. It may be used by several goroutines.
 type Workspace struct {
-	Dir   string
+	Options
 	Files configs.LSFiles // that were found at the beginning
-	Plan  bool
 
-	options  Options
-	toolDirs []string                     // of --tools, absolute
 	mcp      map[string]configs.MCPServer // of --mcp, by name
 	config   atomic.Pointer[configs.LSClient]
 	external *tools.External
@@ -53,11 +51,11 @@ type Workspace struct {
 // Open reads the configuration of a directory, and notes project files that are left out. Its errors
 // have exit codes. The caller ends with [Workspace.Close].
 func Open(o Options) (_ *Workspace, err error) {
-	w := &Workspace{Dir: o.Dir, Plan: o.Plan, options: o}
-	if w.toolDirs, err = absoluteDirs(o.ToolDirs); err != nil {
+	w := &Workspace{Options: o}
+	if w.ToolDirs, err = absoluteDirs(o.ToolDirs); err != nil {
 		return nil, err
 	}
-	if w.mcp, err = parseMCP(o.MCP); err != nil {
+	if w.mcp, err = parseMCP(o.MCPServers); err != nil {
 		return nil, err
 	}
 	config, files, err := w.readConfig()
@@ -69,7 +67,13 @@ func Open(o Options) (_ *Workspace, err error) {
 	}
 	w.Files = files
 	w.config.Store(&config)
-	w.external = &tools.External{Check: w.checkTools, Beside: tools.All,
+	w.external = &tools.External{Beside: tools.All,
+		Check: func(dir string) error {
+			if slices.Contains(w.ToolDirs, dir) {
+				return nil // the caller named it
+			}
+			return files.CheckTools(dir)
+		},
 		Allow:   func() []string { return w.Config().Tools.Env },
 		Replace: func() []string { return w.Config().Tools.Replace },
 	}
@@ -114,7 +118,7 @@ func (w *Workspace) Env() *tools.Env {
 	return &tools.Env{
 		Root: w.Dir, Home: filepath.Join(xdg.DataHome, "tapgw"), Libraries: libraries,
 		Timeout: config.ToolTimeout, Sources: w.Sources(), LanguageServers: servers,
-		Secrets: []string{configs.StateDir(), stateDir()}, Log: w.logger(),
+		Secrets: []string{configs.StateDir(), StateDir()}, Log: w.logger(),
 	}
 }
 
@@ -135,23 +139,17 @@ func (w *Workspace) Gateway(url, token string) client.Options {
 
 // logger returns the log of the server and the tools; nil without one.
 func (w *Workspace) logger() *slog.Logger {
-	if w.options.Log == nil {
+	if w.Log == nil {
 		return nil
 	}
-	return slog.New(slog.NewTextHandler(w.options.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// stateDir is the directory of what lsclient keeps for itself.
-func stateDir() string { return filepath.Join(xdg.StateHome, "tapgw") }
-
-// ConversationsDir is the directory of the kept conversations of all workspaces.
-func ConversationsDir() string { return filepath.Join(stateDir(), "conversations") }
-
-// HistoryFile is the file of the prompts that a person has typed in chats.
-func HistoryFile() string { return filepath.Join(stateDir(), "lsclient-history") }
+// StateDir is the directory of what lsclient keeps for itself.
+func StateDir() string { return filepath.Join(xdg.StateHome, "tapgw") }
 
 // CheckpointsDir is the directory of what undo needs, of all workspaces.
-func CheckpointsDir() string { return filepath.Join(stateDir(), "checkpoints") }
+func CheckpointsDir() string { return filepath.Join(StateDir(), "checkpoints") }
 
 // Checkpoints returns what undo needs of the workspace.
 func (w *Workspace) Checkpoints() *checkpoint.Workspace {
@@ -201,4 +199,70 @@ func parseMCP(values []string) (map[string]configs.MCPServer, error) {
 		maps.Copy(servers, more)
 	}
 	return servers, nil
+}
+
+// readConfig finds and reads the config files. The directories of --tools come first in Tools.Dirs.
+func (w *Workspace) readConfig() (config configs.LSClient, files configs.LSFiles, err error) {
+	files, err = configs.FindLSClient(w.Dir, w.ConfigFile)
+	if err != nil {
+		return config, files, cli.Usage("%v", err)
+	}
+	if config, err = files.Load(); err != nil {
+		return config, files, err
+	}
+	config.Tools.Dirs = slices.Concat(w.ToolDirs, config.Tools.Dirs)
+	return config, files, nil
+}
+
+// isLive reports whether a changed key is applied while lsclient runs. The other keys are applied when the language
+// server starts.
+func isLive(key string) bool {
+	return slices.Contains([]string{"model", "library_docs", "tool_timeout"}, key) ||
+		slices.ContainsFunc([]string{"allow.", "tools.", "conversations.", "roles."},
+			func(table string) bool { return strings.HasPrefix(key, table) })
+}
+
+// follow reloads the config files when they change, until ctx ends, and calls changed afterwards. It reports a
+// wrong file on stderr, with its line, and keeps its earlier settings.
+func (w *Workspace) follow(ctx context.Context, changed func(old, now configs.LSClient)) {
+	started := w.Config()
+	f := configs.Follower[configs.LSClient]{
+		Current: started,
+		Load: func() (configs.LSClient, configs.Faults, error) {
+			config, files, err := w.readConfig()
+			if err != nil {
+				if _, ok := errors.AsType[configs.Faults](err); !ok {
+					err = configs.Faults{files.Where("", err.Error())}
+				}
+				return config, nil, err
+			}
+			var notes configs.Faults
+			if files.Why != nil {
+				notes = append(notes, configs.Fault{File: files.Untrusted, Line: 1, Column: 1, Message: "left out: " +
+					files.Why.Error()})
+			}
+			for _, key := range configs.Changed(started, config) {
+				if !isLive(key) {
+					notes = append(notes, files.Where(key, key+": has changed; restart lsclient to apply it"))
+				}
+			}
+			return config, notes, nil
+		},
+		Report: func(f configs.Fault, isNote bool) {
+			kept := "; its earlier settings stay in force"
+			if isNote {
+				kept = ""
+			}
+			w.Note("lsclient: %s%s", cli.OneLine(f.Error()), kept)
+		},
+		Apply: func(old, now configs.LSClient) {
+			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !isLive(key) })
+			if len(keys) > 0 {
+				w.Note("lsclient: settings applied: %s", strings.Join(keys, ", "))
+			}
+			w.config.Store(&now)
+			changed(old, now)
+		},
+	}
+	f.Follow(ctx, func() []string { return w.Files.ConfigDirs(w.Dir) }, w.Files.IsConfigFile)
 }

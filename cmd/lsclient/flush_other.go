@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "golang.org/x/sys/unix"
-
-// flushInput throws away what was typed on a terminal and not read yet.
-func flushInput(fd uintptr) { _ = unix.IoctlSetPointerInt(int(fd), unix.TIOCFLUSH, unix.TCIFLUSH) }

@@ -1,0 +1,139 @@
+// Package outputschema holds the answers of a model to a JSON Schema.
+package outputschema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"tapgw/internal/cli"
+)
+
+// maxSchema is the largest file in bytes. Its text goes into the prompt.
+const maxSchema = 64 << 10
+
+// Schema is the JSON Schema of an answer.
+type Schema struct {
+	text     []byte // without needless white space
+	resolved *jsonschema.Resolved
+}
+
+// Read reads the schema in a file. The error names the file.
+func Read(file string) (*Schema, error) {
+	f, err := os.Open(file) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxSchema+1))
+	if err == nil && len(data) > maxSchema {
+		err = fmt.Errorf("more than %d KiB", maxSchema>>10)
+	}
+	var s *Schema
+	if err == nil {
+		s, err = parse(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return s, nil
+}
+
+// parse reads a JSON Schema of draft 7 or 2020-12. The error says where it is wrong.
+func parse(data []byte) (*Schema, error) {
+	var root map[string]any
+	if err := json.Unmarshal(data, &root); err != nil {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			line := 1 + bytes.Count(data[:min(len(data), int(syntax.Offset))], []byte("\n"))
+			return nil, fmt.Errorf("line %d: is not JSON: %w", line, err)
+		}
+		return nil, errors.New("is not a JSON object, as a schema is")
+	}
+	if root == nil {
+		return nil, errors.New("is not a JSON object, as a schema is")
+	}
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(data, &schema); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			keyword := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
+			return nil, fmt.Errorf("%q can't be a %s", keyword, wrong.Value)
+		}
+		return nil, err
+	}
+	if err := checkSchema(&schema); err != nil {
+		return nil, err
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), "jsonschema.Schema: <anonymous schema>: ", ""))
+	}
+	var text bytes.Buffer
+	if err := json.Compact(&text, data); err != nil {
+		return nil, err
+	}
+	if err := resolved.Validate(nil); err != nil && strings.Contains(err.Error(), "cannot validate version") {
+		return nil, err
+	}
+	return &Schema{text.Bytes(), resolved}, nil
+}
+
+// Request adds to a prompt what the answer must be.
+func (s *Schema) Request(prompt string) string {
+	return fmt.Sprintf("%s\n\nYour last message must be one JSON value and nothing else: no text around it. "+
+		"It must be valid by this JSON Schema:\n%s", prompt, s.text)
+}
+
+// Read returns the JSON value of an answer: all of it, or of its last fenced block. The error says, to the model too,
+// why there is none or how it differs from the schema.
+func (s *Schema) Read(answer string) (json.RawMessage, error) {
+	text := strings.TrimSpace(answer)
+	if block, ok := lastFenced(text); ok && !json.Valid([]byte(text)) {
+		text = block
+	}
+	if text == "" {
+		return nil, errors.New("the answer is empty")
+	}
+	var value any
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		return nil, fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	if err := s.resolved.Validate(value); err != nil {
+		return nil, fmt.Errorf("the answer does not match the schema: %s", printable(err.Error()))
+	}
+	return json.RawMessage(text), nil
+}
+
+// printable shortens what a validator says about a value of the model.
+func printable(fault string) string {
+	fault = strings.ReplaceAll(fault, "<invalid reflect.Value>", "null") // the library's name for null
+	fault = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ReplaceAll(fault, "validating root: ", ""))
+	return cli.Shorten(fault, 500)
+}
+
+// lastFenced returns the text of the last fenced block of a Markdown text.
+func lastFenced(text string) (block string, ok bool) {
+	const fence = "```"
+	end := strings.LastIndex(text, "\n"+fence)
+	if end < 0 {
+		return "", false
+	}
+	begin := strings.LastIndex(text[:end], fence)
+	if begin < 0 {
+		return "", false
+	}
+	_, block, ok = strings.Cut(text[begin:end], "\n") // without the language behind the fence
+	return strings.TrimSpace(block), ok
+}
