@@ -194,13 +194,13 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestDependenciesAreExplained holds docs/dependencies.md to what is imported.
+// TestDependenciesAreExplained holds README.md of this directory to what is imported.
 func TestDependenciesAreExplained(t *testing.T) {
 	mod, err := os.ReadFile("../../go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := os.ReadFile("../../docs/dependencies.md")
+	doc, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,12 +234,12 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 	for m := range used {
 		if !explained[m] {
-			t.Errorf("docs/dependencies.md has no line for %s, want one", m)
+			t.Errorf("internal/deps/README.md has no line for %s, want one", m)
 		}
 	}
 	for m := range explained {
 		if !used[m] {
-			t.Errorf("docs/dependencies.md explains %s, want no line for it: nothing imports it", m)
+			t.Errorf("internal/deps/README.md explains %s, want no line for it: nothing imports it", m)
 		}
 	}
 }

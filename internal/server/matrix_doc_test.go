@@ -73,7 +73,7 @@ func shown(t *testing.T, rule, by string, names []string, used map[string]bool) 
 			if !hasTest(t, m[1], m[2]) {
 				t.Errorf("%q names %s in %s, which is not there, want a test", rule, m[2], m[1])
 			}
-			cells = append(cells, fmt.Sprintf("`%s` in [%s](../%s)", m[2], m[1], m[1]))
+			cells = append(cells, fmt.Sprintf("`%s` in [%s](../../%s)", m[2], m[1], m[1]))
 			continue
 		}
 		if !slices.Contains(names, what) {
@@ -103,18 +103,18 @@ func hasTest(t *testing.T, dir, name string) bool {
 }
 
 func corpusLink(name string) string {
-	return fmt.Sprintf("[%s](../testdata/wire/%s.txtar)", name, name)
+	return fmt.Sprintf("[%s](%s.txtar)", name, name)
 }
 
 // TestWireMatrix holds the corpus to the rules: each rule is shown by something
 // that is there, each conversation shows a rule, and every message type and code
-// occurs. It writes, with -update, or compares docs/wire-matrix.md.
+// occurs. It writes, with -update, or compares testdata/wire/README.md.
 func TestWireMatrix(t *testing.T) {
 	types, codes, closes, names := readCorpus(t)
 	var doc strings.Builder
 	doc.WriteString("# What shows each rule of the provider protocol\n\n" +
 		"Made by `go test ./internal/server -run WireMatrix -update`; the rules are in internal/server/matrix_test.go. " +
-		"A name is a conversation in testdata/wire, played over a real WebSocket, in process as text, and in process as messages that were never text.\n")
+		"A name is a conversation in this directory, played over a real WebSocket, in process as text, and in process as messages that were never text.\n")
 	used := map[string]bool{}
 	for _, section := range rules {
 		fmt.Fprintf(&doc, "\n## %s\n\n| Rule | Shown by |\n|---|---|\n", section.title)
@@ -171,7 +171,7 @@ func TestWireMatrix(t *testing.T) {
 // stateTable writes what TestEveryMessageInEveryState tries.
 func stateTable(doc *strings.Builder) {
 	doc.WriteString(
-		"\n## States and messages\n\n`TestEveryMessageInEveryState` in [internal/server](../internal/server) sends each in each, over every transport. " +
+		"\n## States and messages\n\n`TestEveryMessageInEveryState` in [internal/server](../../internal/server) sends each in each, over every transport. " +
 			"What only the gateway sends, and what nobody knows, is UNKNOWN_TYPE in all of them; a closed connection " +
 			"says no more.\n\n| Message |",
 	)

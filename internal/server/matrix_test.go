@@ -2,7 +2,7 @@ package server_test
 
 const (
 	corpusDir  = "../../testdata/wire"
-	matrixPath = "../../docs/wire-matrix.md"
+	matrixPath = "../../testdata/wire/README.md"
 )
 
 // rules are the rules of the provider protocol: a sentence, and the conversations in testdata/wire that show it, or Go
