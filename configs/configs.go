@@ -75,7 +75,7 @@ type Config struct {
 	Hooks       []Hook        `toml:"hooks" user:"set"` // in the order of the file
 }
 
-// API is the table [api]: what a caller of the session API (docs/session-api.md) must show,
+// API is the table [api]: what a caller of the session API (docs/admin-api.md) must show,
 // AuthToken or AuthNone. The admin API needs its token in any case.
 type API struct {
 	Auth string `toml:"auth" of:"token,none" default:"token" user:"changed"`

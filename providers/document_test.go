@@ -245,20 +245,3 @@ func startProcess(t *testing.T, cmd *exec.Cmd) (stop func(), done <-chan error) 
 	})
 	return func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, ended
 }
-
-// README.md shows the program that tapgw new writes.
-func TestReadmeShowsTheTemplate(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile(filepath.Join("templates", "python", "provider.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := strings.Cut(string(program), "\"\"\"\n\n") // without its first line, which says what it is
-	if block := "```python\n" + code + "```\n"; !strings.Contains(string(readme), block) {
-		t.Errorf("README.md does not show providers/templates/python/provider.py, want this block:\n%s", block)
-	}
-}

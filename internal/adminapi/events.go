@@ -55,7 +55,7 @@ type RuntimeEvent struct {
 
 // Callback is one callback of a session, or its error, or with ToolCallID and DurationMs alone how long a call took,
 // where the host tells that after the call's end. It has the fields of its kind alone,
-// as docs/session-api.md says under "live": the others are nil, and left out. They are
+// as docs/admin-api.md says under "live": the others are nil, and left out. They are
 // sorted by their JSON names, which is the order on the wire.
 type Callback struct {
 	Name             string      `json:"callback,omitempty"` // onMessage, for example; "" beside a SessionError

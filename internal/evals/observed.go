@@ -22,7 +22,7 @@ const (
 	maxTranscript = 64 << 20
 )
 
-// Callbacks of a session that say what it does (docs/session-api.md).
+// Callbacks of a session that say what it does (docs/admin-api.md).
 const (
 	onGeneratedPrompt = "onGeneratedUserPrompt"
 	onEndMessage      = "onEndMessage"

@@ -284,7 +284,7 @@ func (d Decision) Denial() string {
 	return reason
 }
 
-// Callbacks of a session. docs/session-api.md, "Responses", says what each means and which
+// Callbacks of a session. docs/admin-api.md, "Responses", says what each means and which
 // fields of an [Event] it has. Each start has an end of the same ID, also after an
 // interrupt.
 const (

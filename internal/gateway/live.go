@@ -189,7 +189,7 @@ func (l LiveLine) View() adminapi.Callback {
 }
 
 // View is the callback with the fields of its kind and without a time, as the session
-// API shows it (docs/session-api.md, "live").
+// API shows it (docs/admin-api.md, "live").
 func (e Event) View() adminapi.Callback {
 	if e.SessionError != "" {
 		return adminapi.Callback{SessionError: e.SessionError}

@@ -13,7 +13,7 @@ const (
 	responseCost     = 350                      // about what a response takes beside its texts
 )
 
-// Responses is a session's response queue (docs/session-api.md, "Responses"): all
+// Responses is a session's response queue (docs/admin-api.md, "Responses"): all
 // responses since the queue began, for one reader that removes them. Unlike the live
 // feed it drops nothing up to 64 MiB. Then it drops the oldest deltas, whose text comes
 // again with the complete content. Its lock is a leaf below the live feed's.

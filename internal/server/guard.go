@@ -231,7 +231,7 @@ func isNavigation(r *http.Request) bool {
 }
 
 // changesState reports whether a request may change something. Most paths of the session API
-// (docs/session-api.md) do by GET too, or take a response away.
+// (docs/admin-api.md) do by GET too, or take a response away.
 func changesState(r *http.Request) bool {
 	if c, ok := restRoute(r.URL.EscapedPath()); ok {
 		return c.name != restConfig && c.name != restTest && c.name != restToken && c.name != restModels

@@ -16,20 +16,32 @@ import (
 // Update says to write what tests compare with: the wire corpus, docs/admin-api.md.
 var Update = flag.Bool("update", false, "write the wire corpus and docs/admin-api.md anew")
 
-// TestAdminAPIDocument holds docs/admin-api.md against what openapi.json makes of
-// it; -update writes it.
+// endOfReference separates the part of docs/admin-api.md that comes from openapi.json from the
+// part that people write.
+const endOfReference = "<!-- end of openapi.json -->\n"
+
+// TestAdminAPIDocument holds the first part of docs/admin-api.md against what openapi.json makes
+// of it; -update writes it.
 func TestAdminAPIDocument(t *testing.T) {
 	file := filepath.Join("..", "..", "docs", "admin-api.md")
-	want := readDocument(t).markdown(t)
-	if *Update {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, written, marked := strings.Cut(string(have), endOfReference)
+	if !marked {
+		t.Fatalf("docs/admin-api.md has no line %q, want one", endOfReference)
+	}
+	want := string(readDocument(t).markdown(t))
+	switch {
+	case got == want:
+	case *Update:
+		if err := os.WriteFile(file, []byte(want+endOfReference+written), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("docs/admin-api.md is stale (%v), want what openapi.json says: "+
-			"go test ./internal/server -run TestAdminAPIDocument -update", err)
+	default:
+		t.Error("docs/admin-api.md is stale, want what openapi.json says: " +
+			"go test ./internal/server -run TestAdminAPIDocument -update")
 	}
 }
 
@@ -45,8 +57,9 @@ func (d *apiDocument) markdown(t *testing.T) []byte {
 	var b bytes.Buffer
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# The admin API\n\n%s %s\n", d.Info.Summary, d.Info.Description)
-	p("`GET /api/v1/openapi.json` is this for machines. " +
-		"The session API, which is in there too, has [a page of its own](session-api.md).\n")
+	p("`GET /api/v1/openapi.json` is this for machines. A body is JSON where nothing else is said. " +
+		"A name with `?` may be left out. Programs that were written for the older contract use " +
+		"[the session API](#the-session-api).\n")
 	p("```sh\n%s\n```\n", sample)
 	p("**Errors** are documents too, with a status and a code. %s\n",
 		strings.TrimPrefix(d.Components.Responses["Error"].Description, "Why not. "))
@@ -62,7 +75,7 @@ func (d *apiDocument) markdown(t *testing.T) []byte {
 			}
 		}
 	}
-	p("## Objects\n\nA name with `?` may be left out.\n")
+	p("## Objects\n")
 	for _, name := range slices.Sorted(maps.Keys(d.Components.Schemas)) {
 		if strings.HasPrefix(name, "Contract") {
 			continue
@@ -75,7 +88,7 @@ func (d *apiDocument) markdown(t *testing.T) []byte {
 		if s.Description != "" {
 			p("%s\n", s.Description)
 		}
-		d.table(t, p, s)
+		d.listMembers(t, p, s)
 	}
 	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
 }
@@ -93,16 +106,15 @@ func (d *apiDocument) operation(t *testing.T, p func(string, ...any), o *apiOper
 			params = append(params, parameter)
 		}
 	}
-	if len(params) > 0 {
-		p("| Parameter | | |\n|---|---|---|")
-		for _, parameter := range params {
-			s := d.schema(t, parameter.Schema)
-			name := "`" + parameter.Name + "`"
-			if parameter.In == "header" {
-				name += " (header)"
-			}
-			p("| %s | %s | %s |", name, s.kind(), s.note(parameter.Description))
+	for _, parameter := range params {
+		s := d.schema(t, parameter.Schema)
+		name := "`" + parameter.Name + "`"
+		if parameter.In == "header" {
+			name = "header " + name
 		}
+		item(p, name, s.kind(), s.note(parameter.Description))
+	}
+	if len(params) > 0 {
 		p("")
 	}
 	if o.RequestBody != nil {
@@ -122,15 +134,17 @@ func (d *apiDocument) operation(t *testing.T, p func(string, ...any), o *apiOper
 			m := r.Content[media]
 			switch {
 			case m.Events != nil:
-				p("\n| Event | Data |\n|---|---|")
+				p("")
 				for _, name := range slices.Sorted(maps.Keys(m.Events)) {
 					s := d.schema(t, m.Events[name])
-					p("| `%s` | %s |", name, s.note(s.kind()+"."))
+					item(p, "`"+name+"`", s.kind(), s.note(""))
 				}
 			case m.Item != nil:
-				p("\nAs %s, a line each: %s.", media, d.schema(t, m.Item).kind())
+				p("As %s, a line each: %s.", media, d.schema(t, m.Item).kind())
+			case m.Schema != nil && media == "application/json":
+				p("Body: %s.", d.schema(t, m.Schema).kind())
 			case m.Schema != nil:
-				p("\nAs %s: %s.", media, d.schema(t, m.Schema).kind())
+				p("As %s: %s.", media, d.schema(t, m.Schema).kind())
 			}
 			p("")
 			d.example(p, m)
@@ -236,10 +250,17 @@ func (s *apiSchema) note(description string) string {
 	return strings.Join(notes, " ")
 }
 
-// table lists an object's members, in the order of the document.
-func (d *apiDocument) table(t *testing.T, p func(string, ...any), s *apiSchema) {
+// item writes a line of a list: a name, the type of its value, and a note if there is one.
+func item(p func(string, ...any), name, kind, note string) {
+	if note != "" {
+		note = ". " + note
+	}
+	p("- %s: %s%s", name, kind, note)
+}
+
+// listMembers lists an object's members, in the order of the document.
+func (d *apiDocument) listMembers(t *testing.T, p func(string, ...any), s *apiSchema) {
 	t.Helper()
-	p("| Member | | |\n|---|---|---|")
 	dec := json.NewDecoder(bytes.NewReader(s.Properties))
 	if _, err := dec.Token(); err != nil {
 		t.Fatal(err)
@@ -257,7 +278,7 @@ func (d *apiDocument) table(t *testing.T, p func(string, ...any), s *apiSchema) 
 		if slices.Contains(s.Required, name.(string)) {
 			optional = ""
 		}
-		p("| `%s`%s | %s | %s |", name, optional, member.kind(), member.note(member.Description))
+		item(p, fmt.Sprintf("`%s`%s", name, optional), member.kind(), member.note(member.Description))
 	}
 	p("")
 }

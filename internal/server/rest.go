@@ -24,13 +24,13 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// restPrefix is the path below which the session API lies (docs/session-api.md).
+// restPrefix is the path below which the session API lies (docs/admin-api.md).
 const restPrefix = "/api/"
 
 // restLiveTimeout is how long `live` waits for a response.
 const restLiveTimeout = 5 * time.Second
 
-// The values of "error" and "result" that docs/session-api.md lists.
+// The values of "error" and "result" that docs/admin-api.md lists.
 const (
 	restModelNotFound   = "ModelIdNotFound"
 	restNotAbsolute     = "WorkingDirectoryNotAbsolutePath"
@@ -42,7 +42,7 @@ const (
 	restResultClosed    = "Closed" // of stop
 )
 
-// restAPI answers the session API (docs/session-api.md): GET and POST alike, always with a JSON
+// restAPI answers the session API (docs/admin-api.md): GET and POST alike, always with a JSON
 // document, and with status 200 for errors too. The guard has checked who may ask.
 type restAPI struct {
 	sessions restSessions
@@ -55,7 +55,7 @@ func newREST(g *gateway.Gateway, providers Supervisor, log *slog.Logger) *restAP
 	return &restAPI{sessions: restSessions{gateway: g, supervisor: providers}, gateway: g, log: log}
 }
 
-// restError is the answer to a call that failed: a word of docs/session-api.md, or a line for
+// restError is the answer to a call that failed: a word of docs/admin-api.md, or a line for
 // people where it has none.
 type restError struct {
 	Error string `json:"error"`
@@ -114,7 +114,7 @@ func restRoute(path string) (c restCall, ok bool) {
 	return c, true
 }
 
-// ServeHTTP implements [http.Handler] for the session API (docs/session-api.md), for paths below restPrefix.
+// ServeHTTP implements [http.Handler] for the session API (docs/admin-api.md), for paths below restPrefix.
 func (a *restAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, ok := restRoute(r.URL.EscapedPath())
 	if !ok {

@@ -23,7 +23,7 @@ func (restHost) Log(adminapi.LogLevel, string)                          {}
 func (restHost) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (restHost) Close(context.Context, string) error                    { return nil }
 
-// A start that fails starts nothing. Of several faults the first check of docs/session-api.md wins.
+// A start that fails starts nothing. Of several faults the first check of docs/admin-api.md wins.
 func TestRESTStartErrors(t *testing.T) {
 	t.Parallel()
 	f := newRESTFixture(t)

@@ -3,8 +3,8 @@
 // metrics. The goroutine that reads a connection calls the domain, so messages keep their order.
 // Writing never blocks the caller: a peer that stops reading is closed.
 //
-// The wire is docs/protocol.md, the session API docs/session-api.md, the admin API
-// docs/admin-api.md. Why /host has a JSON-RPC of its own is in rpc.go.
+// docs/protocol.md describes the wire, docs/admin-api.md the admin API and the session API. rpc.go
+// says why /host has a JSON-RPC of its own.
 package server
 
 import (

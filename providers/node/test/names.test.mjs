@@ -1,4 +1,4 @@
-// Every name of this package in docs/providers-from-tap.md is a name that it has.
+// Every name of this package in docs/tap.md is a name that it has.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -25,8 +25,9 @@ function names(cell) {
   }).filter((word) => !["await", "true", "false"].includes(word));
 }
 
-test("providers-from-tap.md names what is there", () => {
-  const rows = readFileSync(join(dirname(document), "providers-from-tap.md"), "utf8").split("\n")
+test("tap.md names what is there", () => {
+  const [, table] = readFileSync(join(dirname(document), "tap.md"), "utf8").split("\n## A provider of the original SDK\n");
+  const rows = table.split("\n")
     .filter((line) => line.startsWith("| ")).slice(1).map((line) => line.split("|").map((cell) => cell.trim()));
   const found = rows.flatMap(([, there, here]) => names(/^(the same|they)/.test(here) ? `${there} ${here}` : here));
   assert.ok(found.length > 40, `got ${found.length} names, want more than 40`);
