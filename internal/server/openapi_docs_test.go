@@ -60,7 +60,7 @@ func (d *apiDocument) markdown(t *testing.T) []byte {
 	p("`GET /api/v1/openapi.json` is this for machines. A body is JSON where nothing else is said. " +
 		"A name with `?` may be left out. Programs that were written for the older contract use " +
 		"[the session API](#the-session-api).\n")
-	p("```sh\n%s\n```\n", sample)
+	p("```sh not run: it needs the gateway at its usual port\n%s\n```\n", sample)
 	p("**Errors** are documents too, with a status and a code. %s\n",
 		strings.TrimPrefix(d.Components.Responses["Error"].Description, "Why not. "))
 	operations := d.operations(t)

@@ -14,42 +14,33 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// guides are documents that a person follows block by block, with what the model
-// does at each step: a prompt that holds a text makes it call a tool, or answer.
-var guides = []struct {
+// A guide is a document that a person follows block by block, with what the model does at each
+// step: a prompt that holds a text makes it call a tool, or answer.
+type guide struct {
 	doc   string
 	model []step
-}{
+}
+
+var guides = []guide{
 	{"getting-started.md", []step{
 		{prompt: "Say hello", answer: "Hello, nice to meet you!"},
 		{prompt: "Greet Ada", tool: "greet_hello", args: `{"name":"Ada"}`, answer: "Hello, Ada!"},
 		{prompt: "build of main is red", answer: "I would look at the log of the failed job first."},
 	}},
 	{"providers.md", nil}, // other tests run its programs
-	{"sources.md", []step{
-		{prompt: "x undeclared", answer: "The build is red: x is not declared in main.c."},
-	}},
 	{"goals.md", []step{
 		{prompt: "Write the report.", answer: "The report is written. The goal is met."},
 	}},
 	{"evals.md", []step{
 		{prompt: "weather in Oslo", tool: "get_weather", args: `{"city":"Oslo"}`, answer: "Rain, and 12 degrees."},
 	}},
-	{"tutorials/ci-fails.md", []step{
+	{"tutorials/sources.md", []step{
+		{prompt: "x undeclared", answer: "The build is red: x is not declared in main.c."},
 		{prompt: "got 41, want 42", answer: "The sum is off by one: the loop starts at 1."},
 	}},
-	{"tutorials/chat-message.md", []step{
+	{"tutorials/providers.md", []step{
 		{prompt: "is the release out?", tool: "chat_reply", args: `{"text":"Yes: 1.4.0 is out since this morning."}`,
 			answer: "I answered."},
-	}},
-	{"tutorials/at-a-time.md", []step{
-		{prompt: "deployment has finished", answer: "The deployment is done."},
-		{prompt: "in one second to stretch", tool: "remind_me", args: `{"seconds":1,"text":"stretch"}`,
-			answer: "I will remind you."},
-		{prompt: "Reminder: stretch", answer: "Time to stretch!"},
-	}},
-	{"tutorials/changed-file.md", []step{
-		{prompt: "home.todo was written", answer: "I see a new list in home.todo."},
 	}},
 }
 
@@ -62,7 +53,7 @@ type step struct{ prompt, tool, args, answer string }
 func TestGuides(t *testing.T) {
 	t.Parallel()
 	for _, g := range guides {
-		t.Run(strings.TrimSuffix(filepath.Base(g.doc), ".md"), func(t *testing.T) {
+		t.Run(strings.TrimSuffix(g.doc, ".md"), func(t *testing.T) {
 			t.Parallel()
 			h := newHome(t)
 			h.guideModel(g.model)
@@ -104,8 +95,13 @@ func (h *home) guideModel(steps []step) {
 	}
 }
 
-// Blocks of a guide, with the remark that may stand before them.
-var guideBlocks = regexp.MustCompile("(?ms)^(?:<!-- (not run|wait): (.*?) -->\n)?```(\\w+)\n(.*?)^```$")
+// guideBlocks finds the blocks of a document: the language, and a remark with its text.
+//
+//	```sh                  runs
+//	```sh wait: CONDITION  runs once the condition holds
+//	```sh not run: WHY     does not run
+//	```sh list             does not run: each line is an example that stands alone
+var guideBlocks = regexp.MustCompile("(?ms)^```(\\w+)(?: (not run|wait|list)(?:: ([^\n]*))?)?\n(.*?)^```$")
 
 // follow runs a guide in one shell and compares what its blocks print.
 func (h *home) follow(doc string) {
@@ -119,14 +115,14 @@ func (h *home) follow(doc string) {
 	script.WriteString("set -eu\ntrap 'tapgw stop >&2 || true' EXIT\n")
 	var want []string // what each block prints; "" for anything
 	for _, b := range guideBlocks.FindAllStringSubmatch(string(text), -1) {
-		remark, why, language, body := b[1], b[2], b[3], b[4]
+		language, remark, why, body := b[1], b[2], b[3], b[4]
 		switch {
 		case language == "text" && len(want) > 0:
 			want[len(want)-1] = body
-		case filepath.Base(doc) == "providers.md" && language != "sh":
+		case strings.HasSuffix(doc, "docs/providers.md") && language != "sh":
 		case language != "sh":
 			h.t.Fatalf("%s has a block of %s, want sh, or text for what it prints", doc, language)
-		case remark != "not run":
+		case remark == "" || remark == "wait":
 			if remark == "wait" {
 				fmt.Fprintf(&script, "n=0; until %s; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n", why)
 			}
