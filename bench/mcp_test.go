@@ -195,7 +195,8 @@ func (r rig) mcpGateway() (m *middle, url string) {
 
 // BenchmarkMCP is the way of an MCP client through a real gateway to an MCP server: streamable HTTP
 // in front, pipes behind. The floor is the same client on the same server's own streamable HTTP.
-// Processor time is that of the gateway, and of the server alone on the floor's side.
+// Processor time and memory, right after the calls, are those of the gateway, and those of the
+// server on the floor's side.
 func BenchmarkMCP(b *testing.B) {
 	large := strings.Repeat("0123456789", 10_000)
 	for _, revision := range revisions {
@@ -209,9 +210,11 @@ func BenchmarkMCP(b *testing.B) {
 					before := p.cpu()
 					one := c.calls(1, 200, "hello")
 					cpu := us(p.cpu()-before) / 200
-					return metrics{"p50-us": us(one.P50), "p99-us": us(one.P99),
-						"cpu-us": cpu, "calls/s": c.calls(32, 640, "hello").rate(),
+					got := metrics{"p50-us": us(one.P50), "p99-us": us(one.P99), "cpu-us": cpu,
+						"calls/s":       c.calls(32, 640, "hello").rate(),
 						"100-kB-p50-us": us(c.calls(1, 20, large).P50)}
+					got["resident-MiB"], got["anonymous-MiB"] = p.memory()
+					return got
 				}
 			}
 			server := r.part(part{Role: "mcp", HTTP: true})

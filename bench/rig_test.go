@@ -52,8 +52,6 @@ type part struct {
 
 const partVariable = "TAPGW_BENCH_PART"
 
-var roles map[string]func(context.Context, part) error
-
 func TestMain(m *testing.M) {
 	if text := os.Getenv(partVariable); text != "" {
 		os.Exit(play(text))
@@ -65,10 +63,9 @@ func TestMain(m *testing.M) {
 func play(text string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	roles = map[string]func(context.Context, part) error{
-		"relay": runRelay, "host": runHost, "provider": runProvider, "inside": runInside,
-		"mcp": runMCPServer,
-		"tap": runTap,
+	roles := map[string]func(context.Context, part) error{
+		"relay": runRelay, "host": runHost, "provider": runProvider,
+		"inside": runInside, "mcp": runMCPServer, "tap": runTap,
 	}
 	var p part
 	err := json.Unmarshal([]byte(text), &p)
