@@ -3,9 +3,12 @@
 package diff
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
 )
 
 // Kind says what a [Line] of a diff is.
@@ -62,7 +65,6 @@ type Diff struct {
 const (
 	maxLines = 200_000 // of one version
 	probe    = 8000    // bytes that decide whether a file is binary, as in git
-	context  = 3       // lines around a change
 )
 
 // New compares two versions of the file name; nil means that there is no file. Binary files, and files of more than
@@ -79,15 +81,36 @@ func New(name string, was, now *string) Diff {
 			strings.Count(old, "\n"), strings.Count(fresh, "\n"))
 		return d
 	}
-	a, b := split(old), split(fresh)
-	changes := compare(a, b)
-	for _, c := range changes {
-		d.Removed += c.aEnd - c.a
-		d.Added += c.bEnd - c.b
-	}
-	d.Hunks = hunks(a, b, changes)
-	d.sameCRLF = allCRLF(a) && allCRLF(b)
+	d.compare(old, fresh)
+	d.sameCRLF = allCRLF(old) && allCRLF(fresh)
 	return d
+}
+
+// compare sets the hunks and the counts. It reads them from the library's unified diff, in which
+// every line of a text stands behind the character of its kind.
+func (d *Diff) compare(old, fresh string) {
+	_, body, _ := bytes.Cut(diff.Diff("", []byte(old), "", []byte(fresh)), []byte("+++ \n"))
+	var h *Hunk
+	for line := range strings.Lines(string(body)) {
+		kind := Kind(line[0])
+		switch kind {
+		case '@':
+			d.Hunks = append(d.Hunks, Hunk{})
+			h = &d.Hunks[len(d.Hunks)-1]
+			_, _ = fmt.Sscanf(line, "@@ -%d,%d +%d,%d @@",
+				&h.OldStart, &h.OldLines, &h.NewStart, &h.NewLines)
+			continue
+		case '\\':
+			h.Lines[len(h.Lines)-1].NoEOL = true
+			continue
+		case Delete:
+			d.Removed++
+		case Insert:
+			d.Added++
+		case Equal:
+		}
+		h.Lines = append(h.Lines, Line{Kind: kind, Text: strings.TrimSuffix(line[1:], "\n")})
+	}
 }
 
 func text(s *string) string {
@@ -99,67 +122,15 @@ func text(s *string) string {
 
 func isBinary(s string) bool { return strings.IndexByte(s[:min(len(s), probe)], 0) >= 0 }
 
-// split returns the lines of a text with their ends.
-func split(s string) []string {
-	lines := strings.SplitAfter(s, "\n")
-	return lines[:len(lines)-1+min(1, len(lines[len(lines)-1]))]
-}
-
-func allCRLF(lines []string) bool {
-	for _, l := range lines {
-		if !strings.HasSuffix(l, "\r\n") {
-			return false
-		}
-	}
-	return true
+// allCRLF reports whether all lines of a text end in CR LF.
+func allCRLF(s string) bool {
+	return s == "" ||
+		strings.HasSuffix(s, "\r\n") && strings.Count(s, "\n") == strings.Count(s, "\r\n")
 }
 
 // CRLF reports whether all lines of both versions end in CR LF. Then the carriage returns at the ends of lines say
 // nothing about the change.
 func (d *Diff) CRLF() bool { return d.sameCRLF }
-
-// hunks groups the changes into passages, with the lines around them.
-func hunks(a, b []string, changes []change) (list []Hunk) {
-	for i := 0; i < len(changes); {
-		end := i + 1
-		for end < len(changes) && changes[end].a-changes[end-1].aEnd <= 2*context {
-			end++
-		}
-		group := changes[i:end]
-		from := max(0, group[0].a-context)
-		to := min(len(a), group[len(group)-1].aEnd+context)
-		h := Hunk{OldStart: from + 1, OldLines: to - from, NewStart: group[0].b - (group[0].a - from) + 1}
-		at := from
-		for _, c := range group {
-			h.add(Equal, a[at:c.a])
-			h.add(Delete, a[c.a:c.aEnd])
-			h.add(Insert, b[c.b:c.bEnd])
-			at = c.aEnd
-		}
-		h.add(Equal, a[at:to])
-		for _, l := range h.Lines {
-			if l.Kind != Delete {
-				h.NewLines++
-			}
-		}
-		if h.OldLines == 0 {
-			h.OldStart--
-		}
-		if h.NewLines == 0 {
-			h.NewStart--
-		}
-		list = append(list, h)
-		i = end
-	}
-	return list
-}
-
-func (h *Hunk) add(kind Kind, lines []string) {
-	for _, l := range lines {
-		line, ended := strings.CutSuffix(l, "\n")
-		h.Lines = append(h.Lines, Line{kind, line, !ended})
-	}
-}
 
 // noEOL is how a unified diff marks a last line without a line end.
 const noEOL = `\ No newline at end of file`

@@ -66,7 +66,7 @@ func TestManyChanges(t *testing.T) {
 // apply makes the new version from the old one and the hunks.
 func apply(t *testing.T, was string, d Diff) string {
 	t.Helper()
-	lines := split(was)
+	lines := strings.SplitAfter(was, "\n")
 	var b strings.Builder
 	at := 0
 	for _, h := range d.Hunks {
