@@ -188,8 +188,8 @@ func (c Client) entryOf(s Server, project string) entry {
 	return c.entry(s)
 }
 
-func (s Server) variables() []member {
-	var list []member
+func (s Server) variables() members {
+	var list members
 	for name, value := range s.Env {
 		list = append(list, member{name, value})
 	}
@@ -200,17 +200,17 @@ func (s Server) variables() []member {
 const authorization = "Authorization"
 
 func (s Server) headers() member {
-	return member{"headers", []member{{authorization, "Bearer " + s.TokenEnv}}}
+	return member{"headers", members{{authorization, "Bearer " + s.TokenEnv}}}
 }
 
 // plain is command, args and env, or url and headers.
 func (s Server) plain() entry {
 	if s.URL != "" {
-		return entry{members: []member{{"url", s.URL}, s.headers()}}
+		return entry{needed: members{{"url", s.URL}, s.headers()}}
 	}
-	e := entry{members: []member{{"command", s.Command[0]}, {"args", s.Command[1:]}}}
+	e := entry{needed: members{{"command", s.Command[0]}, {"args", s.Command[1:]}}}
 	if len(s.Env) > 0 {
-		e.members = append(e.members, member{"env", s.variables()})
+		e.needed = append(e.needed, member{"env", s.variables()})
 	}
 	return e
 }
@@ -222,26 +222,26 @@ func (s Server) typed(local string, defaults ...member) entry {
 	if s.URL != "" {
 		local = "http"
 	}
-	e.members = slices.Insert(e.members, 0, member{"type", local})
+	e.needed = slices.Insert(e.needed, 0, member{"type", local})
 	return e
 }
 
 func (s Server) codex() entry {
 	if s.URL != "" {
-		return entry{members: []member{{"url", s.URL}, {"bearer_token_env_var", s.TokenEnv}}}
+		return entry{needed: members{{"url", s.URL}, {"bearer_token_env_var", s.TokenEnv}}}
 	}
 	return s.plain()
 }
 
 func (s Server) opencode() entry {
-	e := entry{defaults: []member{{"enabled", true}}}
+	e := entry{defaults: members{{"enabled", true}}}
 	if s.URL != "" {
-		e.members = []member{{"type", "remote"}, {"url", s.URL}, s.headers()}
+		e.needed = members{{"type", "remote"}, {"url", s.URL}, s.headers()}
 		return e
 	}
-	e.members = []member{{"type", "local"}, {"command", s.Command}}
+	e.needed = members{{"type", "local"}, {"command", s.Command}}
 	if len(s.Env) > 0 {
-		e.members = append(e.members, member{"environment", s.variables()})
+		e.needed = append(e.needed, member{"environment", s.variables()})
 	}
 	return e
 }

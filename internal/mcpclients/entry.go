@@ -1,6 +1,7 @@
 package mcpclients
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,34 +18,37 @@ import (
 // entryName is the name of the gateway in the clients' files.
 const entryName = "tapgw"
 
-// member is a key of an entry and its value: a string, a list of strings, a boolean, members, or raw.
+// member is a key of an entry and its value: a string, a list of strings, a boolean, members, or
+// what a client's file has: [json.RawMessage], or in TOML the whole pair as rawPair.
 type member struct {
 	key   string
 	value any
 }
 
-// raw is a value as a client's file has it; in TOML the whole pair.
-type raw string
+// members are those of an object or a table, in their order.
+type members []member
+
+type rawPair string
 
 // entry is what a client's file says about the gateway.
 type entry struct {
-	members  []member // that make it work
-	defaults []member // that a new entry gets; later they are the user's
+	needed   members // that make it work
+	defaults members // that a new entry gets; later they are the user's
 }
 
-func (e entry) all() []member { return slices.Concat(e.members, e.defaults) }
+func (e entry) all() members { return slices.Concat(e.needed, e.defaults) }
 
 // ownKeys are the keys that an update sets or removes. Others are the user's.
 var ownKeys = []string{"type", "command", "args", "env", "environment", "url", "headers", "bearer_token_env_var"}
 
 // update returns the members of an entry that replaces an old one: what it needs now, and what the user has added to
 // it. Changed is false if the old one says the same already. The error says that the old entry is another program's.
-func (e entry) update(old map[string]any, extras []member) (members []member, changed bool, err error) {
+func (e entry) update(old map[string]any, extras members) (list members, changed bool, err error) {
 	if err := checkOurs(old); err != nil {
 		return nil, false, err
 	}
-	members = e.withAdded(old)
-	was, now := map[string]any{}, values(members)
+	list = e.withAdded(old)
+	was, now := map[string]any{}, list.values()
 	for _, key := range ownKeys {
 		if v, ok := old[key]; ok && !isEmpty(v) {
 			was[key] = v
@@ -52,62 +56,48 @@ func (e entry) update(old map[string]any, extras []member) (members []member, ch
 	}
 	for _, m := range extras {
 		if !slices.Contains(ownKeys, m.key) {
-			members = append(members, m)
+			list = append(list, m)
 		}
 	}
-	return members, !reflect.DeepEqual(was, now), nil
+	return list, !reflect.DeepEqual(was, now), nil
 }
 
 // withAdded returns the members with the variables or headers that the user has added to those of ours.
-func (e entry) withAdded(old map[string]any) []member {
-	members := slices.Clone(e.members)
-	has := func(key string) bool {
-		return slices.ContainsFunc(members, func(m member) bool { return m.key == key })
+func (e entry) withAdded(old map[string]any) members {
+	list := slices.Clone(e.needed)
+	at := func(key string) int {
+		return slices.IndexFunc(list, func(m member) bool { return m.key == key })
 	}
 	for _, key := range []string{"env", "environment", "headers"} {
-		if (key == "headers") != has("url") {
+		if (key == "headers") != (at("url") >= 0) {
 			continue
 		}
 		added, _ := old[key].(map[string]any)
-		added = maps.Clone(added)
-		maps.DeleteFunc(
-			added,
-			func(name string, _ any) bool { return name == statedir.EnvHome || name == authorization },
-		)
-		if len(added) == 0 {
-			continue
-		}
-		if !has(key) {
-			members = append(members, member{key, []member(nil)})
-		}
-		i := slices.IndexFunc(members, func(m member) bool { return m.key == key })
-		list := slices.Clone(members[i].value.([]member))
+		var all members
 		for _, name := range slices.Sorted(maps.Keys(added)) {
-			list = append(list, member{name, fmt.Sprint(added[name])})
+			if name != statedir.EnvHome && name != authorization {
+				all = append(all, member{name, fmt.Sprint(added[name])})
+			}
 		}
-		members[i].value = list
+		if i := at(key); len(all) > 0 && i >= 0 {
+			list[i].value = slices.Concat(list[i].value.(members), all)
+		} else if len(all) > 0 {
+			list = append(list, member{key, all})
+		}
 	}
-	return members
+	return list
 }
 
 // values returns members as a parser of the client's file returns them.
-func values(members []member) map[string]any {
-	all := map[string]any{}
-	for _, m := range members {
-		switch v := m.value.(type) {
-		case []member:
-			all[m.key] = values(v)
-		case []string:
-			list := make([]any, len(v))
-			for i := range v {
-				list[i] = v[i]
-			}
-			all[m.key] = list
-		default:
-			all[m.key] = v
-		}
+func (list members) values() (values map[string]any) {
+	data, err := json.Marshal(list)
+	if err == nil {
+		err = json.Unmarshal(data, &values)
 	}
-	return all
+	if err != nil {
+		panic(fmt.Sprint("an entry is no JSON: ", err)) // it has strings
+	}
+	return values
 }
 
 func isEmpty(v any) bool {

@@ -307,10 +307,6 @@ var quoted = lazyregexp.New(`"(?:[^"\\\n]|\\.)*"(\s*[:=])?|'[^'\n]*'`)
 
 // Diff returns the change as a person may see it: strings of other entries, which may be secrets, are left out.
 func (ch *Change) Diff() diff.Diff {
-	was, now, skipped := ch.was, ch.now, 0
-	if was != nil && now != nil {
-		was, now, skipped = trim(was, now)
-	}
 	text := func(data []byte) *string {
 		if data == nil {
 			return nil
@@ -318,48 +314,13 @@ func (ch *Change) Diff() diff.Diff {
 		s := string(data)
 		return &s
 	}
-	d := diff.New(strings.TrimPrefix(ch.File, "/"), text(was), text(now))
+	d := diff.New(strings.TrimPrefix(ch.File, "/"), text(ch.was), text(ch.now))
 	for n := range d.Hunks {
-		h := &d.Hunks[n]
-		h.OldStart += skipped
-		h.NewStart += skipped
-		for i, l := range h.Lines {
-			h.Lines[i].Text = quoted.ReplaceAllStringFunc(l.Text, ch.mask)
+		for i, l := range d.Hunks[n].Lines {
+			d.Hunks[n].Lines[i].Text = quoted.ReplaceAllStringFunc(l.Text, ch.mask)
 		}
 	}
 	return d
-}
-
-// trim cuts off the lines with which two texts begin and end alike, but for some that a diff shows, and counts those at
-// the beginning. The file of Claude Code may have more lines than a diff compares.
-func trim(was, now []byte) (middleWas, middleNow []byte, lines int) {
-	const shown = 5 // lines, more than a diff shows around a change
-	same := 0
-	for same < min(len(was), len(now)) && was[same] == now[same] {
-		same++
-	}
-	start := same
-	for range shown + 1 {
-		start = max(0, bytes.LastIndexByte(was[:start], '\n'))
-	}
-	if start > 0 {
-		start++ // behind the line end
-	}
-	lines = bytes.Count(was[:start], []byte("\n"))
-	was, now = was[start:], now[start:]
-	same = 0
-	for same < min(len(was), len(now)) && was[len(was)-1-same] == now[len(now)-1-same] {
-		same++
-	}
-	end := same // bytes that are cut off
-	for range shown + 1 {
-		if i := bytes.IndexByte(was[len(was)-end:], '\n'); i >= 0 {
-			end -= i + 1
-		} else {
-			end = 0
-		}
-	}
-	return was[:len(was)-end], now[:len(now)-end], lines
 }
 
 // mask hides a quoted string unless it is a key or the entry has it.

@@ -50,7 +50,7 @@ func checkText(t *testing.T, text []byte, wants func(Client) bool) {
 			if with, err = c.format.put(with, c.container, c.entryOf(s, "")); err != nil {
 				t.Fatalf("%s: updating the entry in %q: %v", c.Name, with, err)
 			}
-			want := fmt.Sprint(any(values(c.entryOf(s, "").all())))
+			want := fmt.Sprint(any(c.entryOf(s, "").all().values()))
 			if got := fmt.Sprint(entryIn(t, c, with)); got != want {
 				t.Fatalf("%s: the entry is %s, want %s", c.Name, got, want)
 			}

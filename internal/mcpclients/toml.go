@@ -90,7 +90,7 @@ func (tomlFormat) put(text []byte, container string, e entry) ([]byte, error) {
 	default:
 		block = newline + newline + block
 	}
-	result := splice(text, len(text), len(text), block)
+	result := slices.Concat(text, []byte(block))
 	if _, _, faults := configs.Sections("", result); len(faults) > 0 {
 		return nil, d.fault(
 			container,
@@ -103,9 +103,9 @@ func (tomlFormat) put(text []byte, container string, e entry) ([]byte, error) {
 }
 
 // table is a table of members, without a line end behind it.
-func table(container string, members []member, newline string) string {
+func table(container string, list members, newline string) string {
 	lines := []string{"[" + container + "." + entryName + "]"}
-	for _, m := range members {
+	for _, m := range list {
 		lines = append(lines, m.toml())
 	}
 	return strings.Join(lines, newline)
@@ -115,7 +115,7 @@ var bareKey = lazyregexp.New(`^[A-Za-z0-9_-]+$`)
 
 // toml is a pair of a table.
 func (m member) toml() string {
-	if v, ok := m.value.(raw); ok {
+	if v, ok := m.value.(rawPair); ok {
 		return string(v)
 	}
 	key := m.key
@@ -127,7 +127,7 @@ func (m member) toml() string {
 
 func tomlValue(v any) string {
 	switch v := v.(type) {
-	case []member:
+	case members:
 		pairs := make([]string, len(v))
 		for i := range v {
 			pairs[i] = v[i].toml()
@@ -167,11 +167,11 @@ func (tomlFormat) values(text []byte) (map[string]any, error) {
 // update brings the entry up to date.
 func (d *tomlDoc) update(container string, e entry) ([]byte, error) {
 	section := d.sections[0]
-	var extras []member
+	var extras members
 	for _, p := range section.Pairs {
-		extras = append(extras, member{p.Key[0], raw(bytes.TrimSpace(d.text[p.Start:p.End]))})
+		extras = append(extras, member{p.Key[0], rawPair(bytes.TrimSpace(d.text[p.Start:p.End]))})
 	}
-	members, changed, err := e.update(d.old, extras)
+	list, changed, err := e.update(d.old, extras)
 	if err != nil {
 		return nil, faultAt(d.text, section.Start, "%v", err)
 	}
@@ -184,7 +184,9 @@ func (d *tomlDoc) update(container string, e entry) ([]byte, error) {
 			result = cutSection(result, s)
 		}
 	}
-	return splice(result, section.Start, section.End, table(container, members, newlineOf(d.text))), nil
+	return slices.Concat(
+		result[:section.Start], []byte(table(container, list, newlineOf(d.text))), result[section.End:],
+	), nil
 }
 
 // remove implements [format].
@@ -220,5 +222,5 @@ func cutSection(text []byte, s configs.Section) []byte {
 	} else {
 		before = bytes.TrimSuffix(bytes.TrimSuffix(before, []byte(newline)), []byte(newline))
 	}
-	return splice(text, len(before), to, "")
+	return append(bytes.Clone(before), text[to:]...)
 }
