@@ -269,6 +269,22 @@ func TestTreeFaults(t *testing.T) {
 	}
 }
 
+// A directory that this user may not watch is left out, and the rest is watched.
+func TestTreeLeavesOutForeign(t *testing.T) {
+	t.Parallel() // it waits
+	dir := t.TempDir()
+	watched := newTree(dir, []string{"**"})
+	watched.watcher.addWatch = func(w *fsnotify.Watcher, path string) error {
+		if path == filepath.Dir(dir) {
+			return syscall.EACCES
+		}
+		return w.Add(path)
+	}
+	w := start(t, watched)
+	w.write("a/b", "1")
+	w.want("created a/b")
+}
+
 func TestMayHold(t *testing.T) {
 	tests := []struct {
 		glob, dir string
