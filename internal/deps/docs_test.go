@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // documents returns the repository's Markdown files by their path from its root.
@@ -71,6 +72,47 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 	}
 	if links < 100 {
 		t.Errorf("the documents have %d links between them, want at least 100", links)
+	}
+}
+
+// TestDecisionsAreShort holds each decision to the size in which somebody reads it, and wants to
+// know whether it still holds.
+func TestDecisionsAreShort(t *testing.T) {
+	const maxLines, maxWidth = 40, 100
+	for file, text := range documents(t, filepath.Join("..", "..")) {
+		if !strings.HasPrefix(file, "docs/adr/") {
+			continue
+		}
+		if !regexp.MustCompile(`(?m)^Status: (accepted|withdrawn)\.`).MatchString(text) {
+			t.Errorf("%s has no line that begins Status: accepted. or Status: withdrawn.", file)
+		}
+		if n := strings.Count(text, "\n"); n > maxLines {
+			t.Errorf("%s has %d lines, want at most %d", file, n, maxLines)
+		}
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > maxWidth && !strings.HasPrefix(line, "|") {
+				t.Errorf("%s has a line of %d columns, want at most %d: %s", file, n, maxWidth, line)
+			}
+		}
+	}
+}
+
+// TestVersionsAreShort holds each version in CHANGELOG.md to what somebody who upgrades reads.
+func TestVersionsAreShort(t *testing.T) {
+	const maxLines = 60
+	text, err := os.ReadFile(filepath.Join("..", "..", "CHANGELOG.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, versions, _ := strings.Cut(string(text), "\n## ")
+	for version := range strings.SplitSeq(versions, "\n## ") {
+		title, body, _ := strings.Cut(version, "\n")
+		if n := strings.Count(strings.TrimSpace(body), "\n") + 1; n > maxLines {
+			t.Errorf("CHANGELOG.md has %d lines for %s, want at most %d", n, title, maxLines)
+		}
+		if !regexp.MustCompile(`^\[(Unreleased|\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d$)`).MatchString(title) {
+			t.Errorf("CHANGELOG.md has the heading %q, want [Unreleased], or [VERSION] - DATE", title)
+		}
 	}
 }
 
