@@ -1,7 +1,8 @@
 package copilot
 
-// capabilities has, for each section of docs/copilot.md, the tests that show a row's capability: on
-// the real runtime, unless it concerns only the config or the API.
+// capabilities has the tests that show the capability of a row: on the real runtime, unless it
+// concerns only the config or the API. Section 1 is the table in docs/copilot.md of what a
+// repository brings, the others are those of README.md.
 var capabilities = map[string]map[string]string{
 	"1": {
 		"hooks":                                     "TestRepositoryStartsNothing TestCopilotHooksAreTrusted",

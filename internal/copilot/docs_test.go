@@ -8,12 +8,17 @@ import (
 	"testing"
 )
 
-// TestCapabilitiesAreProven holds docs/copilot.md and capabilities to each other: a row says what
-// offers a capability, and capabilities names tests that exist and show it, or the row says
-// "nothing" and why.
+// TestCapabilitiesAreProven holds the tables of README.md and the first one of docs/copilot.md, which
+// says what a repository brings, to capabilities: a row says what offers a capability, and
+// capabilities names tests that exist and show it, or the row says "nothing" and why.
 func TestCapabilitiesAreProven(t *testing.T) {
 	root := filepath.Join("..", "..")
-	data, err := os.ReadFile(filepath.Join(root, "docs", "copilot.md"))
+	document, err := os.ReadFile(filepath.Join(root, "docs", "copilot.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofRepository, _, _ := strings.Cut(string(document), "\n## Events\n") // another table, with its own test
+	inventory, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +42,11 @@ func TestCapabilitiesAreProven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	section, rows, shown := "", map[string]int{}, 0
-	for line := range strings.Lines(string(data)) {
+	section, rows, shown := "1", map[string]int{}, 0
+	for line := range strings.Lines(ofRepository + string(inventory)) {
 		line = strings.TrimSpace(line)
-		if title, ok := strings.CutPrefix(line, "## "); ok {
-			section, _, _ = strings.Cut(title, ". ")
-		}
-		if section == "Events" {
-			break // of another shape, with a test of its own
+		if number, _, ok := strings.Cut(strings.TrimPrefix(line, "## "), ". "); ok && strings.HasPrefix(line, "## ") {
+			section = number
 		}
 		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") ||
 			strings.HasPrefix(line, "| Capability |") {
@@ -77,7 +79,7 @@ func TestCapabilitiesAreProven(t *testing.T) {
 		listed += len(section)
 	}
 	if shown != listed {
-		t.Errorf("%d of %d capabilities are rows of docs/copilot.md, want all", shown, listed)
+		t.Errorf("%d of %d capabilities are rows of the documents, want all", shown, listed)
 	}
 	for s := range strings.FieldsSeq("2 3 4 5 6 7 8 9 10 11 12 13") {
 		if rows[s] == 0 {

@@ -112,7 +112,7 @@ func Files(doc []byte) (map[string][]byte, error) {
 	if files["bundle.json"], err = write(bundle); err != nil {
 		return nil, err
 	}
-	files["README.md"] = index(sections)
+	files["README.md"] = index()
 	return files, nil
 }
 
@@ -128,7 +128,7 @@ func write(s *jsonschema.Schema) ([]byte, error) {
 }
 
 // index is the list of the schemas, for people.
-func index(sections map[string]*section) []byte {
+func index() []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Schemas of the messages
 
@@ -137,14 +137,11 @@ Each message of the [provider protocol](../protocol.md) has a JSON Schema (2020-
 The schemas accept unknown fields, as the protocol requires. ` + "`maxLength`" + ` counts characters, but the gateway counts bytes. So the gateway may refuse a text that the schema accepts.
 `)
 	for _, from := range []string{"provider", "gateway"} {
-		fmt.Fprintf(&b, "\n## From the %s\n\n| Message | |\n|---|---|\n", from)
+		fmt.Fprintf(&b, "\n## From the %s\n\n", from)
 		for _, m := range messages {
-			if m.MessageType().FromProvider() != (from == "provider") {
-				continue
+			if m.MessageType().FromProvider() == (from == "provider") {
+				fmt.Fprintf(&b, "- [`%s`](%[1]s.json)\n", m.MessageType())
 			}
-			name := string(m.MessageType())
-			about := strings.ReplaceAll(sections[name].about, "](#", "](../protocol.md#")
-			fmt.Fprintf(&b, "| [`%s`](%s.json) | %s |\n", name, name, about)
 		}
 	}
 	return b.Bytes()
