@@ -100,7 +100,7 @@ func (s *Session) endTurns(prompts []string, cutReason string) {
 		}
 		turn.span.Fail(labels.Error)
 		turn.span.End()
-		s.g.metrics.CountTurn(labels, time.Since(turn.begun))
+		s.g.metrics.Count(spans.InvokeAgent, labels, time.Since(turn.begun))
 		s.recordTurn(turn)
 	}
 }
@@ -180,7 +180,7 @@ func (c *call) countCall(o *Outcome) {
 	if c.route != nil {
 		l.Tool = c.name
 	}
-	c.session.g.metrics.CountTool(l, o.Duration)
+	c.session.g.metrics.Count(spans.ExecuteTool, l, o.Duration)
 }
 
 // startGates starts the span of asking the gates among rules about a call, below its parent or else the turn. Without

@@ -51,7 +51,7 @@ func (u *upstream) traced(next mcp.MethodHandler) mcp.MethodHandler {
 		span.End()
 		if u.b.o.Metrics != nil {
 			l := spans.Labels{Method: method, Tool: request.Tool, Transport: request.Transport(), Error: class}
-			u.b.o.Metrics.CountMCPClient(l, time.Since(begun))
+			u.b.o.Metrics.Count(spans.MCPClient, l, time.Since(begun))
 		}
 		return result, err
 	}
@@ -63,7 +63,7 @@ func (u *upstream) countSession(took time.Duration) {
 		return
 	}
 	m := spans.MCP{IsRemote: u.b.o.Provider.MCP.URL != ""}
-	u.b.o.Metrics.CountMCPClientSession(spans.Labels{Transport: m.Transport()}, took)
+	u.b.o.Metrics.Count(spans.MCPClientSession, spans.Labels{Transport: m.Transport()}, took)
 }
 
 // request describes a request of a call; nil for other requests.

@@ -49,7 +49,7 @@ func (e *endpoint) traced(next mcp.MethodHandler) mcp.MethodHandler {
 			span.Fail(l.Error)
 		}
 		span.End()
-		e.h.gateway.Metrics().CountMCPServer(l, time.Since(begun))
+		e.h.gateway.Metrics().Count(spans.MCPServer, l, time.Since(begun))
 		return result, err
 	}
 }
@@ -65,7 +65,8 @@ func (e *endpoint) countVisit(_ context.Context, r *mcp.InitializedRequest) {
 	e.h.running.Go(func() {
 		defer context.AfterFunc(e.ctx, func() { _ = client.Close() })()
 		_ = client.Wait()
-		e.h.gateway.Metrics().CountMCPServerSession(spans.Labels{Transport: transport.Transport()}, time.Since(begun))
+		l := spans.Labels{Transport: transport.Transport()}
+		e.h.gateway.Metrics().Count(spans.MCPServerSession, l, time.Since(begun))
 	})
 }
 

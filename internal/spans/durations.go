@@ -10,16 +10,41 @@ import (
 	"time"
 )
 
-// Metrics are the durations of operations, by the conventions that semconv.go names. The zero value is ready.
-type Metrics struct {
-	ExecuteTool Durations // calls of tools, with waits
-	InvokeAgent Durations // turns
-	MCPServer   Durations // calls of MCP clients
-	MCPClient   Durations // what calls ask of MCP servers
+// Metrics are the durations of operations, by the conventions that semconv.go names. The zero value
+// is ready, and any goroutine may call its methods.
+type Metrics struct{ all [len(histograms)]durations }
 
-	MCPServerSession Durations // of MCP clients of the revisions that have sessions
-	MCPClientSession Durations // with MCP servers, of the same revisions
+// Operation says what took a duration.
+type Operation int
+
+// Operations that are counted.
+const (
+	ExecuteTool      Operation = iota // a call of a tool, with waits
+	InvokeAgent                       // a turn
+	MCPServer                         // a call of an MCP client
+	MCPClient                         // what a call asks of an MCP server
+	MCPServerSession                  // a session of an MCP client, of the revisions that have sessions
+	MCPClientSession                  // a session with an MCP server, of the same revisions
+)
+
+// histograms are the names, the texts and the buckets of the operations.
+var histograms = [...]struct {
+	name, help string
+	bounds     []float64 // in seconds
+}{
+	ExecuteTool: {"gen_ai_execute_tool_duration_seconds", "Calls of tools of providers.", doubling(0.01, 14)},
+	InvokeAgent: {"gen_ai_invoke_agent_duration_seconds", "Turns of sessions.", doubling(0.1, 13)},
+	MCPServer:   {"mcp_server_operation_duration_seconds", "Requests of MCP clients for calls.", mcpBounds},
+	MCPClient:   {"mcp_client_operation_duration_seconds", "Requests of calls to MCP servers.", mcpBounds},
+	MCPServerSession: {
+		"mcp_server_session_duration_seconds", "Sessions of MCP clients that have ended.", mcpBounds,
+	},
+	MCPClientSession: {
+		"mcp_client_session_duration_seconds", "Sessions with MCP servers that have ended.", mcpBounds,
+	},
 }
+
+var mcpBounds = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
 // Labels say of what kind an operation was; empty ones are left out. Names that others choose freely must be known
 // ones, or be [Other].
@@ -33,13 +58,6 @@ const Other = "_OTHER"
 // maxSeries bounds the label sets of one histogram, but for those of [Other].
 const maxSeries = 300
 
-// Buckets, in seconds.
-var (
-	mcpBounds   = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
-	toolBounds  = doubling(0.01, 14)
-	agentBounds = doubling(0.1, 13)
-)
-
 func doubling(first float64, n int) []float64 {
 	list := make([]float64, n)
 	for i := range list {
@@ -48,8 +66,8 @@ func doubling(first float64, n int) []float64 {
 	return list
 }
 
-// Durations are histograms of how long operations took, one for each set of labels. Any goroutine may call its methods.
-type Durations struct {
+// durations are the histograms of an operation, one for each set of labels.
+type durations struct {
 	mu     sync.Mutex
 	series map[Labels]*series
 }
@@ -59,8 +77,9 @@ type series struct {
 	sum    time.Duration
 }
 
-// observe counts an operation, by the bounds of the histogram that it is counted in.
-func (d *Durations) observe(bounds []float64, l Labels, took time.Duration) {
+// Count counts an operation that has ended.
+func (m *Metrics) Count(of Operation, l Labels, took time.Duration) {
+	d := &m.all[of]
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.series[l]
@@ -76,7 +95,7 @@ func (d *Durations) observe(bounds []float64, l Labels, took time.Duration) {
 		s = &series{}
 		d.series[l] = s
 	}
-	i, _ := slices.BinarySearch(bounds, took.Seconds())
+	i, _ := slices.BinarySearch(histograms[of].bounds, took.Seconds())
 	s.counts[i]++
 	s.sum += took
 }
@@ -88,55 +107,14 @@ func other(name string) string {
 	return Other
 }
 
-// CountTool counts a call of a tool.
-func (m *Metrics) CountTool(l Labels, took time.Duration) { m.ExecuteTool.observe(toolBounds, l, took) }
-
-// CountTurn counts a turn.
-func (m *Metrics) CountTurn(l Labels, took time.Duration) {
-	m.InvokeAgent.observe(agentBounds, l, took)
-}
-
-// CountMCPServer counts a call of an MCP client.
-func (m *Metrics) CountMCPServer(l Labels, took time.Duration) {
-	m.MCPServer.observe(mcpBounds, l, took)
-}
-
-// CountMCPClient counts what a call asked of an MCP server.
-func (m *Metrics) CountMCPClient(l Labels, took time.Duration) {
-	m.MCPClient.observe(mcpBounds, l, took)
-}
-
-// CountMCPServerSession counts a session of an MCP client that has ended.
-func (m *Metrics) CountMCPServerSession(l Labels, took time.Duration) {
-	m.MCPServerSession.observe(mcpBounds, l, took)
-}
-
-// CountMCPClientSession counts a session with an MCP server that has ended.
-func (m *Metrics) CountMCPClientSession(l Labels, took time.Duration) {
-	m.MCPClientSession.observe(mcpBounds, l, took)
-}
-
 // Write writes the metrics in the text format of Prometheus. Those that nothing was counted in are left out.
 func (m *Metrics) Write(w io.Writer) {
-	for _, h := range []struct {
-		name, help string
-		bounds     []float64
-		d          *Durations
-	}{
-		{"gen_ai_execute_tool_duration_seconds", "Calls of tools of providers.", toolBounds, &m.ExecuteTool},
-		{"gen_ai_invoke_agent_duration_seconds", "Turns of sessions.", agentBounds, &m.InvokeAgent},
-		{"mcp_server_operation_duration_seconds", "Requests of MCP clients for calls.", mcpBounds, &m.MCPServer},
-		{"mcp_client_operation_duration_seconds", "Requests of calls to MCP servers.", mcpBounds, &m.MCPClient},
-		{"mcp_server_session_duration_seconds", "Sessions of MCP clients that have ended.", mcpBounds,
-			&m.MCPServerSession},
-		{"mcp_client_session_duration_seconds", "Sessions with MCP servers that have ended.", mcpBounds,
-			&m.MCPClientSession},
-	} {
-		h.d.write(w, h.name, h.help, h.bounds)
+	for of, h := range histograms {
+		m.all[of].write(w, h.name, h.help, h.bounds)
 	}
 }
 
-func (d *Durations) write(w io.Writer, name, help string, bounds []float64) {
+func (d *durations) write(w io.Writer, name, help string, bounds []float64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.series) == 0 {

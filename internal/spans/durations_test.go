@@ -14,7 +14,7 @@ func TestMetricsAreWritten(t *testing.T) {
 		t.Errorf("before anything happened: got %q, want nothing", got.String())
 	}
 	for _, took := range []time.Duration{10 * time.Millisecond, 11 * time.Millisecond, time.Hour} {
-		m.CountMCPServer(Labels{Method: MCPCall, Tool: "a\"\\\nb", Transport: "tcp"}, took)
+		m.Count(MCPServer, Labels{Method: MCPCall, Tool: "a\"\\\nb", Transport: "tcp"}, took)
 	}
 	m.Write(&got)
 	labels := `{gen_ai_tool_name="a\"\\\nb",mcp_method_name="tools/call",network_transport="tcp"`
@@ -29,7 +29,7 @@ func TestMetricsAreWritten(t *testing.T) {
 			t.Errorf("got\n%s\nwant %s", got.String(), want)
 		}
 	}
-	m.CountTool(Labels{Tool: "x"}, time.Second)
+	m.Count(ExecuteTool, Labels{Tool: "x"}, time.Second)
 	got.Reset()
 	if m.Write(&got); !strings.Contains(got.String(), `le="81.92"} 1`) {
 		t.Errorf("got\n%s\nwant the bounds that double to 81.92", got.String())
@@ -42,10 +42,10 @@ func TestMetricsAreBounded(t *testing.T) {
 	const n = 10_000
 	for i := range n {
 		name := fmt.Sprint("tool", i)
-		m.CountTool(Labels{Tool: name, Error: name}, time.Second)
-		m.CountTurn(Labels{Agent: name}, time.Second)
+		m.Count(ExecuteTool, Labels{Tool: name, Error: name}, time.Second)
+		m.Count(InvokeAgent, Labels{Agent: name}, time.Second)
 	}
-	for name, d := range map[string]*Durations{"tools": &m.ExecuteTool, "agents": &m.InvokeAgent} {
+	for name, d := range map[string]*durations{"tools": &m.all[ExecuteTool], "agents": &m.all[InvokeAgent]} {
 		sum := uint64(0)
 		for _, s := range d.series {
 			for _, count := range s.counts {
@@ -62,6 +62,6 @@ func BenchmarkCountTool(b *testing.B) {
 	var m Metrics
 	b.ReportAllocs()
 	for b.Loop() {
-		m.CountTool(Labels{Tool: "greet"}, time.Millisecond)
+		m.Count(ExecuteTool, Labels{Tool: "greet"}, time.Millisecond)
 	}
 }
