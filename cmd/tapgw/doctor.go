@@ -254,7 +254,7 @@ func (d *doctor) checkGateway(ctx context.Context) cli.Result {
 	addr := d.config.Listen
 	if err := server.CanListen(addr); err != nil {
 		return cli.Fail("stop that process, or set listen in tapgw.toml, or use tapgw serve --listen 127.0.0.1:0",
-			"no gateway runs, and none can start: %v", listenError(err))
+			"no gateway runs, and none can start: %v", server.NameUser(err))
 	}
 	return cli.OK("none runs; %s is free", addr)
 }

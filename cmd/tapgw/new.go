@@ -1,22 +1,14 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
-	"slices"
-	"time"
 
 	ucli "github.com/urfave/cli/v2"
-	"mvdan.cc/sh/v3/syntax"
 
 	"tapgw/configs"
-	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/daemon"
 	"tapgw/internal/gateway"
-	"tapgw/internal/protocol"
+	"tapgw/internal/scaffold"
 	"tapgw/internal/visible"
 )
 
@@ -50,44 +42,15 @@ Examples:
 	}
 }
 
-// newResult is what tapgw new shows as JSON.
-type newResult struct {
-	Name  string `json:"name"`
-	Lang  string `json:"lang"`
-	Dir   string `json:"dir"`
-	File  string `json:"file"` // the provider file
-	Tool  string `json:"tool"`
-	Ready bool   `json:"ready"` // the program can start
-	// Sessions is how many sessions of the gateway that runs have the tool.
-	Sessions int `json:"sessions"`
-	// Missing says what the program lacks, and Install is the command for it. Both are empty if Ready.
-	Missing string `json:"missing,omitempty"`
-	Install string `json:"install,omitempty"`
-}
-
 func newProvider(c *ucli.Context) error {
 	p, err := newProject(c)
 	if err != nil {
 		return err
 	}
 	out := cli.Out(c)
-	if err := p.write(); err != nil {
-		return err
-	}
-	missing, err := p.prepare(c.Context, noteTo(out))
-	if err == nil {
-		err = p.writeProviderFile()
-	}
+	r, err := p.Make(c.Context, stateDir(), noteTo(out))
 	if err != nil {
-		return errors.Join(err, p.remove())
-	}
-	r := newResult{Name: p.name, Lang: p.lang, Dir: p.dir, File: p.file, Tool: p.tool, Ready: missing == ""}
-	next := "run: "
-	if r.Ready {
-		r.Sessions, next = awaitTool(c.Context, protocol.NormalName(p.name), p.tool)
-	} else {
-		r.Missing, r.Install = missing, p.installCommand()
-		next += r.Install
+		return err
 	}
 	if out.JSON {
 		return out.Document(r)
@@ -99,55 +62,15 @@ func newProvider(c *ucli.Context) error {
 	if !r.Ready {
 		out.Notef("tapgw: %s can't start yet: %s", r.Name, cli.OneLine(r.Missing))
 	}
-	return out.Printf("%s\n", next)
-}
-
-// startLimit is how long tapgw new waits for the new provider in the sessions of a gateway.
-const startLimit = 10 * time.Second
-
-// awaitTool waits until each session of the gateway that runs has a provider's tool: another provider may have one of
-// that name. It returns how many sessions have it, and what the user can do next.
-func awaitTool(ctx context.Context, provider, tool string) (sessions int, next string) {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	g, runs := stateDir().Running(ctx)
-	if !runs {
-		return 0, "start a gateway: tapgw ensure"
-	}
-	c, err := stateDir().Dial(g)
-	if err != nil {
-		return 0, "see what the gateway made of it: tapctl providers"
-	}
-	defer c.Close()
-	all := 0
-	err = daemon.Poll(ctx, func() bool {
-		list, err := c.Sessions(ctx)
-		all, sessions = len(list), 0
-		for _, s := range list {
-			tools, err := c.Tools(ctx, s.ID)
-			if err == nil && slices.ContainsFunc(tools, func(t adminapi.Tool) bool {
-				return t.Name == tool && t.Provider == provider
-			}) {
-				sessions++
-			}
-		}
-		return err == nil && sessions == all
-	})
-	switch {
-	case err != nil:
-		return sessions, "not each session has it yet; see why: tapctl providers"
-	case all == 0:
-		return 0, "start a session: tapctl sessions start"
-	}
-	return sessions, fmt.Sprintf(`try it: tapctl tools call %s --args '{"name": "Ada"}'`, tool)
+	return out.Printf("%s\n", r.Next)
 }
 
 // newProject checks the arguments and finds out where the files go.
-func newProject(c *ucli.Context) (*project, error) {
+func newProject(c *ucli.Context) (*scaffold.Project, error) {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return nil, err
 	}
-	lang, err := cli.OneOf(c, "lang", "go", "node", "python")
+	lang, err := cli.OneOf(c, "lang", scaffold.Languages...)
 	switch {
 	case err != nil:
 		return nil, err
@@ -178,22 +101,5 @@ func newProject(c *ucli.Context) (*project, error) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(workdir, dir)
 	}
-	p := &project{
-		language: languages[lang],
-		lang:     lang,
-		name:     name,
-		tool:     toolOf(name),
-		dir:      filepath.Clean(dir),
-		file:     file,
-	}
-	return p, p.checkFree()
-}
-
-// installCommand is the command that installs what is missing and starts the provider anew.
-func (p *project) installCommand() string {
-	dir, err := syntax.Quote(p.dir, syntax.LangBash)
-	if err != nil {
-		dir = "DIR" // a NUL, which no directory has
-	}
-	return fmt.Sprintf("cd %s && %s && tapctl providers restart %s", dir, p.install, p.name)
+	return scaffold.New(lang, name, dir, file)
 }

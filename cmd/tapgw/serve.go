@@ -1,23 +1,15 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"io"
-	"log/slog"
 	"os"
-	"os/signal"
-	"runtime/debug"
-	"syscall"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
+	"tapgw/internal/assembly"
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
-	"tapgw/internal/secrets"
-	"tapgw/internal/service"
 	"tapgw/internal/statedir"
 )
 
@@ -72,84 +64,23 @@ func listenFlag() ucli.Flag {
 }
 
 func serve(c *ucli.Context) error {
-	// This process handles both signals from here on, so that a second one does not kill it
-	// while its files exist.
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercentQuiet)
+	out, onDemand := cli.Out(c), c.Bool("on-demand")
+	s := assembly.Service{
+		Options: func() (assembly.Options, error) {
+			o, err := assembly.Configured(c.App.ErrWriter,
+				func() (configs.Config, configs.Files, error) { return loadConfig(c) },
+				func(config *configs.Config) error { return override(c, config) })
+			if onDemand {
+				o.Args = os.Args[1:]
+			}
+			return o, err
+		},
+		Ready: func(g statedir.Info) error { return printInfo(out, g) },
 	}
-
-	o, err := serveOptions(c)
-	if err != nil {
-		return err
+	if onDemand { // its stdout is its log
+		s.Ready, s.Grace = nil, max(c.Duration("grace"), 1)
 	}
-	manager := service.NewNotifier(o.log)
-	p, err := startGateway(c.Context, o)
-	if err != nil {
-		return err
-	}
-	o.log.Info("gateway ready", "url", p.info.URL, "pid", p.info.PID, "version", p.info.Version)
-	onDemand := c.Bool("on-demand")
-	if !onDemand { // whose stdout is its log
-		if err := printInfo(cli.Out(c), p.info); err != nil {
-			p.stop()
-			return err
-		}
-	}
-	manager.Notify(service.Ready, "STATUS=listening at "+p.info.URL)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go releaseMemory(ctx, p.gateway.Stats().Calls.Load)
-	var idle <-chan struct{}
-	if onDemand {
-		idle = watchIdle(ctx, c.Duration("grace"), p.gateway.InUse, p.server.LastActivity)
-	}
-	err = waitForEnd(p, manager, signals, hangups, idle)
-	manager.Notify(service.Stopping)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		p.stop()
-	}()
-	select {
-	case <-ended:
-		return err
-	case <-signals:
-		p.cleanUp()
-		return cli.Failed("second signal: ended at once, without waiting for sessions and providers")
-	}
-}
-
-// waitForEnd reloads the files at each hangup, until a signal or a request to end comes, idle is closed, or the
-// server ends, which is an error.
-func waitForEnd(
-	p *gatewayProcess, manager service.Notifier, signals, hangups <-chan os.Signal, idle <-chan struct{},
-) error {
-	for {
-		select {
-		case <-hangups:
-			manager.Notify(service.Reloading)
-			p.reload()
-			manager.Notify(service.Ready)
-			p.log.Info("files read again", "signal", "hangup")
-		case s := <-signals:
-			p.log.Info("shutting down", "signal", s.String())
-			return nil
-		case <-p.asked:
-			p.log.Info("shutting down: asked by the admin API")
-			return nil
-		case <-idle:
-			p.log.Info("shutting down: no session, provider or admin request for the grace period")
-			return nil
-		case err := <-p.served:
-			return fmt.Errorf("serving %s: %w", p.info.URL, err)
-		}
-	}
+	return assembly.Serve(c.Context, s)
 }
 
 // stateDir is the state directory of this user's COPILOT_HOME.
@@ -162,45 +93,6 @@ func printInfo(out *cli.Output, g statedir.Info) error {
 		return out.Line(g)
 	}
 	return out.Printf("%s\n", g.URL)
-}
-
-// serveOptions merges flags, environment and config files.
-func serveOptions(c *ucli.Context) (gatewayOptions, error) {
-	load := func() (configs.Config, configs.Files, error) {
-		config, files, err := loadConfig(c)
-		if err == nil {
-			err = override(c, &config)
-		}
-		return config, files, err
-	}
-	config, files, err := load()
-	if err != nil {
-		return gatewayOptions{}, err
-	}
-	loadAt := func(dir string) (configs.Config, string, error) {
-		config, project, err := files.LoadAt(dir)
-		if err == nil {
-			err = override(c, &config)
-		}
-		return config, project, err
-	}
-	o := gatewayOptions{
-		config: config, files: files, load: load, loadAt: loadAt, home: configs.Home(), level: new(slog.LevelVar),
-	}
-	if c.Bool("on-demand") {
-		o.args = os.Args[1:]
-	}
-	_ = o.level.UnmarshalText([]byte(config.LogLevel)) // override has checked it
-	log := newLogger(c.App.ErrWriter, o.level)
-	o.log = log
-	if config.Copilot.ProviderURL != "" {
-		o.key = modelKey(config, log)
-	}
-	warnOpenAPI(config, log)
-	if files.User != "" {
-		log.Info("config file read", "file", files.User)
-	}
-	return o, nil
 }
 
 // override puts the flags' values into a config. It checks them as the file's values are
@@ -238,55 +130,4 @@ func override(c *ucli.Context, config *configs.Config) error {
 		config.Copilot.UseEndpoint(config.Copilot.ProviderURL, config.Copilot.ProviderKeyEnv)
 	}
 	return nil
-}
-
-// newLogger logs text to a terminal and JSON to anything else. It replaces secrets by the rule of
-// records: a text that a provider or the runtime wrote may have one.
-func newLogger(w io.Writer, level slog.Leveler) *slog.Logger {
-	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if kind := a.Value.Kind(); kind == slog.KindString || kind == slog.KindAny {
-			text := a.Value.String()
-			if clean := secrets.RedactMember(a.Key, text); clean != text {
-				return slog.String(a.Key, clean)
-			}
-		}
-		return a
-	}}
-	if cli.Terminal(w) {
-		return slog.New(slog.NewTextHandler(w, o))
-	}
-	return slog.New(slog.NewJSONHandler(w, o))
-}
-
-// watchIdle returns a channel that is closed when the gateway was not in use for the grace
-// period: no session, no provider, no admin request. The period begins now at the earliest.
-func watchIdle(
-	ctx context.Context, grace time.Duration, inUse func() bool, lastRequest func() time.Time,
-) <-chan struct{} {
-	idle := make(chan struct{})
-	go func() {
-		tick := time.NewTicker(max(min(grace/10, time.Second), time.Millisecond))
-		defer tick.Stop()
-		lastUse, wasInUse := time.Now(), false
-		for {
-			select {
-			case now := <-tick.C:
-				isInUse := inUse()
-				if isInUse || wasInUse {
-					lastUse = now
-				}
-				wasInUse = isInUse
-				if last := lastRequest(); last.After(lastUse) {
-					lastUse = last
-				}
-				if now.Sub(lastUse) >= grace {
-					close(idle)
-					return
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return idle
 }

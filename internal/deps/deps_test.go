@@ -40,7 +40,8 @@ var layers = [][]string{
 		"internal/sources", "internal/terminals", "internal/cluster",
 		"internal/supervisor", "internal/taptools", "internal/server", "internal/service",
 		"internal/dashboard", "skills", "tools/provide"},
-	{"internal/agent"},
+	{"internal/agent", "internal/assembly", "internal/scaffold"},
+	{"internal/demo"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
 }
 

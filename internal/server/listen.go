@@ -2,10 +2,13 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"syscall"
+
+	"tapgw/internal/proc"
 )
 
 // ListenError is the error of [Server.Listen] and [CanListen]: the address, and the system's error, which it wraps:
@@ -20,6 +23,22 @@ func (e *ListenError) Error() string { return "listening on " + e.Addr + ": " + 
 
 // Unwrap returns the system's error.
 func (e *ListenError) Unwrap() error { return e.Err }
+
+// NameUser returns an error that names the process that uses the port, if that is why a [ListenError] failed, and
+// what to do. It returns any other error unchanged.
+func NameUser(err error) error {
+	failed, ok := errors.AsType[*ListenError](err)
+	if !ok || !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	user := "another process"
+	if tcp, err := net.ResolveTCPAddr("tcp", failed.Addr); err == nil {
+		owner, _ := proc.OwnerOf(tcp.AddrPort())
+		user = owner.String()
+	}
+	return fmt.Errorf("listening on %s: the port is in use by %s; stop it, or choose a free port: "+
+		"tapgw serve --listen 127.0.0.1:0, or listen in tapgw.toml", failed.Addr, user)
+}
 
 // anyPortTries is how often Listen tries another port when the address has port 0 and the port
 // that the system chose is in use on the other loopback.

@@ -161,3 +161,17 @@ func TestTLS(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
+
+func TestNameUser(t *testing.T) {
+	failed := func(err error) error {
+		return server.NameUser(&server.ListenError{Addr: "127.0.0.1:1", Err: err})
+	}
+	if err := failed(syscall.EACCES); !errors.Is(err, syscall.EACCES) {
+		t.Errorf("got %v, want %v", err, syscall.EACCES)
+	}
+	// Nobody known has it.
+	err := failed(syscall.EADDRINUSE)
+	if !strings.Contains(err.Error(), "the port is in use by another process; ") {
+		t.Errorf(`got %v, want "the port is in use by another process; " in it`, err)
+	}
+}

@@ -1,4 +1,4 @@
-package main
+package scaffold
 
 import (
 	"os/exec"
@@ -8,7 +8,7 @@ import (
 )
 
 // go.mod of a new provider requires the modules that the SDK imports, and no others.
-func TestNewGoModules(t *testing.T) {
+func TestGoModules(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "-f", `{{with .Module}}{{.Path}} {{.Version}}{{end}}`, "./providers")
 	cmd.Dir = "../.."
 	out, err := cmd.Output()

@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // newGoals makes the goals of this gateway's sessions. None goes on before it is open.
-func (p *gatewayProcess) newGoals() *goals.Set {
+func (p *Process) newGoals() *goals.Set {
 	return goals.New(goals.Options{
 		Gateway: p.gateway, Dial: p.dialOwn, Dir: p.state.Goals(),
 		Calls: recordedCalls(p.records), Record: p.records.Record, Log: p.log,

@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"errors"
@@ -11,13 +11,13 @@ import (
 // A gateway that others can reach does not let them in because the file now says
 // that it should listen elsewhere, too.
 func TestOpenAPIWaitsForItsAddress(t *testing.T) {
-	d := &gatewayProcess{log: slog.New(slog.DiscardHandler)}
+	d := &Process{log: slog.New(slog.DiscardHandler)}
 	next := configs.Default()
 	next.API.Auth = configs.AuthNone
 	for listen, opens := range map[string]bool{"127.0.0.1:1": true, "0.0.0.0:1": false} {
-		o := gatewayOptions{config: configs.Default()}
-		o.config.Listen, o.config.Insecure = listen, true
-		o.load = func() (configs.Config, configs.Files, error) { return next, configs.Files{User: "tapgw.toml"}, nil }
+		o := Options{Config: configs.Default()}
+		o.Config.Listen, o.Config.Insecure = listen, true
+		o.Load = func() (configs.Config, configs.Files, error) { return next, configs.Files{User: "tapgw.toml"}, nil }
 		c, notes, err := d.newFollower(o).Load()
 		if err != nil {
 			t.Fatal(err)
@@ -34,9 +34,9 @@ func TestOpenAPIWaitsForItsAddress(t *testing.T) {
 
 // A project's keys are for the sessions in it, and a fault in them refuses these.
 func TestSessionsAt(t *testing.T) {
-	d := &gatewayProcess{log: slog.New(slog.DiscardHandler)}
+	d := &Process{log: slog.New(slog.DiscardHandler)}
 	var fault error
-	o := gatewayOptions{config: configs.Default(), loadAt: func(dir string) (configs.Config, string, error) {
+	o := Options{Config: configs.Default(), LoadAt: func(dir string) (configs.Config, string, error) {
 		c := configs.Default()
 		if dir != "/project" {
 			return c, "", fault

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -28,9 +28,9 @@ type stage interface {
 	changed(ctx context.Context, prompt string, tools ...string) (string, error)
 }
 
-// demoTools returns the demo's tools that are in a list, in the list's order.
-func demoTools(list []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(t string) bool { return t != demoTool && t != demoMore })
+// sampleTools returns the demo's tools that are in a list, in the list's order.
+func sampleTools(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(t string) bool { return t != sampleTool && t != sampleMore })
 }
 
 func toolsAre(tools []string) string {
@@ -124,9 +124,9 @@ func (s *copilotStage) woken(ctx context.Context, event string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	hasNews := func(r *scriptmodel.Request) bool { return contains(r, "user", demoNews) }
+	hasNews := func(r *scriptmodel.Request) bool { return contains(r, "user", sampleNews) }
 	if slices.ContainsFunc(s.model.Requests(), hasNews) {
-		return "", fmt.Errorf("the model got %q, which was for the timeline only", demoNews)
+		return "", fmt.Errorf("the model got %q, which was for the timeline only", sampleNews)
 	}
 	return fmt.Sprintf("the provider's event woke the session: model request %d says %q, and not the timeline's event",
 		r.N, event), nil
@@ -140,7 +140,7 @@ func (s *copilotStage) changed(ctx context.Context, prompt string, tools ...stri
 	if err != nil {
 		return "", err
 	}
-	if got := demoTools(r.ToolNames()); !isSameSet(got, tools) {
+	if got := sampleTools(r.ToolNames()); !isSameSet(got, tools) {
 		return "", fmt.Errorf("model request %d has %v, want %v", r.N, got, tools)
 	}
 	return fmt.Sprintf("model request %d: %s", r.N, toolsAre(tools)), nil
@@ -235,7 +235,7 @@ func (s *localStage) woken(ctx context.Context, event string) (string, error) {
 }
 
 func (s *localStage) changed(_ context.Context, _ string, tools ...string) (string, error) {
-	if got := demoTools(s.tools()); !isSameSet(got, tools) {
+	if got := sampleTools(s.tools()); !isSameSet(got, tools) {
 		return "", fmt.Errorf("the session has %v, want %v", got, tools)
 	}
 	return "in the session " + toolsAre(tools), nil

@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"cmp"
@@ -40,15 +40,15 @@ func appliesAtOnce(key string) bool {
 }
 
 // newFollower makes the follower of tapgw.toml for this gateway.
-func (p *gatewayProcess) newFollower(o gatewayOptions) *configs.Follower[configs.Config] {
+func (p *Process) newFollower(o Options) *configs.Follower[configs.Config] {
 	var latest configs.Files
 	return &configs.Follower[configs.Config]{
-		Current: o.config,
+		Current: o.Config,
 		Load: func() (configs.Config, configs.Faults, error) {
-			if o.load == nil {
-				return o.config, nil, nil
+			if o.Load == nil {
+				return o.Config, nil, nil
 			}
-			c, files, err := o.load()
+			c, files, err := o.Load()
 			latest = files
 			if _, ok := errors.AsType[configs.Faults](err); err != nil && !ok {
 				err = configs.Faults{files.Where("", err.Error())}
@@ -57,17 +57,17 @@ func (p *gatewayProcess) newFollower(o gatewayOptions) *configs.Follower[configs
 				return c, nil, err
 			}
 			// The new api.auth may be too open for the address at which this gateway listens.
-			withAPI := o.config
+			withAPI := o.Config
 			withAPI.API = c.API
 			isTooOpen := configs.CheckListen(withAPI) != nil
 			notes := append(files.Notes(), files.HookPrograms()...)
-			for _, key := range configs.Changed(o.config, c) {
+			for _, key := range configs.Changed(o.Config, c) {
 				if !appliesAtOnce(key) || key == "api.auth" && isTooOpen {
 					notes = append(notes, files.Where(key, key+": has changed; restart to apply it"))
 				}
 			}
 			if isTooOpen {
-				c.API = o.config.API
+				c.API = o.Config.API
 			}
 			return c, notes, nil
 		},
@@ -95,7 +95,7 @@ type changedKey struct {
 }
 
 // noteNewKeys remembers changed keys that running sessions don't use.
-func (p *gatewayProcess) noteNewKeys(files configs.Files, keys []string) {
+func (p *Process) noteNewKeys(files configs.Files, keys []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range keys {
@@ -114,7 +114,7 @@ func (p *gatewayProcess) noteNewKeys(files configs.Files, keys []string) {
 }
 
 // sessionsBefore counts the running Copilot sessions that started before a time.
-func (p *gatewayProcess) sessionsBefore(t time.Time) (n int) {
+func (p *Process) sessionsBefore(t time.Time) (n int) {
 	for _, s := range p.gateway.Sessions() {
 		if s.Host == copilot.Kind && s.CreatedAt.Before(t) {
 			n++
@@ -125,7 +125,7 @@ func (p *gatewayProcess) sessionsBefore(t time.Time) (n int) {
 
 // newKeyFaults returns a fault for each changed key that running sessions don't use. It
 // forgets the keys that all running sessions use.
-func (p *gatewayProcess) newKeyFaults() (faults configs.Faults) {
+func (p *Process) newKeyFaults() (faults configs.Faults) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(p.newKeys)) {
@@ -188,12 +188,12 @@ func (r reloader) Reload() {
 }
 
 // apply makes this gateway use new settings; o are the options that it started with.
-func (p *gatewayProcess) apply(o gatewayOptions, old, c configs.Config) {
-	o.config.Hosts, o.config.API, o.config.Copilot = c.Hosts, c.API, c.Copilot
+func (p *Process) apply(o Options, old, c configs.Config) {
+	o.Config.Hosts, o.Config.API, o.Config.Copilot = c.Hosts, c.API, c.Copilot
 	p.gateway.SetInjectQuiet(c.InjectQuiet)
-	_ = o.level.UnmarshalText([]byte(c.LogLevel)) // load has checked it
-	if o.key = ""; c.Copilot.ProviderURL != "" {
-		o.key = modelKey(c, p.log)
+	_ = o.Level.UnmarshalText([]byte(c.LogLevel)) // load has checked it
+	if o.Key = ""; c.Copilot.ProviderURL != "" {
+		o.Key = modelKey(c, p.log)
 	}
 	if c.API != old.API {
 		warnOpenAPI(c, p.log)
@@ -226,22 +226,22 @@ func warnOpenAPI(c configs.Config, log *slog.Logger) {
 
 // hosts are the names that requests may use for this machine, for the page too: those of the config, and the address
 // at which the gateway listens, unless that is a loopback, where the page has a name of its own.
-func (o gatewayOptions) hosts() []string {
-	host, _, err := net.SplitHostPort(o.config.Listen)
+func (o Options) hosts() []string {
+	host, _, err := net.SplitHostPort(o.Config.Listen)
 	ip, ipErr := netip.ParseAddr(host)
 	if err != nil || host == "localhost" || ipErr == nil && ip.IsLoopback() || isUnspecified(host) {
-		return o.config.Hosts
+		return o.Config.Hosts
 	}
-	return append(slices.Clip(o.config.Hosts), host)
+	return append(slices.Clip(o.Config.Hosts), host)
 }
 
 // sources are the directories whose files start programs: the config and state
 // directories, and those of drop-in tools.
-func (o gatewayOptions) sources() []string {
+func (o Options) sources() []string {
 	dirs := []string{configs.UserDir(), configs.StateDir()}
-	for _, f := range o.files.Providers() {
+	for _, f := range o.Files.Providers() {
 		if p := f.Provider; p.Dir != "" {
-			dirs = append(dirs, (&supervisor.Run{Workdir: cmp.Or(p.Project, o.files.Workdir)}).Path(p.Dir))
+			dirs = append(dirs, (&supervisor.Run{Workdir: cmp.Or(p.Project, o.Files.Workdir)}).Path(p.Dir))
 		}
 	}
 	return dirs
@@ -249,38 +249,38 @@ func (o gatewayOptions) sources() []string {
 
 // sessionsAt returns a function that gives the options of Copilot sessions in a directory,
 // nil where no project's file changes them.
-func (p *gatewayProcess) sessionsAt(o gatewayOptions) func(string) (*copilot.Options, error) {
-	if o.loadAt == nil {
+func (p *Process) sessionsAt(o Options) func(string) (*copilot.Options, error) {
+	if o.LoadAt == nil {
 		return nil
 	}
 	return func(dir string) (*copilot.Options, error) {
-		c, project, err := o.loadAt(dir)
+		c, project, err := o.LoadAt(dir)
 		if err != nil && project != "" {
 			return nil, fmt.Errorf("the project's file has a fault, so no session starts there: %w", err)
 		}
 		if err != nil || project == "" {
 			return nil, nil // the settings of the user's file stay
 		}
-		o.config.Copilot = c.Copilot
+		o.Config.Copilot = c.Copilot
 		options := p.sessions(o)
 		return &options, nil
 	}
 }
 
 // sessions returns the options of Copilot sessions.
-func (p *gatewayProcess) sessions(o gatewayOptions) copilot.Options {
-	cp := o.config.Copilot
+func (p *Process) sessions(o Options) copilot.Options {
+	cp := o.Config.Copilot
 	var toolThreshold *int
-	if n := o.config.CopilotToolThreshold; n >= 0 {
+	if n := o.Config.CopilotToolThreshold; n >= 0 {
 		toolThreshold = &n
 	}
 	return copilot.Options{
 		ToolThreshold: toolThreshold,
 
 		CLI:         cp.CLI,
-		Home:        o.home,
+		Home:        o.Home,
 		ProviderURL: cp.ProviderURL,
-		ProviderKey: o.key,
+		ProviderKey: o.Key,
 		Models:      cp.Models,
 		MaxRounds:   cp.MaxRounds,
 		MaxTurnTime: cp.MaxTurnTime, AnswerTimeout: cp.AnswerTimeout, AskUser: cp.AskUser,
@@ -289,9 +289,9 @@ func (p *gatewayProcess) sessions(o gatewayOptions) copilot.Options {
 		Profile:     cp.Profile,
 		Profiles:    cp.Profiles,
 		At:          p.sessionsAt(o),
-		Trusts:      o.files.TrustsAt,
+		Trusts:      o.Files.TrustsAt,
 		ProjectHooks: func(dir string) ([]gateway.Hook, []string) {
-			list, err := o.files.CopilotHooks(dir)
+			list, err := o.Files.CopilotHooks(dir)
 			return hooks.Copilot(list, err)
 		},
 		Secrets: []string{configs.StateDir()},

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package main
+package assembly
 
 // releaseProgram does nothing: only Linux says which pages of a program can go.
 func releaseProgram(int) {}

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -10,48 +10,42 @@ import (
 	"os"
 	"strings"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/proc"
 	"tapgw/providers"
 )
 
 // The sample provider's tools and events, and the orders that the demo writes to its stdin.
 const (
-	demoTool   = "get_weather"
-	demoMore   = "get_forecast"
-	demoPrompt = "call:" + demoTool + ` {"city":"Oslo"}`
-	demoNews   = "the barometer falls"
-	demoEvent  = "storm warning for Oslo"
+	sampleTool   = "get_weather"
+	sampleMore   = "get_forecast"
+	samplePrompt = "call:" + sampleTool + ` {"city":"Oslo"}`
+	sampleNews   = "the barometer falls"
+	sampleEvent  = "storm warning for Oslo"
 
-	demoSurface = "surface"
-	demoInject  = "inject"
-	demoUpdate  = "update"
+	orderSurface = "surface"
+	orderInject  = "inject"
+	orderUpdate  = "update"
 )
 
-// demoProviderCommand runs the sample provider in a process of this program, so that the
-// demo needs no other program.
-func demoProviderCommand() *ucli.Command {
-	return &ucli.Command{
-		Name:   "__demo-provider",
-		Hidden: true,
-		Usage:  "the demo's sample provider",
-		Action: func(c *ucli.Context) error {
-			ctx, cancel := context.WithCancel(c.Context)
-			defer cancel()
-			p := newSample(c.App.ErrWriter)
-			done := make(chan error, 1)
-			go func() { done <- p.Run(ctx) }()
-			orders := bufio.NewScanner(c.App.Reader)
-			for orders.Scan() {
-				if err := obey(ctx, p, orders.Text()); err != nil {
-					return err
-				}
-			}
-			cancel() // the demo has closed stdin
-			return <-done
-		},
+// ProviderCommand is the hidden command that runs the sample provider in a process of this program, so that the
+// demo needs no other program. It calls [Provide].
+const ProviderCommand = "__demo-provider"
+
+// Provide runs the sample provider until stdin ends. It obeys the orders that it reads there, and logs to stderr.
+func Provide(ctx context.Context, stdin io.Reader, stderr io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := newSample(stderr)
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	orders := bufio.NewScanner(stdin)
+	for orders.Scan() {
+		if err := obey(ctx, p, orders.Text()); err != nil {
+			return err
+		}
 	}
+	cancel() // the demo has closed stdin
+	return <-done
 }
 
 type place struct {
@@ -60,7 +54,7 @@ type place struct {
 
 func newSample(log io.Writer) *providers.Provider {
 	p := providers.New("weather", &providers.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	providers.AddTool(p, demoTool, "Tell the weather of a city", func(_ context.Context, in place) (string, error) {
+	providers.AddTool(p, sampleTool, "Tell the weather of a city", func(_ context.Context, in place) (string, error) {
 		return fmt.Sprintf("rain in %s, 12 °C, says process %d", in.City, os.Getpid()), nil
 	})
 	return p
@@ -68,16 +62,16 @@ func newSample(log io.Writer) *providers.Provider {
 
 func obey(ctx context.Context, p *providers.Provider, order string) error {
 	switch order {
-	case demoSurface:
-		_, err := p.Push(ctx, providers.Event{Text: demoNews, Level: providers.Surface})
+	case orderSurface:
+		_, err := p.Push(ctx, providers.Event{Text: sampleNews, Level: providers.Surface})
 		return err
-	case demoInject:
-		_, err := p.Push(ctx, providers.Event{Text: demoEvent, Level: providers.Inject})
+	case orderInject:
+		_, err := p.Push(ctx, providers.Event{Text: sampleEvent, Level: providers.Inject})
 		return err
-	case demoUpdate:
+	case orderUpdate:
 		providers.AddTool(
 			p,
-			demoMore,
+			sampleMore,
 			"Tell tomorrow's weather of a city",
 			func(_ context.Context, in place) (string, error) {
 				return "sun in " + in.City, nil
@@ -88,27 +82,27 @@ func obey(ctx context.Context, p *providers.Provider, order string) error {
 	return fmt.Errorf("unknown order %q", order)
 }
 
-// demoProvider is the sample provider's process; nil when it does not run.
-type demoProvider struct{ *proc.Process }
+// sampleProcess is the sample provider's process; nil when it does not run.
+type sampleProcess struct{ *proc.Process }
 
-func startDemoProvider(url, token string) (*demoProvider, error) {
+func startSample(url, token string) (*sampleProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding our own program: %w", err)
 	}
 	p, err := proc.Start(proc.Command{
 		Path: self,
-		Args: []string{"__demo-provider"},
+		Args: []string{ProviderCommand},
 		Env:  proc.Environ(map[string]string{"TAP_GATEWAY_URL": url, "TAP_PROVIDER_TOKEN": token}),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &demoProvider{p}, nil
+	return &sampleProcess{p}, nil
 }
 
 // order writes an order for the provider.
-func (p *demoProvider) order(order string) error {
+func (p *sampleProcess) order(order string) error {
 	if _, err := io.WriteString(p.Stdin(), order+"\n"); err != nil {
 		return fmt.Errorf("writing to the provider: %w", err)
 	}
@@ -116,7 +110,7 @@ func (p *demoProvider) order(order string) error {
 }
 
 // end makes the provider leave the session, and waits for the process.
-func (p *demoProvider) end() error {
+func (p *sampleProcess) end() error {
 	if err := p.Stdin().Close(); err != nil {
 		return fmt.Errorf("closing the provider's stdin: %w", err)
 	}
@@ -127,7 +121,7 @@ func (p *demoProvider) end() error {
 	return nil
 }
 
-func (p *demoProvider) stop() {
+func (p *sampleProcess) stop() {
 	if p != nil {
 		p.Stop()
 	}
@@ -137,7 +131,7 @@ func (p *demoProvider) stop() {
 const shownLines = 5
 
 // tail returns the provider's last lines, joined to one.
-func (p *demoProvider) tail() string {
+func (p *sampleProcess) tail() string {
 	if p == nil {
 		return ""
 	}

@@ -1,4 +1,6 @@
-package main
+// Package assembly makes one running gateway of the domain and its adapters: it connects them, keeps the
+// gateway's files in the state directory, follows the config files, and ends everything in order.
+package assembly
 
 import (
 	"context"
@@ -14,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/adrg/xdg"
@@ -47,9 +48,9 @@ const (
 	runtimeTimeout  = 2 * time.Second
 )
 
-// gatewayProcess is a gateway that runs in this process, with its server, its runtime, and
-// its files and lock in the state directory.
-type gatewayProcess struct {
+// Process is a gateway that runs in this process, with its server, its runtime, and
+// its files and lock in the state directory. [Start] makes one.
+type Process struct {
 	// Fixed at start.
 	log        *slog.Logger
 	state      daemon.Dir
@@ -90,38 +91,38 @@ type ownFile struct {
 	data []byte
 }
 
-// gatewayOptions say what gateway to run.
-type gatewayOptions struct {
-	config configs.Config
-	home   string        // COPILOT_HOME
-	files  configs.Files // provider files among them
-	key    string        // of the model endpoint
-	log    *slog.Logger
-	args   []string // of this program if tapgw ensure started it
+// Options say what gateway to run.
+type Options struct {
+	Config configs.Config
+	Home   string        // COPILOT_HOME
+	Files  configs.Files // provider files among them
+	Key    string        // of the model endpoint
+	Log    *slog.Logger
+	Args   []string // of this program if tapgw ensure started it
 
-	// load reads the config files again, with the flags over them; nil to follow no files.
-	load func() (configs.Config, configs.Files, error)
-	// loadAt returns the config for sessions in a directory, with the flags over it, and
-	// the project's file that is part of it, "" for none; nil to use no project's file.
-	loadAt func(dir string) (configs.Config, string, error)
-	level  *slog.LevelVar // of log; set with load
+	// Load reads the config files again, with the flags over them. With a nil Load, the gateway follows no files.
+	Load func() (configs.Config, configs.Files, error)
+	// LoadAt returns the config for sessions in a directory, with the flags over it, and
+	// the project's file that is part of it, or "". With a nil LoadAt, projects' files do not count.
+	LoadAt func(dir string) (configs.Config, string, error)
+	Level  *slog.LevelVar // of Log; set with Load
 }
 
-// startGateway starts a gateway. When it returns, the gateway is ready and has written its
+// Start starts a gateway. When it returns, the gateway is ready and has written its
 // files.
-func startGateway(ctx context.Context, o gatewayOptions) (*gatewayProcess, error) {
-	p := &gatewayProcess{
-		log:    o.log,
-		state:  daemon.Dir(statedir.Of(o.home)),
+func Start(ctx context.Context, o Options) (*Process, error) {
+	p := &Process{
+		log:    o.Log,
+		state:  daemon.Dir(statedir.Of(o.Home)),
 		served: make(chan error, 1), asked: make(chan struct{}),
 		info: statedir.Info{
-			PID: os.Getpid(), Version: cli.Version(), Args: o.args,
+			PID: os.Getpid(), Version: cli.Version(), Args: o.Args,
 			StartedAt: time.Now().UTC().Truncate(time.Millisecond),
 		},
 	}
 	var cert *tls.Config
-	if o.config.TLSCert != "" {
-		pair, err := tls.LoadX509KeyPair(o.config.TLSCert, o.config.TLSKey)
+	if o.Config.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(o.Config.TLSCert, o.Config.TLSKey)
 		if err != nil {
 			return nil, fmt.Errorf("reading tls_cert and tls_key: %w", err)
 		}
@@ -145,7 +146,7 @@ func startGateway(ctx context.Context, o gatewayOptions) (*gatewayProcess, error
 }
 
 // open makes the gateway listen and writes its files. The caller holds the lock.
-func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
+func (p *Process) open(o Options, cert *tls.Config) error {
 	// A killed gateway leaves its files. No program may read the old address as ours.
 	for _, stale := range []string{p.state.InfoFile(), p.state.ProviderToken(), p.state.AdminToken()} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -156,14 +157,14 @@ func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
 		return fmt.Errorf("removing stale files: %w", err)
 	}
 	p.assemble(o, cert)
-	if err := p.joinCluster(o.config.Cluster, o.home); err != nil {
+	if err := p.joinCluster(o.Config.Cluster, o.Home); err != nil {
 		return err
 	}
 	listeners, heritage := p.state.TakeSockets()
-	if err := p.server.ListenWith(o.config.Listen, listeners, heritage); err != nil {
-		return listenError(err)
+	if err := p.server.ListenWith(o.Config.Listen, listeners, heritage); err != nil {
+		return server.NameUser(err)
 	}
-	if at := o.config.Webhooks.Listen; at != "" {
+	if at := o.Config.Webhooks.Listen; at != "" {
 		addr, err := p.server.ListenWebhooks(at)
 		if err != nil {
 			return fmt.Errorf("webhooks.listen: %w", err)
@@ -173,10 +174,10 @@ func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
 	p.info.URL = localURL(p.server.URL())
 	p.supervisor.Open(p.info.URL)
 	p.goals.Open()
-	if o.load != nil {
+	if o.Load != nil {
 		p.settings.Reload()
 		ctx, cancel := context.WithCancel(context.Background())
-		p.following.Go(func() { p.settings.Follow(ctx, o.files.ConfigDirs, o.files.IsConfigFile) })
+		p.following.Go(func() { p.settings.Follow(ctx, o.Files.ConfigDirs, o.Files.IsConfigFile) })
 		p.unfollow = cancel
 	}
 	if err := p.writeFiles(); err != nil {
@@ -189,21 +190,21 @@ func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
 	return nil
 }
 
-func (p *gatewayProcess) terminalWays() terminalWays {
+func (p *Process) terminalWays() terminalWays {
 	return terminalWays{p.terminals, p.runtime, p.ports}
 }
 
 // assemble makes the parts of the gateway and starts none of them.
-func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
+func (p *Process) assemble(o Options, cert *tls.Config) {
 	p.traces = startTraces(p.log)
 	p.runtime = copilot.New(p.sessions(o))
-	persist := server.Persist{Dir: filepath.Join(o.home, "providers")}
-	p.records = records.New(p.recordOptions(o.config))
+	persist := server.Persist{Dir: filepath.Join(o.Home, "providers")}
+	p.records = records.New(p.recordOptions(o.Config))
 	p.webhooks.record = p.records.Record
 	if err := os.RemoveAll(p.state.Uploads()); err != nil { // what a gateway left that was killed
 		p.log.Warn("removing the files of prompts", "error", err)
 	}
-	p.keeper = keeperOf(o.config.Cluster)
+	p.keeper = keeperOf(o.Config.Cluster)
 	options := gateway.Options{
 		PersistDir:   persist.Make,
 		ReadFile:     persist.Read,
@@ -219,19 +220,19 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		options.Keeper = p.keeper
 	}
 	p.gateway = gateway.New(options)
-	p.gateway.SetHooks(hooks.New(o.config.Hooks))
-	p.gateway.SetInjectQuiet(o.config.InjectQuiet)
+	p.gateway.SetHooks(hooks.New(o.Config.Hooks))
+	p.gateway.SetInjectQuiet(o.Config.InjectQuiet)
 	p.logins = mcpbridge.NewLogins(p.state.Logins())
 	p.sources = sources.NewSet()
-	forgetSources(p.state.Sources(), o.files.Providers, time.Now())
+	forgetSources(p.state.Sources(), o.Files.Providers, time.Now())
 	p.emitters = &emitters{
-		gateway: p.gateway, set: p.sources, record: p.records.Record, files: o.files,
+		gateway: p.gateway, set: p.sources, record: p.records.Record, files: o.Files,
 		listed: func() []adminapi.Source { return p.reloader().Sources() },
 	}
 	p.supervisor = supervisor.New(supervisor.Options{
 		Gateway:  p.gateway,
-		Files:    o.files,
-		Own:      ownProviders(o.config),
+		Files:    o.Files,
+		Own:      ownProviders(o.Config),
 		TokenDir: p.state.Tokens(),
 		Launch: map[string]supervisor.Launcher{
 			configs.KindTools: launchTools, configs.KindMCP: launchMCP(p.gateway, p.logins, p.info.Version),
@@ -241,16 +242,16 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Dial:         func() (*link.Conn, error) { return p.server.Dial() },
 		Log:          p.log,
 		Elsewhere:    p.sessionsElsewhere,
-		MaxElsewhere: o.config.Cluster.MaxEach,
+		MaxElsewhere: o.Config.Cluster.MaxEach,
 	})
 	p.goals = p.newGoals()
 	p.terminals = terminals.New(terminals.Options{Gateway: p.gateway, Log: p.log})
 	p.ports = newAttachedPorts(p.state.Ports(), p.log)
 	p.settings = p.newFollower(o)
 	p.mcp = mcpserver.New(mcpserver.Options{Gateway: p.gateway, Log: p.log, Version: p.info.Version,
-		ToolThreshold: o.config.MCPToolThreshold, Terminals: mcpTerminals{p.terminals}})
+		ToolThreshold: o.Config.MCPToolThreshold, Terminals: mcpTerminals{p.terminals}})
 	var others server.Cluster
-	if o.config.Cluster.Enabled() {
+	if o.Config.Cluster.Enabled() {
 		others = clusterOf{p}
 	}
 	p.server = server.New(server.Options{
@@ -258,7 +259,7 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Log:            p.log,
 		Version:        p.info.Version,
 		Hosts:          o.hosts(),
-		MaxConnections: o.config.MaxConnections,
+		MaxConnections: o.Config.MaxConnections,
 		TLS:            cert,
 
 		Supervisor: p.reloader(),
@@ -270,15 +271,15 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Page:       dashboard.Handler(),
 		MCP:        p.mcp,
 		SigninDir:  string(p.state),
-		OpenREST:   o.config.API.Auth == configs.AuthNone,
-		Status:     func() adminapi.Status { return p.status(o.files) },
+		OpenREST:   o.Config.API.Auth == configs.AuthNone,
+		Status:     func() adminapi.Status { return p.status(o.Files) },
 		End:        sync.OnceFunc(func() { close(p.asked) }),
 	})
 }
 
 // status returns what tapctl status shows of this process. Its faults are those of all
 // files, and a limit that the gateway has reached.
-func (p *gatewayProcess) status(files configs.Files) adminapi.Status {
+func (p *Process) status(files configs.Files) adminapi.Status {
 	i := adminapi.Status{URL: p.info.URL, PID: p.info.PID, Version: p.info.Version, StartedAt: p.info.StartedAt}
 	faults := slices.Concat(p.settings.Faults(), p.newKeyFaults(), p.supervisor.Faults(), p.runtime.Faults())
 	for _, f := range faults {
@@ -303,7 +304,7 @@ func (p *gatewayProcess) status(files configs.Files) adminapi.Status {
 
 // writeFiles writes the tokens and then gateway.json, which means that the gateway is
 // ready.
-func (p *gatewayProcess) writeFiles() error {
+func (p *Process) writeFiles() error {
 	info, err := json.Marshal(p.info)
 	if err != nil {
 		return fmt.Errorf("encoding gateway.json: %w", err)
@@ -324,7 +325,7 @@ func (p *gatewayProcess) writeFiles() error {
 }
 
 // removeFile removes one of our files unless another program has changed it.
-func (p *gatewayProcess) removeFile(path string) {
+func (p *Process) removeFile(path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.files {
@@ -335,7 +336,7 @@ func (p *gatewayProcess) removeFile(path string) {
 }
 
 // cleanUp removes our files and releases the lock. It may be called twice.
-func (p *gatewayProcess) cleanUp() {
+func (p *Process) cleanUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.isClosed {
@@ -349,9 +350,21 @@ func (p *gatewayProcess) cleanUp() {
 	p.lock.Unlock()
 }
 
-// stop ends sessions, providers, the server and the runtime, in this order, and waits for
+// Info returns what gateway.json says of the gateway.
+func (p *Process) Info() statedir.Info { return p.info }
+
+// Gateway returns the gateway itself, for callers in this process.
+func (p *Process) Gateway() *gateway.Gateway { return p.gateway }
+
+// Runtime returns the Copilot runtime, which starts with its first session.
+func (p *Process) Runtime() *copilot.Runtime { return p.runtime }
+
+// Served delivers the error with which the server ends by itself.
+func (p *Process) Served() <-chan error { return p.served }
+
+// Stop ends sessions, providers, the server and the runtime, in this order, and waits for
 // them. It takes less than 15 s, even when some of them do not end.
-func (p *gatewayProcess) stop() {
+func (p *Process) Stop() {
 	p.removeFile(p.state.InfoFile()) // so that no program looks for this gateway
 	p.quiesce()
 	p.goals.Close() // they go on with the next gateway
@@ -392,7 +405,7 @@ func (p *gatewayProcess) stop() {
 }
 
 // quiesce stops the reaction to changed files.
-func (p *gatewayProcess) quiesce() {
+func (p *Process) quiesce() {
 	p.supervisor.Quiesce()
 	if p.unfollow != nil {
 		p.unfollow()
@@ -400,12 +413,12 @@ func (p *gatewayProcess) quiesce() {
 	}
 }
 
-func (p *gatewayProcess) reloader() reloader {
+func (p *Process) reloader() reloader {
 	return reloader{p.supervisor, p.settings, p.logins, p.sources, p.state.Sources(), &p.webhooks}
 }
 
 // reload reads all files now and applies them.
-func (p *gatewayProcess) reload() { p.reloader().Reload() }
+func (p *Process) reload() { p.reloader().Reload() }
 
 // localURL replaces the address of a server that listens on all addresses by one at which
 // this machine reaches it.
@@ -426,28 +439,9 @@ func isUnspecified(host string) bool {
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// listenError names the process that uses the port.
-func listenError(err error) error {
-	failed, ok := errors.AsType[*server.ListenError](err)
-	if !ok || !errors.Is(err, syscall.EADDRINUSE) {
-		return err
-	}
-	who := "another process"
-	if tcp, err := net.ResolveTCPAddr("tcp", failed.Addr); err == nil {
-		owner, _ := proc.OwnerOf(tcp.AddrPort())
-		who = owner.String()
-	}
-	return fmt.Errorf(
-		"listening on %s: the port is in use by %s; stop it, or choose a free port: "+
-			"tapgw serve --listen 127.0.0.1:0, or listen in tapgw.toml",
-		failed.Addr,
-		who,
-	)
-}
-
 // privateDirs are the directories in which this program, lsclient and the Copilot runtime keep tokens and
 // conversations.
-func (p *gatewayProcess) privateDirs() []string {
+func (p *Process) privateDirs() []string {
 	dirs := []string{configs.Home(), filepath.Join(xdg.StateHome, "tapgw")}
 	if dir := p.runtime.PrivateDir(); dir != "" {
 		dirs = append(dirs, dir)

@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"io/fs"
@@ -38,17 +38,17 @@ func TestIdleGateway(t *testing.T) { // not parallel: it counts the goroutines o
 	config := configs.Default()
 	config.Listen = "127.0.0.1:0"
 	before := goroutines()
-	p, err := startGateway(t.Context(), gatewayOptions{
-		config: config, home: home, log: slog.New(slog.DiscardHandler), level: new(slog.LevelVar),
-		load: func() (configs.Config, configs.Files, error) { return config, configs.Files{}, nil },
+	p, err := Start(t.Context(), Options{
+		Config: config, Home: home, Log: slog.New(slog.DiscardHandler), Level: new(slog.LevelVar),
+		Load: func() (configs.Config, configs.Files, error) { return config, configs.Files{}, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.stop)
+	t.Cleanup(p.Stop)
 	want := []string{
-		"tapgw/cmd/tapgw.(*gatewayProcess).open.func1", // follows the config files
-		"tapgw/cmd/tapgw.startGateway.func1",           // serves
+		"tapgw/internal/assembly.(*Process).open.func1", // follows the config files
+		"tapgw/internal/assembly.Start.func1",           // serves
 		"tapgw/internal/server.(*Server).Serve.func1",
 		"tapgw/internal/supervisor.(*Supervisor).Open.func1",
 		"tapgw/internal/supervisor.(*Supervisor).run",

@@ -1,4 +1,6 @@
-package main
+// Package scaffold writes a provider of a user's own from a template: its program, its test, the SDK and the provider
+// file. It makes the program able to start, and waits until a gateway that runs has its tool.
+package scaffold
 
 import (
 	"bytes"
@@ -17,13 +19,17 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+	"mvdan.cc/sh/v3/syntax"
 
 	"tapgw"
+	"tapgw/internal/adminapi"
+	"tapgw/internal/daemon"
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
+	"tapgw/internal/protocol"
 )
 
-// language is what tapgw new knows about a language.
+// language is how a provider in a language is written and installed.
 type language struct {
 	template string            // the directory of the template
 	sdk      []string          // globs of the SDK's files
@@ -80,8 +86,8 @@ var goModules = lazyregexp.New(
 // installLimit bounds the installation: without a network, npm and pip try for minutes.
 const installLimit = 3 * time.Minute
 
-// project is a provider that tapgw new writes.
-type project struct {
+// Project is a provider to write. [New] makes one.
+type Project struct {
 	language
 	lang, name string
 	tool       string // the name of its tool
@@ -97,8 +103,65 @@ func toolOf(name string) string {
 	return tool[:min(len(tool), 64)]
 }
 
+// Languages are the languages in which [New] can write a provider.
+var Languages = slices.Sorted(maps.Keys(languages))
+
+// New returns a provider of a name in one of [Languages], whose directory and provider file have absolute paths. The
+// error says that one of both exists.
+func New(lang, name, dir, file string) (*Project, error) {
+	p := &Project{
+		language: languages[lang],
+		lang:     lang,
+		name:     name,
+		tool:     toolOf(name),
+		dir:      filepath.Clean(dir),
+		file:     file,
+	}
+	return p, p.checkFree()
+}
+
+// Result is what [Project.Make] made, as tapgw new shows it in JSON.
+type Result struct {
+	Name  string `json:"name"`
+	Lang  string `json:"lang"`
+	Dir   string `json:"dir"`
+	File  string `json:"file"` // the provider file
+	Tool  string `json:"tool"`
+	Ready bool   `json:"ready"` // the program can start
+	// Sessions is how many sessions of the gateway that runs have the tool.
+	Sessions int `json:"sessions"`
+	// Missing says what the program lacks, and Install is the command for it. Both are empty if Ready.
+	Missing string `json:"missing,omitempty"`
+	Install string `json:"install,omitempty"`
+
+	Next string `json:"-"` // what the user can do now
+}
+
+// Make writes the provider and makes it able to start. Then it waits until the sessions of the gateway of state have
+// its tool. note gets lines about its progress. After an error, nothing is left of the provider.
+func (p *Project) Make(ctx context.Context, state daemon.Dir, note func(string)) (Result, error) {
+	if err := p.write(); err != nil {
+		return Result{}, err
+	}
+	missing, err := p.prepare(ctx, note)
+	if err == nil {
+		err = p.writeProviderFile()
+	}
+	if err != nil {
+		return Result{}, errors.Join(err, os.RemoveAll(p.dir))
+	}
+	r := Result{Name: p.name, Lang: p.lang, Dir: p.dir, File: p.file, Tool: p.tool, Ready: missing == ""}
+	if r.Ready {
+		r.Sessions, r.Next = awaitTool(ctx, state, protocol.NormalName(p.name), p.tool)
+	} else {
+		r.Missing, r.Install = missing, p.installCommand()
+		r.Next = "run: " + r.Install
+	}
+	return r, nil
+}
+
 // checkFree checks that neither the directory nor the provider file exists.
-func (p *project) checkFree() error {
+func (p *Project) checkFree() error {
 	if _, err := os.Lstat(p.dir); !errors.Is(err, fs.ErrNotExist) {
 		return existsError(p.dir, err, "choose another with --dir")
 	}
@@ -116,7 +179,7 @@ func existsError(path string, err error, cure string) error {
 }
 
 // files returns the content of all files, by their paths in the directory.
-func (p *project) files() (map[string][]byte, error) {
+func (p *Project) files() (map[string][]byte, error) {
 	found := map[string][]byte{".gitignore": []byte(p.ignore)}
 	names := strings.NewReplacer("greet_hello", p.tool, "hello", p.name)
 	template, err := fs.Sub(tapgw.Files, p.template)
@@ -212,7 +275,7 @@ func addPackage(files map[string][]byte) error {
 }
 
 // write makes the directory: it writes all files into one beside it and renames that.
-func (p *project) write() (err error) {
+func (p *Project) write() (err error) {
 	files, err := p.files()
 	if err != nil {
 		return fmt.Errorf("reading the template: %w", err)
@@ -252,7 +315,7 @@ func (p *project) write() (err error) {
 }
 
 // makingError names the directory that the user asked for, not the temporary one beside it.
-func (p *project) makingError(err error) error {
+func (p *Project) makingError(err error) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = failed.Err
 	}
@@ -260,7 +323,7 @@ func (p *project) makingError(err error) error {
 }
 
 // prepare makes the program able to start. If it can't, missing says why. The error is an interrupt.
-func (p *project) prepare(ctx context.Context, note func(string)) (missing string, err error) {
+func (p *Project) prepare(ctx context.Context, note func(string)) (missing string, err error) {
 	programs := onPath(p.program)
 	if len(programs) == 0 {
 		return p.program + " is not on PATH; install it first", nil
@@ -306,7 +369,7 @@ func onPath(name string) (found []string) {
 }
 
 // canStart checks whether the provider has all that it needs to start.
-func (p *project) canStart(ctx context.Context) error {
+func (p *Project) canStart(ctx context.Context) error {
 	if p.check == nil {
 		return errors.New("it must be compiled first")
 	}
@@ -314,7 +377,7 @@ func (p *project) canStart(ctx context.Context) error {
 }
 
 // run runs a command in the directory. The error has the last line that the command printed to stderr.
-func (p *project) run(ctx context.Context, command ...string) error {
+func (p *Project) run(ctx context.Context, command ...string) error {
 	var stderr bytes.Buffer
 	child, err := proc.Start(proc.Command{
 		Path: command[0], Args: command[1:], Dir: p.dir, Env: os.Environ(), Stdout: &bytes.Buffer{}, Stderr: &stderr,
@@ -336,7 +399,7 @@ func (p *project) run(ctx context.Context, command ...string) error {
 }
 
 // writeProviderFile writes the provider file in one step, if none of the name exists.
-func (p *project) writeProviderFile() (err error) {
+func (p *Project) writeProviderFile() (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("writing the provider file: %w", err)
@@ -362,5 +425,51 @@ func (p *project) writeProviderFile() (err error) {
 	return proc.WriteNew(p.file, text.Bytes())
 }
 
-// remove removes the directory again, after a fault that came later.
-func (p *project) remove() error { return os.RemoveAll(p.dir) }
+// startLimit is how long [Project.Make] waits for the new provider in the sessions of a gateway.
+const startLimit = 10 * time.Second
+
+// awaitTool waits until each session of the gateway that runs has a provider's tool: another provider may have one of
+// that name. It returns how many sessions have it, and what the user can do next.
+func awaitTool(ctx context.Context, state daemon.Dir, provider, tool string) (sessions int, next string) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	g, runs := state.Running(ctx)
+	if !runs {
+		return 0, "start a gateway: tapgw ensure"
+	}
+	c, err := state.Dial(g)
+	if err != nil {
+		return 0, "see what the gateway made of it: tapctl providers"
+	}
+	defer c.Close()
+	all := 0
+	err = daemon.Poll(ctx, func() bool {
+		list, err := c.Sessions(ctx)
+		all, sessions = len(list), 0
+		for _, s := range list {
+			tools, err := c.Tools(ctx, s.ID)
+			if err == nil && slices.ContainsFunc(tools, func(t adminapi.Tool) bool {
+				return t.Name == tool && t.Provider == provider
+			}) {
+				sessions++
+			}
+		}
+		return err == nil && sessions == all
+	})
+	switch {
+	case err != nil:
+		return sessions, "not each session has it yet; see why: tapctl providers"
+	case all == 0:
+		return 0, "start a session: tapctl sessions start"
+	}
+	return sessions, fmt.Sprintf(`try it: tapctl tools call %s --args '{"name": "Ada"}'`, tool)
+}
+
+// installCommand is the command that installs what is missing and starts the provider anew.
+func (p *Project) installCommand() string {
+	dir, err := syntax.Quote(p.dir, syntax.LangBash)
+	if err != nil {
+		dir = "DIR" // a NUL, which no directory has
+	}
+	return fmt.Sprintf("cd %s && %s && tapctl providers restart %s", dir, p.install, p.name)
+}

@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 )
 
 // recordOptions says what this gateway keeps of what happens.
-func (p *gatewayProcess) recordOptions(c configs.Config) records.Options {
+func (p *Process) recordOptions(c configs.Config) records.Options {
 	return records.Options{
 		Dir: p.state.Records(), Off: !c.Records.Enabled, MaxAge: c.Records.MaxAge, MaxBytes: int64(c.Records.MaxBytes),
 		FaultsChanged: func() {

@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func (still) Close(context.Context, string) error                           { re
 // are such sessions, in the status.
 func TestEditsForNewSessionsSaySo(t *testing.T) {
 	var log bytes.Buffer
-	p := &gatewayProcess{log: slog.New(slog.NewTextHandler(&log, nil)), gateway: gateway.New(gateway.Options{})}
+	p := &Process{log: slog.New(slog.NewTextHandler(&log, nil)), gateway: gateway.New(gateway.Options{})}
 	start := func(kind string) *gateway.Session {
 		s, err := p.gateway.Register(gateway.SessionSpec{CWD: "/c"}, gateway.HostInfo{Kind: kind}, still{})
 		if err != nil {

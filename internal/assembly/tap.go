@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func ownProviders(c configs.Config) []configs.Provider {
 }
 
 // launchTap gives a session the tap_* tools until ctx ends.
-func (p *gatewayProcess) launchTap(ctx context.Context, r *supervisor.Run) error {
+func (p *Process) launchTap(ctx context.Context, r *supervisor.Run) error {
 	s, ok := p.gateway.Session(r.Session)
 	if !ok { // it ended meanwhile, and with it this provider
 		<-ctx.Done()
@@ -36,4 +36,4 @@ func (p *gatewayProcess) launchTap(ctx context.Context, r *supervisor.Run) error
 }
 
 // dialOwn connects a provider that the gateway has without a file.
-func (p *gatewayProcess) dialOwn() (*link.Conn, error) { return p.server.DialOwn() }
+func (p *Process) dialOwn() (*link.Conn, error) { return p.server.DialOwn() }

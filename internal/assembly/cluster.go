@@ -1,0 +1,125 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/adminapi"
+	"tapgw/internal/cli"
+	"tapgw/internal/cluster"
+	"tapgw/internal/gateway"
+	"tapgw/internal/server"
+)
+
+// joinCluster joins the gateways that the config names, if it names any.
+func (p *Process) joinCluster(c configs.Cluster, home string) error {
+	if !c.Enabled() {
+		return nil
+	}
+	admit := map[string]gateway.Trust{}
+	for name, trust := range c.Admit {
+		admit[name] = gateway.Trust(trust)
+	}
+	persist := server.Persist{Dir: filepath.Join(home, "providers")}
+	joined, err := cluster.Join(cluster.Options{
+		Gateway: p.gateway, Log: p.log, Version: p.info.Version, Name: c.Name, Share: c.Share, Admit: admit,
+		PersistDir: persist.Make, ReadFile: persist.Read, Control: c.Control, API: p.server.GatewaysAPI(),
+		Record: p.records.Record, Keeper: p.keeper, StateFile: p.state.KeptEvents(), Flush: p.records.Flush,
+		Changed: p.supervisor.ElsewhereChanged,
+	}, natsServer(c))
+	if err != nil {
+		return err
+	}
+	p.cluster = joined
+	return nil
+}
+
+// keeperOf makes what keeps the events of streams that last; nil if none does.
+func keeperOf(c configs.Cluster) *cluster.Keeper {
+	return cluster.NewKeeper(cluster.Keep{Streams: c.Keep.Streams, MaxAge: c.Keep.MaxAge,
+		MaxEvents: int64(c.Keep.MaxEvents), MaxBytes: int64(c.Keep.MaxBytes)})
+}
+
+// sessionsElsewhere returns the sessions of other gateways that a provider may serve.
+func (p *Process) sessionsElsewhere(provider string) []adminapi.Session {
+	if p.cluster == nil {
+		return nil
+	}
+	return p.cluster.Elsewhere(provider)
+}
+
+func natsServer(c configs.Cluster) cluster.Server {
+	return cluster.Server{URLs: c.URLs, Credentials: c.Credentials, NKey: c.NKey, CA: c.TLSCA, Cert: c.TLSCert,
+		Key: c.TLSKey}
+}
+
+// leaveCluster leaves the cluster, if the gateway has joined one.
+func (p *Process) leaveCluster() {
+	if p.cluster != nil {
+		p.cluster.Close()
+	}
+}
+
+// clusterOf is the cluster for the server. The gateway joins it before it listens.
+type clusterOf struct{ p *Process }
+
+// Connect implements [server.Cluster].
+func (c clusterOf) Connect(p gateway.Peer, o gateway.ConnOptions) server.ProviderConn {
+	return c.p.cluster.Connect(p, o)
+}
+
+// Forward implements [server.Cluster].
+func (c clusterOf) Forward(w http.ResponseWriter, r *http.Request, gateway, path string) {
+	c.p.cluster.Forward(w, r, gateway, path)
+}
+
+// Providers implements [server.Cluster].
+func (c clusterOf) Providers() []adminapi.Provider { return c.p.cluster.Abroad() }
+
+// State implements [server.Cluster].
+func (c clusterOf) State(ctx context.Context) adminapi.Cluster { return c.p.cluster.State(ctx) }
+
+// Known implements [server.Cluster].
+func (c clusterOf) Known() adminapi.Cluster { return c.p.cluster.Known() }
+
+// History implements [server.Cluster].
+func (c clusterOf) History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory {
+	return c.p.cluster.History(ctx, streams, last, since)
+}
+
+// CheckCluster finds out how a gateway with these settings would join others. It reports each thing that it has
+// found as a check that has ended.
+func CheckCluster(ctx context.Context, c configs.Cluster) (checks []cli.Check) {
+	add := func(name string, r cli.Result) {
+		checks = append(checks, cli.Check{Name: name, Run: func(context.Context) cli.Result { return r }})
+	}
+	for _, f := range cluster.Check(ctx, cluster.CheckOptions{
+		Name: c.Name, Admit: slices.Sorted(maps.Keys(c.Admit)), Server: natsServer(c), Keeps: len(c.Keep.Streams) > 0,
+	}) {
+		add(f.Check, cli.Result{Status: cli.Status(f.Status), Detail: f.Detail, Cure: f.Cure})
+	}
+	add("share", describeShare(c))
+	return checks
+}
+
+func describeShare(c configs.Cluster) cli.Result {
+	switch {
+	case len(c.Admit) == 0:
+		return cli.Warn("write the others' names and trust into [cluster.admit]", "no gateway is admitted")
+	case len(c.Share) == 0:
+		return cli.Warn(`write globs into share, such as share = ["*"]`,
+			"nothing is shared: admitted gateways see no session and no provider of this one")
+	}
+	quoted := make([]string, len(c.Share))
+	for i, glob := range c.Share {
+		quoted[i] = fmt.Sprintf("%q", glob)
+	}
+	return cli.OK("sessions and providers that match %s", strings.Join(quoted, ", "))
+}
