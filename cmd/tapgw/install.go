@@ -1,11 +1,18 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/install"
 	"tapgw/internal/visible"
-	"tapgw/skills"
 )
 
 func installCommand() *ucli.Command {
@@ -44,15 +51,6 @@ func installProject(c *ucli.Context) (string, error) {
 	return cli.Workdir(c)
 }
 
-// installRow is one place of what tapgw install writes, as tapgw install status shows it.
-type installRow struct {
-	What  string `json:"what"`  // skills, hooks, mcp, extension
-	For   string `json:"for"`   // the agent that reads it
-	Scope string `json:"scope"` // user, project
-	State string `json:"state"` // absent, installed, partly, outdated, changed, unreadable
-	Path  string `json:"path"`
-}
-
 func installStatusCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "status",
@@ -68,23 +66,18 @@ Examples:
 			if err := cli.MaxArgs(c, 0); err != nil {
 				return err
 			}
-			rows, err := skillRows(c)
-			if err != nil {
-				return err
-			}
 			dir, err := cli.Workdir(c)
 			if err != nil {
 				return err
 			}
-			terminals, faults, err := copilotRows(dir)
+			rows, faults, err := install.Status(dir)
 			if err != nil {
 				return err
 			}
-			for _, err := range faults {
-				cli.Out(c).Notef("tapgw: %v", err)
-			}
-			rows = append(rows, terminals...)
 			out := cli.Out(c)
+			for _, err := range faults {
+				out.Notef("tapgw: %v", err)
+			}
 			if out.JSON {
 				return out.Document(rows)
 			}
@@ -97,25 +90,56 @@ Examples:
 	}
 }
 
-// skillRows returns the state of the skills in each folder.
-func skillRows(c *ucli.Context) ([]installRow, error) {
-	dir, err := cli.Workdir(c)
+// inProject installs or uninstalls something where the flags say.
+func inProject(c *ucli.Context, do func(d install.Dialog, ctx context.Context, project string) error) error {
+	project, err := installProject(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var rows []installRow
-	for _, project := range []string{"", dir} {
-		folders, err := skills.Folders(project)
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range folders {
-			found, err := f.Look()
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, installRow{"skills", f.For, f.Scope, skills.Summary(found), f.Path})
+	return do(dialog(c), c.Context, project)
+}
+
+func changeCopilot(c *ucli.Context, isInstall bool) error {
+	var parts []string
+	for _, part := range []string{install.Hooks, install.MCP, install.Extension} {
+		if c.Bool(part) {
+			parts = append(parts, part)
 		}
 	}
-	return rows, nil
+	return inProject(c, func(d install.Dialog, ctx context.Context, project string) error {
+		return d.Copilot(ctx, project, isInstall, parts...)
+	})
+}
+
+// dialog is how the command shows its changes and asks. It asks on a terminal.
+func dialog(c *ucli.Context) install.Dialog {
+	d := install.Dialog{
+		Out: cli.Out(c), DryRun: c.Bool("dry-run"), Yes: c.Bool("yes"),
+		Workdir: func() (string, error) { return cli.Workdir(c) },
+	}
+	in, ok := c.App.Reader.(*os.File)
+	if ok && cli.Terminal(in) && cli.Terminal(c.App.ErrWriter) && !d.Out.JSON {
+		d.Ask = func(ctx context.Context, question string) error { return confirm(ctx, c, question) }
+	}
+	return d
+}
+
+// confirm asks a question on the terminal. An answer other than yes is an error.
+func confirm(ctx context.Context, c *ucli.Context, question string) error {
+	_, _ = fmt.Fprintf(c.App.ErrWriter, "%s [y/N] ", question)
+	answer := make(chan string, 1)
+	go func() { // ends with the line, or with the process
+		line, _ := bufio.NewReader(c.App.Reader).ReadString('\n')
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return nil
+		}
+		return cli.Failed("nothing was written")
+	case <-ctx.Done():
+		return errors.Join(cli.Failed("nothing was written"), context.Cause(ctx))
+	}
 }

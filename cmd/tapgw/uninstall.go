@@ -2,22 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
-	"tapgw/internal/diff"
-	"tapgw/internal/git"
-	"tapgw/internal/mcpclients"
-	"tapgw/internal/service"
-	"tapgw/internal/statedir"
-	"tapgw/internal/visible"
-	"tapgw/skills"
+	"tapgw/internal/install"
 )
 
 func uninstallCommand() *ucli.Command {
@@ -38,7 +27,7 @@ Examples:
   tapgw uninstall --yes --json
   tapgw uninstall mcp`,
 		Flags:  uninstallFlags(),
-		Action: func(c *ucli.Context) error { return uninstall(c, (*removals).everything) },
+		Action: func(c *ucli.Context) error { return uninstall(c, install.Dialog.Uninstall) },
 		Subcommands: []*ucli.Command{
 			uninstallCopilotCommand(),
 			uninstallSkillsCommand(),
@@ -52,7 +41,7 @@ Examples:
   tapgw uninstall mcp --dry-run
   tapgw uninstall mcp --yes`,
 				Flags:  uninstallFlags(),
-				Action: func(c *ucli.Context) error { return uninstall(c, (*removals).allMCP) },
+				Action: func(c *ucli.Context) error { return uninstall(c, install.Dialog.UninstallClients) },
 			},
 			{
 				Name:  "service",
@@ -62,10 +51,8 @@ Examples:
 Examples:
   tapgw uninstall service --dry-run
   tapgw uninstall service --yes`,
-				Flags: uninstallFlags(),
-				Action: func(c *ucli.Context) error {
-					return uninstall(c, func(u *removals) error { u.service(); return nil })
-				},
+				Flags:  uninstallFlags(),
+				Action: func(c *ucli.Context) error { return uninstall(c, install.Dialog.UninstallService) },
 			},
 		},
 	}
@@ -78,299 +65,10 @@ func uninstallFlags() []ucli.Flag {
 	}
 }
 
-// removal is something that tapgw installed, and whether it is removed or kept, as JSON shows it.
-type removal struct {
-	What    string `json:"what"`  // hooks, mcp, extension, skills, service, projects
-	For     string `json:"for"`   // the program that reads it
-	Scope   string `json:"scope"` // user, project
-	File    string `json:"file,omitempty"`
-	Change  string `json:"change"`           // removed, kept
-	Written bool   `json:"written"`          // whether the change is made
-	Reason  string `json:"reason,omitempty"` // why it is kept
-	Diff    string `json:"diff,omitempty"`   // of a file that other programs write, too
-
-	diff  *diff.Diff
-	apply func() error
-}
-
-// removals are all things that tapgw installed, each once.
-type removals struct {
-	c    *ucli.Context
-	list []*removal
-	gone []string // projects of the list that are not there anymore
-}
-
-func newRemovals(c *ucli.Context) *removals { return &removals{c: c, list: []*removal{}} }
-
-const changedByPerson = "a person has changed or written it; remove it by hand if nobody needs it"
-
-func (u *removals) add(r removal) {
-	if !slices.ContainsFunc(u.list, func(o *removal) bool { return o.File != "" && o.File == r.File }) {
-		u.list = append(u.list, &r)
-	}
-}
-
-// keep adds a place that stays.
-func (u *removals) keep(what, program, scope, file, reason string) {
-	u.add(removal{What: what, For: program, Scope: scope, File: file, Change: keptAsItIs, Reason: reason})
-}
-
-// everything adds the user's installations, those in projects, and last the service: without its gateway, a terminal
-// that still has the hooks would lose its session.
-func (u *removals) everything() error {
-	if err := u.project(""); err != nil {
-		return err
-	}
-	if err := u.projects(u.project); err != nil {
-		return err
-	}
-	u.service()
-	return nil
-}
-
-func (u *removals) allMCP() error {
-	u.mcp("")
-	return u.projects(func(dir string) error { u.mcp(dir); return nil })
-}
-
-// projects looks into the working directory, its repository, and the projects of the list.
-func (u *removals) projects(look func(dir string) error) error {
-	dir, err := cli.Workdir(u.c)
-	if err != nil {
-		return err
-	}
-	l, err := readProjects()
-	if err != nil {
-		u.keep("projects", "tapgw", skills.User, "", err.Error())
-	}
-	dirs := append(slices.Clone(l.dirs), dir)
-	if tree, ok := git.Of(dir); ok {
-		dirs = append(dirs, tree.Root)
-	}
-	slices.Sort(dirs)
-	for _, dir := range slices.Compact(dirs) {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			u.gone = append(u.gone, dir)
-			cli.Out(u.c).Notef("tapgw: %s is not there anymore, and is passed over", visible.Line(dir))
-			continue
-		}
-		if err := look(dir); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// project adds the installations in a project, or the user's own if dir is "".
-func (u *removals) project(dir string) error {
-	if err := u.copilot(dir); err != nil {
-		return err
-	}
-	u.mcp(dir)
-	return u.skills(dir)
-}
-
-// copilot adds the files of tapgw install copilot. The entry of the MCP servers is one of those of all clients.
-func (u *removals) copilot(dir string) error {
-	place, err := newCopilotPlace("")
-	if err != nil {
-		return err
-	}
-	if dir != "" { // a list has the root of the repository already
-		place.project, place.root = dir, dir
-	}
-	for _, part := range []string{partExtension, partHooks} {
-		ch, err := place.uninstall(part)
-		switch {
-		case err != nil:
-			u.keep(part, "copilot", place.scope(), place.file(part).Path, err.Error())
-		case ch.Change == keptAsItIs:
-			u.keep(part, "copilot", ch.Scope, ch.File, changedByPerson)
-		case ch.Change != nothingChanges:
-			u.add(removal{What: part, For: "copilot", Scope: ch.Scope, File: ch.File, Change: ch.Change,
-				apply: ch.apply})
-		}
-	}
-	return nil
-}
-
-func (u *removals) mcp(dir string) {
-	scope := skills.User
-	if dir != "" {
-		scope = skills.Project
-	}
-	for _, name := range mcpclients.Names() {
-		client, _ := mcpclients.Find(name)
-		ch, err := client.Uninstall(dir)
-		switch {
-		case err != nil:
-			u.keep("mcp", name, scope, "", err.Error())
-		case ch.Kind != mcpclients.None:
-			u.add(removal{What: "mcp", For: name, Scope: scope, File: ch.File, Change: ch.Kind, diff: new(ch.Diff()),
-				apply: ch.Write})
-		}
-	}
-}
-
-func (u *removals) skills(dir string) error {
-	folders, err := skills.Folders(dir)
-	if err != nil {
-		return err
-	}
-	for _, f := range folders {
-		found, err := f.Look()
-		if err != nil {
-			u.keep("skills", f.For, f.Scope, f.Path, err.Error())
-		}
-		for _, s := range found {
-			switch s.State {
-			case skills.Installed, skills.Outdated:
-				u.add(removal{What: "skills", For: f.For, Scope: f.Scope, File: s.File, Change: mcpclients.Removed,
-					apply: s.Remove})
-			case skills.Changed:
-				u.keep("skills", f.For, f.Scope, s.File, changedByPerson)
-			}
-		}
-	}
-	return nil
-}
-
-func (u *removals) service() {
-	s, err := service.New()
-	if err != nil {
-		return // a system without a service manager has no service
-	}
-	switch is, err := s.Installed(); {
-	case err != nil:
-		u.keep("service", s.Manager(), skills.User, s.File(), err.Error())
-	case is:
-		u.add(removal{What: "service", For: s.Manager(), Scope: skills.User, File: s.File(), Change: service.Removed,
-			apply: func() error {
-				ctx, cancel := context.WithTimeout(u.c.Context, service.Timeout)
-				defer cancel()
-				_, err := s.Uninstall(ctx)
-				return err
-			}})
-	}
-}
-
-// uninstall shows the installations that find adds, and removes them unless the user says no.
-func uninstall(c *ucli.Context, find func(*removals) error) error {
+// uninstall runs an uninstallation of the user's.
+func uninstall(c *ucli.Context, do func(install.Dialog, context.Context) error) error {
 	if err := cli.MaxArgs(c, 0); err != nil {
 		return err
 	}
-	u := newRemovals(c)
-	if err := find(u); err != nil {
-		return err
-	}
-	out, dryRun := cli.Out(c), c.Bool("dry-run")
-	removes := slices.ContainsFunc(u.list, func(r *removal) bool { return r.apply != nil })
-	if removes && !dryRun && !c.Bool("yes") && !canAsk(c) {
-		return cli.Usage("uninstall: there is no terminal to ask on: give --yes to remove everything that " +
-			"--dry-run shows")
-	}
-	if err := u.show(out); err != nil {
-		return err
-	}
-	if removes && !dryRun {
-		if !c.Bool("yes") {
-			if err := confirm(c.Context, c, "Remove it?"); err != nil {
-				return err
-			}
-		}
-		u.remove()
-		u.noteGateway()
-	}
-	if !dryRun {
-		if err := u.forget(); err != nil {
-			u.keep("projects", "tapgw", skills.User, "", err.Error())
-		}
-	}
-	if removes && dryRun {
-		out.Notef("tapgw: nothing was changed, because of --dry-run")
-	}
-	return u.report(out)
-}
-
-// show prints the list, and the differences in files that other programs write too.
-func (u *removals) show(out *cli.Output) error {
-	for _, r := range u.list {
-		if r.diff == nil {
-			continue
-		}
-		r.Diff = r.diff.String()
-		if !out.JSON {
-			if err := printDiff(out, r.diff); err != nil {
-				return err
-			}
-		}
-	}
-	if out.JSON {
-		return nil
-	}
-	t := cli.Table{Columns: []string{"CHANGE", "WHAT", "FOR", "SCOPE", "FILE"}}
-	for _, r := range u.list {
-		t.Row(r.Change, r.What, r.For, r.Scope, visible.Line(r.File))
-	}
-	return out.Table(&t, "nothing of tapgw is installed")
-}
-
-// remove removes all that are not kept. One whose removal fails is kept, with the reason.
-func (u *removals) remove() {
-	for _, r := range u.list {
-		if r.apply == nil {
-			continue
-		}
-		if err := r.apply(); err != nil {
-			r.Change, r.Reason = keptAsItIs, err.Error()
-			continue
-		}
-		r.Written = true
-	}
-}
-
-// noteGateway says that a gateway runs on that is not the service's.
-func (u *removals) noteGateway() {
-	dir := stateDir()
-	if _, err := os.Stat(filepath.Join(string(dir), statedir.InfoFile)); err != nil {
-		return // no gateway runs, and Running would create the lock's file
-	}
-	if g, runs := dir.Running(u.c.Context); runs {
-		cli.Out(u.c).Notef("tapgw: the gateway at %s runs on: tapgw stop ends it", g.URL)
-	}
-}
-
-// forget takes the projects from the list that have nothing of tapgw anymore.
-func (u *removals) forget() error {
-	if slices.ContainsFunc(u.list, func(r *removal) bool { return r.What == "projects" }) {
-		return nil // it can't be read, which the list says
-	}
-	return changeProjects(func(dirs []string) ([]string, error) {
-		return slices.DeleteFunc(dirs, func(dir string) bool {
-			remaining := newRemovals(u.c)
-			return slices.Contains(u.gone, dir) || remaining.project(dir) == nil && len(remaining.list) == 0
-		}), nil
-	})
-}
-
-// report prints the result. The command fails if anything is kept.
-func (u *removals) report(out *cli.Output) error {
-	if out.JSON {
-		if err := out.Document(u.list); err != nil {
-			return err
-		}
-	}
-	var err error
-	for _, r := range u.list {
-		if r.Change != keptAsItIs {
-			continue
-		}
-		err = cli.Reported(cli.ExitFailed)
-		if r.File == "" { // the reason names it
-			out.Notef("tapgw: kept: %s", visible.Line(r.Reason))
-		} else {
-			out.Notef("tapgw: kept %s: %s", visible.Line(r.File), visible.Line(r.Reason))
-		}
-	}
-	return err
+	return do(dialog(c), c.Context)
 }

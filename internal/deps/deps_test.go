@@ -40,8 +40,8 @@ var layers = [][]string{
 		"internal/sources", "internal/terminals", "internal/cluster",
 		"internal/supervisor", "internal/taptools", "internal/server", "internal/service",
 		"internal/dashboard", "skills", "tools/provide"},
-	{"internal/agent", "internal/assembly", "internal/scaffold"},
-	{"internal/demo"},
+	{"internal/agent", "internal/assembly", "internal/install", "internal/scaffold"},
+	{"internal/demo", "internal/doctor"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
 }
 

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"cmp"
@@ -26,14 +26,14 @@ import (
 const reachTimeout = 10 * time.Second
 
 // runtime returns the options of a runtime that the checks start with a profile.
-func (d *doctor) runtime(p configs.Profile) copilot.Options {
+func (d *Doctor) runtime(p configs.Profile) copilot.Options {
 	cp := d.config.Copilot
 	return copilot.Options{CLI: cp.CLI, Home: configs.Home(), GitHubHost: cp.GitHubHost, Profile: p}
 }
 
 // endpoints returns the profiles with a model endpoint of the user's own: under "" that of
 // [copilot], and by name each profile with another endpoint.
-func (d *doctor) endpoints() map[string]configs.Profile {
+func (d *Doctor) endpoints() map[string]configs.Profile {
 	cp := d.config.Copilot
 	found := map[string]configs.Profile{}
 	if cp.Provider.URL != "" {
@@ -48,7 +48,7 @@ func (d *doctor) endpoints() map[string]configs.Profile {
 }
 
 // checkEndpoints asks each model endpoint of the user's own for its models.
-func (d *doctor) checkEndpoints(ctx context.Context) cli.Result {
+func (d *Doctor) checkEndpoints(ctx context.Context) cli.Result {
 	all := d.endpoints()
 	if len(all) == 0 {
 		return cli.OK("GitHub's own")
@@ -74,7 +74,7 @@ func (d *doctor) checkEndpoints(ctx context.Context) cli.Result {
 
 // checkEndpoint asks the endpoint of a profile for its models. An endpoint that answers
 // with a list accepts the key, too.
-func (d *doctor) checkEndpoint(ctx context.Context, p configs.Profile) cli.Result {
+func (d *Doctor) checkEndpoint(ctx context.Context, p configs.Profile) cli.Result {
 	e := p.Provider
 	variable := cmp.Or(e.BearerTokenEnv, e.KeyEnv)
 	key := cmp.Or(variable, "its key")
@@ -116,7 +116,7 @@ func checkURL(ctx context.Context, url string) cli.Result {
 }
 
 // checkHooks finds hooks whose program can't run. Such a hook denies.
-func (d *doctor) checkHooks(context.Context) cli.Result {
+func (d *Doctor) checkHooks(context.Context) cli.Result {
 	for i, h := range d.config.Hooks {
 		if len(h.Command) == 0 {
 			continue
@@ -133,7 +133,7 @@ func (d *doctor) checkHooks(context.Context) cli.Result {
 }
 
 // checkTraces asks the collector for traces, if OTEL_ variables name one.
-func (d *doctor) checkTraces(ctx context.Context) cli.Result {
+func (d *Doctor) checkTraces(ctx context.Context) cli.Result {
 	s, err := otlp.FromEnv(os.Getenv)
 	switch {
 	case err != nil:

@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"encoding/json"
@@ -9,8 +9,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
 	"tapgw/internal/ownfile"
@@ -109,11 +107,11 @@ func changeProjects(edit func(dirs []string) ([]string, error)) error {
 }
 
 // noteProject brings the list up to date after something was installed in a project, or removed there.
-func noteProject(c *ucli.Context, dir string) error {
-	if dir == "" || c.Bool("dry-run") {
+func (d Dialog) noteProject(dir string) error {
+	if dir == "" || d.DryRun {
 		return nil
 	}
-	u := newRemovals(c)
+	u := newRemovals(d)
 	if err := u.project(dir); err != nil {
 		return err
 	}

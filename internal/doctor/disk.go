@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ var realDisk = disk{
 
 // checkDisk checks the free space where the gateway and the Copilot runtime write. They
 // can't save sessions on a full disk.
-func (d *doctor) checkDisk(context.Context) cli.Result {
+func (d *Doctor) checkDisk(context.Context) cli.Result {
 	return d.disk.check(string(d.state), configs.Home(), os.TempDir())
 }
 

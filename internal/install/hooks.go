@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"encoding/json"
@@ -8,9 +8,7 @@ import (
 	"strings"
 
 	"github.com/tailscale/hujson"
-	ucli "github.com/urfave/cli/v2"
 
-	"tapgw/internal/cli"
 	"tapgw/internal/ownfile"
 	"tapgw/internal/visible"
 )
@@ -65,16 +63,16 @@ func hookFile(program string) string {
 const stateUnreadable = "unreadable"
 
 // noteCopilot says what else the person must know so that the parts work.
-func noteCopilot(c *ucli.Context, place copilotPlace, list []*copilotChange) {
-	note := func(format string, args ...any) { cli.Out(c).Notef("tapgw: "+format, args...) }
+func (d Dialog) noteCopilot(place copilotPlace, list []*copilotChange) {
+	note := func(format string, args ...any) { d.Out.Notef("tapgw: "+format, args...) }
 	written := false
 	for _, ch := range list {
 		written = written || ch.Written
 		switch ch.What {
-		case partHooks:
+		case Hooks:
 			project := place.project
 			if project == "" {
-				project, _ = cli.Workdir(c)
+				project, _ = d.Workdir()
 			}
 			if at, err := newCopilotPlace(project); err == nil {
 				for _, file := range disablesHooks(at.root) {
@@ -85,7 +83,7 @@ func noteCopilot(c *ucli.Context, place copilotPlace, list []*copilotChange) {
 			if other := place.otherScope(project); other != "" {
 				note("the hooks are in %s, too, so each would run twice: uninstall one of both", visible.Line(other))
 			}
-		case partExtension:
+		case Extension:
 			if !strings.Contains(os.Getenv("COPILOT_CLI_ENABLED_FEATURE_FLAGS"), "EXTENSIONS") {
 				note("the CLI loads extensions only with copilot --experimental, " +
 					"or with COPILOT_CLI_ENABLED_FEATURE_FLAGS=EXTENSIONS in its environment")
@@ -110,7 +108,7 @@ func (p copilotPlace) otherScope(project string) string {
 	if err != nil {
 		return ""
 	}
-	found, err := other.file(partHooks).Look()
+	found, err := other.file(Hooks).Look()
 	if err != nil || found.State == ownfile.Absent {
 		return ""
 	}
@@ -150,4 +148,13 @@ func readSettings(file string) ([]byte, error) {
 		return nil, fs.ErrInvalid
 	}
 	return os.ReadFile(file) //nolint:gosec // settings of the CLI
+}
+
+// DisabledHooks returns the files of the project of a directory that turn the CLI's hooks off there.
+func DisabledHooks(dir string) ([]string, error) {
+	place, err := newCopilotPlace(dir)
+	if err != nil {
+		return nil, err
+	}
+	return disablesHooks(place.root), nil
 }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"errors"
@@ -58,5 +58,27 @@ func TestDoctorChecksTheDisk(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
 		t.Errorf("got %v, %v in the directory, want no file", left, err)
+	}
+}
+
+func TestIsOlder(t *testing.T) {
+	for _, tt := range []struct {
+		version, than string
+		want          bool
+	}{
+		{"1.0.80", "1.0.81", true},
+		{"1.0.81", "1.0.81", false},
+		{"1.0.102", "1.0.81", false},
+		{"1.1", "1.0.81", false},
+		{"1.0", "1.0.81", true},
+		{"v0.9.9", "1.0.81", true},
+		{"1.0.81-beta.1", "1.0.81", false},
+		{"unknown", "1.0.81", false},
+		{"18.20.4", "20", true},
+		{"22.1.0", "20", false},
+	} {
+		if got := isOlder(tt.version, tt.than); got != tt.want {
+			t.Errorf("isOlder(%q, %q) = %v, want %v", tt.version, tt.than, got, tt.want)
+		}
 	}
 }
