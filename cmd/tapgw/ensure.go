@@ -1,12 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -73,25 +68,4 @@ func isSameAddress(url, listen string) bool {
 	_, address, _ := strings.Cut(url, "://")
 	return address == listen || strings.HasSuffix(listen, ":0") ||
 		strings.HasSuffix(address, listen[strings.LastIndexByte(listen, ':'):])
-}
-
-// ensureApart lets another process start the gateway and waits for its end, so that the gateway is no descendant of
-// this one: the Copilot CLI ends all descendants of its MCP servers and extensions with them.
-func ensureApart(ctx context.Context, c *ucli.Context) error {
-	program, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("finding our own program: %w", err)
-	}
-	args := []string{"ensure"}
-	if config := c.String("config"); config != "" {
-		args = append(args, "--config="+config)
-	}
-	var complaint bytes.Buffer
-	command := exec.CommandContext(ctx, program, args...)
-	command.Stderr = &complaint
-	if err := command.Run(); err != nil {
-		text := strings.TrimPrefix(strings.TrimSpace(complaint.String()), "tapgw: ")
-		return cli.Failed("%s", cmp.Or(text, err.Error()))
-	}
-	return nil
 }

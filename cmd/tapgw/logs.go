@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -48,7 +46,7 @@ func showLogs(c *ucli.Context) error {
 		return cli.Usage("flag --last: must be at least 1, got %d", last)
 	}
 	out := cli.Out(c)
-	log, err := findLog(c.Context, last, follow, out)
+	log, err := service.FindLog(c.Context, stateDir(), last, follow, noteTo(out))
 	if err != nil {
 		return err
 	}
@@ -62,42 +60,6 @@ func showLogs(c *ucli.Context) error {
 		return nil
 	}
 	return err
-}
-
-// findLog finds the log of the gateway that runs here. Where none runs, it is the
-// service's log, else that of the last gateway of tapgw ensure.
-func findLog(ctx context.Context, last int, follow bool, out *cli.Output) (service.Log, error) {
-	state := stateDir()
-	ensured := service.Log{File: state.LogFile()}
-	g, isRunning, err := state.Current()
-	switch {
-	case err != nil:
-		return service.Log{}, err
-	case len(g.Args) > 0:
-		return ensured, nil
-	case isRunning:
-		s, err := runningService(ctx, g.PID)
-		if err == nil && s == nil {
-			err = cli.NotFound("the gateway of process %d runs in the foreground (tapgw serve): it logs to its own "+
-				"stderr and to no file; keep it with: tapgw serve 2>FILE", g.PID)
-		}
-		if err != nil {
-			return service.Log{}, err
-		}
-		return s.Log(last, follow), nil
-	}
-	if s := installedService(); s != nil {
-		return s.Log(last, follow), nil
-	}
-	switch _, err := os.Stat(ensured.File); {
-	case errors.Is(err, fs.ErrNotExist):
-		return service.Log{}, cli.NotFound("no gateway runs, and none of tapgw ensure has left a log: there is no %s",
-			ensured.File)
-	case err != nil:
-		return service.Log{}, fmt.Errorf("looking for a log: %w", err)
-	}
-	out.Notef("tapgw: no gateway runs; this is the log of the last one of tapgw ensure")
-	return ensured, nil
 }
 
 // printLog prints a line of a log: with --json as it is, else in columns for people.

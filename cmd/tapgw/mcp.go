@@ -1,6 +1,11 @@
 package main
 
-import ucli "github.com/urfave/cli/v2"
+import (
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/mcpserver"
+)
 
 func mcpCommand() *ucli.Command {
 	return &ucli.Command{
@@ -25,4 +30,17 @@ Examples:
 		Action:      mcp,
 		Subcommands: []*ucli.Command{mcpInstallCommand(), mcpUninstallCommand()},
 	}
+}
+
+// mcp serves a session to the MCP client that started this program.
+func mcp(c *ucli.Context) error {
+	if err := cli.MaxArgs(c, 0); err != nil {
+		return err
+	}
+	out := cli.Out(c)
+	d := mcpserver.NewDialer(c.String("session"), c.Bool("ensure"), c.String("config"))
+	relay := mcpserver.Relay{In: c.App.Reader, Out: c.App.Writer, Dial: d.Dial,
+		Note: func(text string) { out.Notef("tapgw mcp: %s", text) },
+	}
+	return relay.Run(c.Context)
 }

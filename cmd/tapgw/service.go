@@ -13,21 +13,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/service"
-	"tapgw/internal/statedir"
 )
-
-// serviceLine is the service's state as --json shows it.
-type serviceLine struct {
-	Action    string `json:"action,omitzero"` // of package service; "" for status
-	Manager   string `json:"manager"`
-	File      string `json:"file"`
-	Installed bool   `json:"installed"`
-	Enabled   bool   `json:"enabled"`
-	Running   bool   `json:"running"`
-	PID       int    `json:"pid,omitzero"`
-	URL       string `json:"url,omitzero"`
-	Version   string `json:"version,omitzero"`
-}
 
 func serviceCommand() *ucli.Command {
 	return &ucli.Command{
@@ -95,31 +81,6 @@ func serviceAction(do func(context.Context, *service.Service, *cli.Output) error
 	}
 }
 
-// installedService is this user's service if tapgw has installed one, else nil.
-func installedService() *service.Service {
-	s, err := service.New()
-	if err != nil {
-		return nil // this system has no service manager
-	}
-	if isInstalled, err := s.Installed(); err != nil || !isInstalled {
-		return nil // a file that tapgw did not write is no service of tapgw
-	}
-	return s
-}
-
-// runningService is the service if the process pid is its gateway, else nil.
-func runningService(ctx context.Context, pid int) (*service.Service, error) {
-	s := installedService()
-	if s == nil {
-		return nil, nil
-	}
-	now, err := s.State(ctx)
-	if err != nil || !now.Running || now.PID != pid {
-		return nil, err
-	}
-	return s, nil
-}
-
 func installService(c *ucli.Context) error {
 	s, err := service.New()
 	if err != nil {
@@ -164,7 +125,7 @@ func installService(c *ucli.Context) error {
 	if err != nil {
 		return err
 	}
-	line, err := serviceNow(ctx, s)
+	line, err := s.Line(ctx)
 	if err != nil {
 		return err
 	}
@@ -187,7 +148,7 @@ func uninstallService(ctx context.Context, s *service.Service, out *cli.Output) 
 	case err != nil:
 		return err
 	case out.JSON:
-		return out.Document(serviceLine{Action: action, Manager: s.Manager(), File: s.File()})
+		return out.Document(service.Line{Action: action, Manager: s.Manager(), File: s.File()})
 	case action == service.None:
 		return out.Printf("not installed: there is no %s\n", s.File())
 	}
@@ -202,7 +163,7 @@ func showService(ctx context.Context, s *service.Service, out *cli.Output) error
 	}
 	if !isInstalled {
 		if out.JSON {
-			err = out.Document(serviceLine{Manager: s.Manager(), File: s.File()})
+			err = out.Document(service.Line{Manager: s.Manager(), File: s.File()})
 		} else {
 			err = out.Printf("not installed: there is no %s\n", s.File())
 		}
@@ -211,7 +172,7 @@ func showService(ctx context.Context, s *service.Service, out *cli.Output) error
 		}
 		return cli.Reported(cli.ExitNotFound)
 	}
-	line, err := serviceNow(ctx, s)
+	line, err := s.Line(ctx)
 	if err != nil {
 		return err
 	}
@@ -227,7 +188,7 @@ func showService(ctx context.Context, s *service.Service, out *cli.Output) error
 	return nil
 }
 
-func printService(out *cli.Output, line serviceLine, title string) error {
+func printService(out *cli.Output, line service.Line, title string) error {
 	if out.JSON {
 		return out.Document(line)
 	}
@@ -242,25 +203,6 @@ func printService(out *cli.Output, line serviceLine, title string) error {
 		state += ", and does not start at login"
 	}
 	return out.Printf("%s: %s\nthe service %s\n", title, line.File, state)
-}
-
-// serviceNow asks the manager for the state of the installed service, and the gateway
-// that it runs for its URL and version.
-func serviceNow(ctx context.Context, s *service.Service) (serviceLine, error) {
-	now, err := s.State(ctx)
-	if err != nil {
-		return serviceLine{}, err
-	}
-	line := serviceLine{
-		Manager: s.Manager(), File: s.File(), Installed: true,
-		Enabled: now.Enabled, Running: now.Running, PID: now.PID,
-	}
-	if now.Running {
-		if g, ok := stateDir().Running(ctx); ok && g.PID == now.PID {
-			line.URL, line.Version = g.URL, g.Version
-		}
-	}
-	return line, nil
 }
 
 // serviceProgram is this program as the service runs it: with the flags that were given
@@ -308,27 +250,6 @@ func serviceProgram(c *ucli.Context) (service.Program, error) {
 		return p, cli.Failed("service install: go run deletes %s when it ends; "+
 			"build a program that stays: go install ./cmd/...", p.Path)
 	}
-	p.Env = serviceEnv()
+	p.Env = service.Environ()
 	return p, nil
-}
-
-// serviceEnv returns the variables that a service needs to find what this shell finds.
-// Secrets are not among them: they have a file of their own.
-func serviceEnv() []string {
-	env := []string{}
-	for _, name := range []string{statedir.EnvHome, "COPILOT_CLI_PATH", "XDG_CONFIG_HOME"} {
-		if value := os.Getenv(name); value != "" {
-			if abs, err := filepath.Abs(value); err == nil {
-				value = abs
-			}
-			env = append(env, name+"="+value)
-		}
-	}
-	var path []string
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if filepath.IsAbs(dir) { // the service runs in another directory
-			path = append(path, dir)
-		}
-	}
-	return append(env, "PATH="+strings.Join(path, string(filepath.ListSeparator)))
 }

@@ -1,13 +1,17 @@
 package daemon
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 
+	"tapgw/internal/cli"
 	"tapgw/internal/proc"
 	"tapgw/internal/statedir"
 )
@@ -141,4 +145,26 @@ func lastLines(log io.ReaderAt, offset int64) string {
 	data, _ := io.ReadAll(io.NewSectionReader(log, offset, maxLog))
 	lines := strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })
 	return strings.Join(lines[max(0, len(lines)-shownLines):], "; ")
+}
+
+// EnsureApart lets another process start the gateway of this user, with a config file if config is
+// not "", and waits for its end. So the gateway is no descendant of this process: the Copilot CLI
+// ends all descendants of its MCP servers and extensions with them.
+func EnsureApart(ctx context.Context, config string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding our own program: %w", err)
+	}
+	args := []string{"ensure"}
+	if config != "" {
+		args = append(args, "--config="+config)
+	}
+	var complaint bytes.Buffer
+	command := exec.CommandContext(ctx, program, args...)
+	command.Stderr = &complaint
+	if err := command.Run(); err != nil {
+		text := strings.TrimPrefix(strings.TrimSpace(complaint.String()), "tapgw: ")
+		return cli.Failed("%s", cmp.Or(text, err.Error()))
+	}
+	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 	"tapgw/internal/protocol"
+	"tapgw/internal/terminals/hook"
 )
 
 // input is what the CLI writes for a hook. The events have some of the members each; a newer CLI may write more.
@@ -38,13 +39,13 @@ type input struct {
 
 // readInput reads what the CLI wrote for an event. It accepts no text that two readers could understand differently.
 func readInput(event string, data []byte) (in input, err error) {
-	if !slices.Contains(Events, event) {
-		return in, invalid("event: %q is not one of %s", event, strings.Join(Events, ", "))
+	if !slices.Contains(hook.Events, event) {
+		return in, invalid("event: %q is not one of %s", event, strings.Join(hook.Events, ", "))
 	}
 	if err := jsonv2.Unmarshal(data, &in); err != nil {
 		return in, invalid("%s", protocol.Explain("input", err))
 	}
-	if in.Tool == "" && Decides(event) { // gates for a tool would not know that they are meant
+	if in.Tool == "" && hook.Decides(event) { // gates for a tool would not know that they are meant
 		return in, invalid("input.toolName: is required")
 	}
 	if in.Args = cmpRaw(in.Args, in.Input); in.Args.Kind() == '"' {
@@ -52,7 +53,7 @@ func readInput(event string, data []byte) (in input, err error) {
 		switch {
 		case ok && protocol.Raw(text).IsValid():
 			in.Args = protocol.Raw(text) // some versions of the CLI write the arguments as a text
-		case ok && json.Valid([]byte(text)) && Decides(event):
+		case ok && json.Valid([]byte(text)) && hook.Decides(event):
 			return in, invalid("input.toolArgs: is JSON that can be read in two ways (a name twice, for example)")
 		}
 	}
@@ -101,7 +102,7 @@ func (r *Registry) Hook(ctx context.Context, h adminapi.TerminalHook) (adminapi.
 	}
 	if parent, ok := proc.ParentOf(h.PID); ok && parent == r.own {
 		// This gateway runs the CLI: its sessions ask the gates themselves.
-		return adminapi.TerminalAnswer{Output: answer{}.output(h.Event)}, nil
+		return adminapi.TerminalAnswer{Output: hook.Answer{}.Output(h.Event)}, nil
 	}
 	output, err := r.answer(ctx, h.Event, in, h.PID, sha256.Sum256(append([]byte(h.Event+" "), h.Input...)))
 	return adminapi.TerminalAnswer{Output: output}, err
@@ -110,11 +111,11 @@ func (r *Registry) Hook(ctx context.Context, h adminapi.TerminalHook) (adminapi.
 func (r *Registry) answer(
 	ctx context.Context, event string, in input, pid int, sum [sha256.Size]byte,
 ) (output []byte, err error) {
-	if event == EventSessionEnd {
+	if event == hook.EventSessionEnd {
 		if t := r.find(in.Session); t != nil {
 			r.end(t, "the terminal has ended it: "+cmp.Or(in.Reason, "no reason given"))
 		}
-		return answer{}.output(event), nil
+		return hook.Answer{}.Output(event), nil
 	}
 	for {
 		t, err := r.enterHook(ctx, event, in, pid)
@@ -124,11 +125,11 @@ func (r *Registry) answer(
 		if err != nil {
 			return nil, err
 		}
-		a := t.heard.once(ctx, event, sum, func() answer { return t.hook(ctx, event, in) })
-		if Decides(event) && !a.deny && t.isEnding() && ctx.Err() == nil {
+		a := t.heard.once(ctx, event, sum, func() hook.Answer { return t.hook(ctx, event, in) })
+		if hook.Decides(event) && !a.Deny && t.isEnding() && ctx.Err() == nil {
 			continue // its gates may have been gone already
 		}
-		return a.output(event), nil
+		return a.Output(event), nil
 	}
 }
 
@@ -139,7 +140,7 @@ func (r *Registry) enterHook(ctx context.Context, event string, in input, pid in
 	if err := who.check(); err != nil {
 		return nil, err
 	}
-	if event != EventSessionStart && event != EventUserPrompt && r.find(in.Session) == nil {
+	if event != hook.EventSessionStart && event != hook.EventUserPrompt && r.find(in.Session) == nil {
 		if id, ok := proc.IDOf(pid); ok {
 			if t := r.latest(id); t != nil {
 				who.Session, who.CWD = t.id, t.cwd
@@ -162,19 +163,19 @@ func (r *Registry) answerForeign(ctx context.Context, event string, in input) ([
 	if !ok {
 		return nil, errForeign
 	}
-	var a answer
-	if Decides(event) {
+	var a hook.Answer
+	if hook.Decides(event) {
 		a = decided(s.PreToolUse(ctx, in.Tool, in.Args))
 	}
-	return a.output(event), nil
+	return a.Output(event), nil
 }
 
 // decided is what the gates' decision is for the CLI.
-func decided(d gateway.Decision) answer {
+func decided(d gateway.Decision) hook.Answer {
 	if !d.Deny {
-		return answer{context: quote(d.Context)}
+		return hook.Answer{Context: quote(d.Context)}
 	}
-	return answer{deny: true, reason: d.Denial()}
+	return hook.Answer{Deny: true, Reason: d.Denial()}
 }
 
 // reminderTag finds the tags in which the CLI gives the model what hooks add.
@@ -219,28 +220,28 @@ const (
 )
 
 // hook answers one event.
-func (t *terminal) hook(ctx context.Context, event string, in input) answer {
+func (t *terminal) hook(ctx context.Context, event string, in input) hook.Answer {
 	switch event {
-	case EventSessionStart:
+	case hook.EventSessionStart:
 		t.known()
 		t.settle(ctx)
-	case EventUserPrompt:
+	case hook.EventUserPrompt:
 		t.known()
 		t.settle(ctx)
-		return answer{context: t.userPrompt(ctx, in)}
-	case EventPreToolUse, EventPermissionRequest:
+		return hook.Answer{Context: t.userPrompt(ctx, in)}
+	case hook.EventPreToolUse, hook.EventPermissionRequest:
 		t.waitForProviders(ctx)
 		return t.decide(ctx, event, in)
-	case EventPostToolUse:
-		return answer{context: t.afterTool(ctx, in)}
-	case EventAgentStop:
-		return answer{reason: t.stop(ctx, in)}
-	case EventError:
+	case hook.EventPostToolUse:
+		return hook.Answer{Context: t.afterTool(ctx, in)}
+	case hook.EventAgentStop:
+		return hook.Answer{Reason: t.stop(ctx, in)}
+	case hook.EventError:
 		if t.currentLink() == nil {
 			t.session.Event(gateway.Event{SessionError: errorText(in.Error)})
 		}
 	}
-	return answer{}
+	return hook.Answer{}
 }
 
 func (t *terminal) known() {
@@ -303,16 +304,16 @@ func injected(p gateway.Prompt) string {
 
 // decide asks the gates about a call. The CLI asks twice about some calls: before each one, and again when a person
 // would be asked. The gates have been asked then, and the person decides.
-func (t *terminal) decide(ctx context.Context, event string, in input) answer {
+func (t *terminal) decide(ctx context.Context, event string, in input) hook.Answer {
 	tool, isProviders := t.tool(in.Tool)
-	if event == EventPermissionRequest && (isProviders || t.isRunning(keyOf(in))) {
-		return answer{}
+	if event == hook.EventPermissionRequest && (isProviders || t.isRunning(keyOf(in))) {
+		return hook.Answer{}
 	}
 	var d gateway.Decision
 	if !isProviders {
 		d = t.session.PreToolUse(ctx, tool, in.Args)
 	}
-	if !d.Deny && event == EventPreToolUse {
+	if !d.Deny && event == hook.EventPreToolUse {
 		t.toolStarts(keyOf(in), tool, in.Args)
 	}
 	return decided(d)
@@ -464,7 +465,7 @@ type said struct {
 	sum    [sha256.Size]byte
 	begun  time.Time
 	done   chan struct{} // closed when answer is set
-	answer answer
+	answer hook.Answer
 }
 
 const (
@@ -475,24 +476,24 @@ const (
 
 // once answers a hook. One with the same text again gets the same denial, and nothing else: the model has the rest. The
 // text has the time of the event.
-func (h *heard) once(ctx context.Context, event string, sum [sha256.Size]byte, f func() answer) answer {
+func (h *heard) once(ctx context.Context, event string, sum [sha256.Size]byte, f func() hook.Answer) hook.Answer {
 	h.mu.Lock()
 	i := slices.IndexFunc(h.list, func(s *said) bool { return s.sum == sum && time.Since(s.begun) < sameEvent })
 	if i >= 0 {
 		before := h.list[i]
 		h.mu.Unlock()
-		if !Decides(event) {
-			return answer{}
+		if !hook.Decides(event) {
+			return hook.Answer{}
 		}
 		select {
 		case <-before.done:
-			return answer{deny: before.answer.deny, reason: before.answer.reason}
+			return hook.Answer{Deny: before.answer.Deny, Reason: before.answer.Reason}
 		case <-ctx.Done():
-			return answer{deny: true, reason: "the gateway did not answer in time"}
+			return hook.Answer{Deny: true, Reason: "the gateway did not answer in time"}
 		}
 	}
 	s := &said{sum: sum, begun: time.Now(), done: make(chan struct{})}
-	s.answer = answer{deny: true, reason: "the gateway failed"}
+	s.answer = hook.Answer{Deny: true, Reason: "the gateway failed"}
 	if len(h.list) >= maxHeard {
 		h.list = slices.Delete(h.list, 0, 1)
 	}

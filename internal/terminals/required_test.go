@@ -10,6 +10,7 @@ import (
 
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
+	"tapgw/internal/terminals/hook"
 )
 
 // denier is a provider in process that denies each call that its gate is asked about. One goroutine reads its frames.
@@ -53,7 +54,7 @@ func TestRequiredProviderOfTerminal(t *testing.T) {
 			}
 		}
 		n := 0
-		call := func(session, tool string, joins time.Duration) (answer, time.Duration) {
+		call := func(session, tool string, joins time.Duration) (hook.Answer, time.Duration) {
 			term, err := r.enter(t.Context(), Terminal{Session: session, CWD: "/"})
 			if err != nil {
 				t.Fatal(err)
@@ -67,20 +68,20 @@ func TestRequiredProviderOfTerminal(t *testing.T) {
 			n++
 			in := input{Session: session, Tool: tool, Args: protocol.Raw(fmt.Sprintf(`{"command":"%d"}`, n))}
 			begun := time.Now()
-			a := term.hook(t.Context(), EventPreToolUse, in)
+			a := term.hook(t.Context(), hook.EventPreToolUse, in)
 			return a, time.Since(begun)
 		}
 		// In the middle of a turn that is older than the gateway, too.
 		a, took := call("s1", "bash", 0)
-		if !strings.Contains(a.reason, "provider guard is required here and is not connected") || !a.deny ||
+		if !strings.Contains(a.Reason, "provider guard is required here and is not connected") || !a.Deny ||
 			took > 20*time.Second {
 			t.Errorf("without it: %+v after %s, want a denial that names it within 20s", a, took)
 		}
-		if a, took := call("s2", "bash", 7*time.Second); !a.deny || !strings.Contains(a.reason, "guarded") ||
+		if a, took := call("s2", "bash", 7*time.Second); !a.Deny || !strings.Contains(a.Reason, "guarded") ||
 			took != 7*time.Second {
 			t.Errorf("until it joins: %+v after %s, want its denial after 7s", a, took)
 		}
-		if a, took := call("s2", "view", 0); a.deny || took != 0 {
+		if a, took := call("s2", "view", 0); a.Deny || took != 0 {
 			t.Errorf("a tool that it has no rule about: %+v after %s, want it allowed at once", a, took)
 		}
 	})

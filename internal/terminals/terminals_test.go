@@ -15,6 +15,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
+	"tapgw/internal/terminals/hook"
 
 	"go.uber.org/goleak"
 )
@@ -73,21 +74,21 @@ func (x *rig) raw(event, input string) string {
 	if err != nil {
 		return "error: " + err.Error()
 	}
-	if err := CheckOutput(event, a.Output); err != nil {
+	if err := hook.CheckOutput(event, a.Output); err != nil {
 		x.t.Errorf("%s: %v: %s", event, err, a.Output)
 	}
 	return string(a.Output)
 }
 
 func (x *rig) call(command string) string {
-	return x.hook(EventPreToolUse, "s1", fmt.Sprintf(`"toolName":"bash","toolArgs":{"command":%q}`, command))
+	return x.hook(hook.EventPreToolUse, "s1", fmt.Sprintf(`"toolName":"bash","toolArgs":{"command":%q}`, command))
 }
 
 func (x *rig) prompt(text string) string {
-	return x.hook(EventUserPrompt, "s1", fmt.Sprintf(`"prompt":%q`, text))
+	return x.hook(hook.EventUserPrompt, "s1", fmt.Sprintf(`"prompt":%q`, text))
 }
 
-func (x *rig) stop() string { return x.hook(EventAgentStop, "s1", `"stopReason":"end_turn"`) }
+func (x *rig) stop() string { return x.hook(hook.EventAgentStop, "s1", `"stopReason":"end_turn"`) }
 
 func (x *rig) inject(text string) gateway.Receipt {
 	x.t.Helper()
@@ -170,7 +171,7 @@ func TestGateDecides(t *testing.T) {
 		t.Errorf("%s, want the context, which does not end the CLI's tags", got)
 	}
 	for _, members := range []string{``, `"toolArgs":null,`} {
-		got := x.hook(EventPermissionRequest, "s1",
+		got := x.hook(hook.EventPermissionRequest, "s1",
 			members+`"toolName":"bash","toolInput":{"command":"git push -f"}`)
 		if got != `{"behavior":"deny","message":"hook no-push: ask first"}` {
 			t.Errorf("permissionRequest with %s: %s, want a denial", members, got)
@@ -190,20 +191,20 @@ func TestGatesAreAskedOnce(t *testing.T) {
 			t.Errorf("%s: the gate was asked %d times, want %d", what, got, want)
 		}
 	}
-	x.raw(EventPreToolUse, same)
-	x.raw(EventPreToolUse, same) // installed for the user and in the repository
+	x.raw(hook.EventPreToolUse, same)
+	x.raw(hook.EventPreToolUse, same) // installed for the user and in the repository
 	step("the same hook twice", 1)
-	x.hook(EventPermissionRequest, "s1", `"toolName":"bash","toolInput":`+args)
+	x.hook(hook.EventPermissionRequest, "s1", `"toolName":"bash","toolInput":`+args)
 	step("before a person is asked", 1)
 	link := x.link(WayPort)
 	if d := link.PreToolUse(t.Context(), "bash", protocol.Raw(args)); d.Deny || d.Context != "" {
 		t.Errorf("the link: %+v, want allowed, and no context again", d)
 	}
 	step("the link", 1)
-	x.raw(EventPreToolUse, strings.Replace(same, `"timestamp":7`, `"timestamp":8`, 1))
+	x.raw(hook.EventPreToolUse, strings.Replace(same, `"timestamp":7`, `"timestamp":8`, 1))
 	step("the next call", 2)
 	x.stop()
-	x.hook(EventPermissionRequest, "s1", `"toolName":"bash","toolInput":`+args)
+	x.hook(hook.EventPermissionRequest, "s1", `"toolName":"bash","toolInput":`+args)
 	step("a question about a call that no hook has told of", 3)
 }
 
@@ -265,7 +266,7 @@ func TestGatesOfProvidersTools(t *testing.T) {
 		t.Helper()
 		x.stop() // what ran before has ended
 		asked.Store(0)
-		for _, event := range []string{EventPreToolUse, EventPermissionRequest} {
+		for _, event := range []string{hook.EventPreToolUse, hook.EventPermissionRequest} {
 			got := x.hook(event, "s1", fmt.Sprintf(`"toolName":%q,"toolArgs":{"n":"push"}`, tool))
 			if strings.Contains(got, "deny") != (want > 0) {
 				t.Errorf("%s %s: %s", event, tool, got)
@@ -310,14 +311,14 @@ func TestGatesOfProvidersTools(t *testing.T) {
 // One process may have several sessions. Each ends by itself, and all of them with the process.
 func TestSessionsOfOneProcess(t *testing.T) {
 	x := newRig(t)
-	start := func(id string) { x.hook(EventSessionStart, id, `"source":"new"`) }
+	start := func(id string) { x.hook(hook.EventSessionStart, id, `"source":"new"`) }
 	start("s1")
 	start("s2")
 	start("s3")
 	x.sessions("s1", "s2", "s3")
-	x.hook(EventPreToolUse, "of-a-sub-agent", `"toolName":"bash","toolArgs":{}`)
+	x.hook(hook.EventPreToolUse, "of-a-sub-agent", `"toolName":"bash","toolArgs":{}`)
 	x.sessions("s1", "s2", "s3")
-	x.hook(EventSessionEnd, "s2", `"reason":"user_exit"`)
+	x.hook(hook.EventSessionEnd, "s2", `"reason":"user_exit"`)
 	x.sessions("s1", "s3")
 	list := x.r.List()
 	if len(list) != 2 || len(list[0].PIDs) != 1 || list[0].PIDs[0] != x.cli.Process.Pid || list[0].Ways[0] != "hooks" {
@@ -334,9 +335,9 @@ func TestSessionOfTwoProcesses(t *testing.T) {
 	x.prompt("hello")
 	x.cli = x.process()
 	x.prompt("hello")
-	x.hook(EventSessionStart, "s2", `"source":"new"`)
+	x.hook(hook.EventSessionStart, "s2", `"source":"new"`)
 	kill(first)
-	x.hook(EventSessionEnd, "s2", `"reason":"user_exit"`)
+	x.hook(hook.EventSessionEnd, "s2", `"reason":"user_exit"`)
 	x.sessions("s1")
 	kill(x.cli)
 	x.sessions()
@@ -346,7 +347,7 @@ func TestSessionOfTwoProcesses(t *testing.T) {
 func TestForeground(t *testing.T) {
 	x := newRig(t)
 	for _, id := range []string{"s1", "s2"} {
-		x.hook(EventSessionStart, id, `"source":"new"`)
+		x.hook(hook.EventSessionStart, id, `"source":"new"`)
 	}
 	link := func(id string) *linkCalls { return &linkCalls{x.r.find(id).session, x.r.find(id)} }
 	for _, step := range []struct {
@@ -403,7 +404,7 @@ func TestInjects(t *testing.T) {
 		t.Errorf("receipt: %+v, want queued, and when it comes", r)
 	}
 	want := `{"decision":"block","reason":"[from provider ci]\nthe build is red"}`
-	if got := x.hook(EventAgentStop, "s1", `"stopReason":"abort"`); got != "{}" {
+	if got := x.hook(hook.EventAgentStop, "s1", `"stopReason":"abort"`); got != "{}" {
 		t.Errorf("a turn that a person ended: %s, want nothing", got)
 	}
 	if got := x.stop(); got != want {
@@ -457,23 +458,23 @@ func TestRefusedHooks(t *testing.T) {
 		pid                int
 		want               string
 	}{
-		{"a path", EventPreToolUse, `{"sessionId":"../../etc","cwd":"/","toolName":"b"}`, 0, "session:"},
-		{"hidden", EventPreToolUse, `{"sessionId":".x","cwd":"/","toolName":"b"}`, 0, "session:"},
-		{"all sessions", EventPreToolUse, `{"sessionId":"all","cwd":"/","toolName":"b"}`, 0, "session:"},
-		{"no id", EventPreToolUse, `{"cwd":"/","toolName":"b"}`, 0, "session: is required"},
-		{"long", EventPreToolUse, `{"toolName":"b","sessionId":"` +
+		{"a path", hook.EventPreToolUse, `{"sessionId":"../../etc","cwd":"/","toolName":"b"}`, 0, "session:"},
+		{"hidden", hook.EventPreToolUse, `{"sessionId":".x","cwd":"/","toolName":"b"}`, 0, "session:"},
+		{"all sessions", hook.EventPreToolUse, `{"sessionId":"all","cwd":"/","toolName":"b"}`, 0, "session:"},
+		{"no id", hook.EventPreToolUse, `{"cwd":"/","toolName":"b"}`, 0, "session: is required"},
+		{"long", hook.EventPreToolUse, `{"toolName":"b","sessionId":"` +
 			strings.Repeat("a", 129) + `","cwd":"/"}`, 0, "128 bytes"},
-		{"relative", EventPreToolUse, `{"sessionId":"s","cwd":"x","toolName":"b"}`, 0, "absolute"},
-		{"ended", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, gone.Process.Pid, "no process"},
-		{"no process", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, -1, "pid:"},
+		{"relative", hook.EventPreToolUse, `{"sessionId":"s","cwd":"x","toolName":"b"}`, 0, "absolute"},
+		{"ended", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, gone.Process.Pid, "no process"},
+		{"no process", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"b"}`, -1, "pid:"},
 		{"event", "preToolUSE", `{"sessionId":"s","cwd":"/"}`, 0, "event:"},
-		{"twice", EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"a","toolName":"b"}`, 0, "toolName"},
-		{"no tool", EventPreToolUse, `{"sessionId":"s","cwd":"/","tool_name":"bash"}`, 0, "toolName: is required"},
-		{"a text with two commands", EventPreToolUse,
+		{"twice", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","toolName":"a","toolName":"b"}`, 0, "toolName"},
+		{"no tool", hook.EventPreToolUse, `{"sessionId":"s","cwd":"/","tool_name":"bash"}`, 0, "toolName: is required"},
+		{"a text with two commands", hook.EventPreToolUse,
 			`{"sessionId":"s","cwd":"/","toolName":"b","toolArgs":"{\"command\":\"ls\",\"command\":\"git push\"}"}`, 0,
 			"toolArgs"},
-		{"wrong type", EventPreToolUse, `{"sessionId":1,"cwd":"/"}`, 0, "sessionId"},
-		{"no UTF-8", EventPreToolUse, "{\"sessionId\":\"s\",\"cwd\":\"/\",\"toolName\":\"\xff\"}", 0, "input"},
+		{"wrong type", hook.EventPreToolUse, `{"sessionId":1,"cwd":"/"}`, 0, "sessionId"},
+		{"no UTF-8", hook.EventPreToolUse, "{\"sessionId\":\"s\",\"cwd\":\"/\",\"toolName\":\"\xff\"}", 0, "input"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pid := tt.pid
@@ -566,7 +567,7 @@ func TestLinesBeforeTheLink(t *testing.T) {
 func TestBounds(t *testing.T) {
 	x := newRig(t)
 	for i := range maxOfProcess + 5 {
-		x.hook(EventSessionStart, fmt.Sprintf("n%d", i), `"source":"new"`)
+		x.hook(hook.EventSessionStart, fmt.Sprintf("n%d", i), `"source":"new"`)
 	}
 	if n := len(x.r.List()); n != maxOfProcess {
 		t.Errorf("%d terminals of a process, want %d", n, maxOfProcess)
@@ -580,7 +581,7 @@ func TestBounds(t *testing.T) {
 		if s.Host != gateway.HostLocal {
 			continue
 		}
-		if got := x.hook(EventUserPrompt, s.ID, `"prompt":"p"`); got != "{}" {
+		if got := x.hook(hook.EventUserPrompt, s.ID, `"prompt":"p"`); got != "{}" {
 			t.Errorf("a prompt in another host's session: %s, want nothing", got)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package mcpserver
 
 import (
 	"cmp"
@@ -11,51 +11,44 @@ import (
 	"strconv"
 
 	"github.com/coder/websocket"
-	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
-	"tapgw/internal/mcpserver"
+	"tapgw/internal/daemon"
 	"tapgw/internal/proc"
 	"tapgw/internal/statedir"
 )
 
-// maxMCPMessage is the longest message of the gateway: a result with the largest file.
-const maxMCPMessage = 128 << 20
-
-// mcp serves a session to the MCP client that started this program.
-func mcp(c *ucli.Context) error {
-	if err := cli.MaxArgs(c, 0); err != nil {
-		return err
-	}
-	out := cli.Out(c)
-	d := mcpDialer{c: c, session: c.String("session")}
-	if d.session == "" {
-		d.terminal = terminalPath(os.Getpid())
-	}
-	relay := mcpserver.Relay{In: c.App.Reader, Out: c.App.Writer, Dial: d.dial,
-		Note: func(text string) { out.Notef("tapgw mcp: %s", text) },
-	}
-	return relay.Run(c.Context)
-}
-
-// mcpDialer connects to the gateway of this user, which has proved that it knows the admin token.
-type mcpDialer struct {
-	c        *ucli.Context
+// Dialer connects a [Relay] to the gateway of this user, which has proved that it knows the admin token.
+type Dialer struct {
 	session  string // "": the terminal's, or else the foreground one
 	terminal string // the path of the terminal's session; "" outside a terminal
-	isLater  bool   // it has connected before
+	ensure   bool
+	config   string
+	isLater  bool // it has connected before
 }
 
-// dial connects. It starts a gateway if there is none and the user wants that, but not in place of one that somebody
+// NewDialer returns a dialer for a session. Without one, it takes that of the Copilot CLI that has
+// started this process, or else the foreground session. With ensure it starts a gateway if none
+// runs, with the config file if config is not "".
+func NewDialer(session string, ensure bool, config string) *Dialer {
+	d := &Dialer{session: session, ensure: ensure, config: config}
+	if session == "" {
+		d.terminal = terminalPath(os.Getpid())
+	}
+	return d
+}
+
+// Dial connects. It starts a gateway if there is none and the user wants that, but not in place of one that somebody
 // has stopped: that one has removed its gateway.json.
-func (d *mcpDialer) dial(ctx context.Context) (io.ReadWriteCloser, error) {
+func (d *Dialer) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	conn, err := d.connect(ctx)
-	if err != nil && d.c.Bool("ensure") && cli.AsError(err).Exit == cli.ExitUnreachable {
-		if _, missing := os.Stat(stateDir().InfoFile()); d.isLater && missing != nil {
+	if err != nil && d.ensure && cli.AsError(err).Exit == cli.ExitUnreachable {
+		if _, missing := os.Stat(daemon.Dir(configs.StateDir()).InfoFile()); d.isLater && missing != nil {
 			return nil, err
 		}
-		if err := ensureApart(ctx, d.c); err != nil {
+		if err := daemon.EnsureApart(ctx, d.config); err != nil {
 			return nil, err
 		}
 		conn, err = d.connect(ctx)
@@ -64,7 +57,7 @@ func (d *mcpDialer) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	return conn, err
 }
 
-func (d *mcpDialer) connect(ctx context.Context) (io.ReadWriteCloser, error) {
+func (d *Dialer) connect(ctx context.Context) (io.ReadWriteCloser, error) {
 	gw, err := client.New(client.Options{Flag: client.EnvURL})
 	if err != nil {
 		return nil, err
@@ -83,7 +76,7 @@ func (d *mcpDialer) connect(ctx context.Context) (io.ReadWriteCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	ws.SetReadLimit(maxMCPMessage)
+	ws.SetReadLimit(maxRelayed)
 	return websocket.NetConn(ctx, ws, websocket.MessageText), nil
 }
 

@@ -1,4 +1,6 @@
-package terminals
+// Package hook is what tapgw hook does for a Copilot CLI: it asks the gateway about an event, and prints the answer in
+// the form that the CLI knows. It knows nothing of sessions, so that a hook starts fast.
+package hook
 
 import (
 	"bytes"
@@ -33,11 +35,12 @@ var Events = []string{
 // denial: the CLI lets the call through when it does not understand the answer.
 func Decides(event string) bool { return event == EventPreToolUse || event == EventPermissionRequest }
 
-// answer is what a hook says, before it is written in the form of its event.
-type answer struct {
-	deny    bool   // of the events that decide
-	reason  string // of deny; of agentStop, the next prompt, "" for none
-	context string // for the model
+// Answer is what a hook says, before it is written in the form of its event. The zero value leaves everything to the
+// CLI and its person.
+type Answer struct {
+	Deny    bool   // of the events that decide
+	Reason  string // of Deny; of agentStop, the next prompt, or ""
+	Context string // for the model
 }
 
 // The forms that the CLI knows. Anything else lets a call through.
@@ -82,25 +85,25 @@ func outputOf(event string) any {
 	return &noOutput{}
 }
 
-// output writes the answer in the form of an event.
-func (a answer) output(event string) []byte {
+// Output writes the answer in the form of an event.
+func (a Answer) Output(event string) []byte {
 	o := outputOf(event)
 	switch o := o.(type) {
 	case *preToolUseOutput:
-		if a.deny {
-			o.Decision, o.Reason = deny, a.reason
+		if a.Deny {
+			o.Decision, o.Reason = deny, a.Reason
 		} else {
-			o.Context = a.context
+			o.Context = a.Context
 		}
 	case *permissionOutput:
-		if a.deny {
-			o.Behavior, o.Message = deny, a.reason
+		if a.Deny {
+			o.Behavior, o.Message = deny, a.Reason
 		}
 	case *contextOutput:
-		o.Context = a.context
+		o.Context = a.Context
 	case *stopOutput:
-		if a.reason != "" {
-			o.Decision, o.Reason = block, a.reason
+		if a.Reason != "" {
+			o.Decision, o.Reason = block, a.Reason
 		}
 	}
 	var b bytes.Buffer
@@ -115,11 +118,11 @@ func Denial(event, reason string) []byte {
 	if !Decides(event) {
 		return Allowance(event)
 	}
-	return answer{deny: true, reason: reason}.output(event)
+	return Answer{Deny: true, Reason: reason}.Output(event)
 }
 
 // Allowance is the output that leaves everything to the CLI and its person.
-func Allowance(event string) []byte { return answer{}.output(event) }
+func Allowance(event string) []byte { return Answer{}.Output(event) }
 
 // CheckOutput returns an error if the CLI does not know an output at an event. `tapgw hook` prints no such.
 func CheckOutput(event string, output []byte) error {

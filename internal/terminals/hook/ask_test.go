@@ -1,4 +1,4 @@
-package main
+package hook
 
 import (
 	"bytes"
@@ -14,11 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/configs"
 	"tapgw/internal/adminapi"
-	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/proof"
-	"tapgw/internal/terminals"
 )
 
 const hookToken = "adm-0123456789abcdef0123456789abcdef"
@@ -44,14 +43,23 @@ func fakeGateway(t *testing.T, handler http.HandlerFunc) {
 	t.Setenv(client.EnvToken, hookToken)
 }
 
-// runHook runs tapgw hook, for at most a time.
-func runHook(t *testing.T, limit time.Duration, event, stdin string) (code int, stdout, stderr string) {
+// runHook answers a hook, for at most a time, with the settings of hookHome.
+func runHook(t *testing.T, limit time.Duration, event, stdin string) (stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	var out, errs bytes.Buffer
-	code = cli.RunContext(ctx, newApp(), []string{"tapgw", "hook", event}, strings.NewReader(stdin), &out, &errs)
-	return code, out.String(), errs.String()
+	output, note := Run(ctx, event, strings.NewReader(stdin), func() (configs.Config, error) {
+		files, err := configs.Find(t.TempDir(), "")
+		if err != nil {
+			return configs.Config{}, err
+		}
+		return files.Load()
+	})
+	var out bytes.Buffer
+	if err := Print(&out, event, output); err != nil {
+		t.Error(err)
+	}
+	return out.String(), note
 }
 
 const aCall = `{"sessionId":"s1","timestamp":1,"cwd":"/","toolName":"bash","toolArgs":{"command":"ls"}}`
@@ -126,7 +134,7 @@ func TestHookUnderFire(t *testing.T) {
 			"none that the CLI knows"},
 		{"gets no JSON", says(200, `{"output":{}}`), `{"sessionId":`, "not JSON"},
 		{"gets nothing", says(200, `{"output":{}}`), ``, "not JSON"},
-		{"gets too much", says(200, `{"output":{}}`), `"` + strings.Repeat("a", maxHookInput) + `"`, "too long"},
+		{"gets too much", says(200, `{"output":{}}`), `"` + strings.Repeat("a", maxInput) + `"`, "too long"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -136,12 +144,12 @@ func TestHookUnderFire(t *testing.T) {
 			if strings.Contains(tt.want, "in time") {
 				limit = 300 * time.Millisecond
 			}
-			code, stdout, stderr := runHook(t, limit, terminals.EventPreToolUse, tt.stdin)
+			stdout, stderr := runHook(t, limit, EventPreToolUse, tt.stdin)
 			isDenial := strings.Contains(stdout, `"permissionDecision":"deny"`)
-			if code != 0 || isDenial != (tt.want != "") || !strings.Contains(stdout, tt.want) {
-				t.Errorf("exit code %d, %q (%s), want a denial with %q", code, stdout, stderr, tt.want)
+			if isDenial != (tt.want != "") || !strings.Contains(stdout, tt.want) {
+				t.Errorf("%q (%s), want a denial with %q", stdout, stderr, tt.want)
 			}
-			if err := terminals.CheckOutput(terminals.EventPreToolUse, []byte(stdout)); err != nil {
+			if err := CheckOutput(EventPreToolUse, []byte(stdout)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -151,13 +159,13 @@ func TestHookUnderFire(t *testing.T) {
 // An event that decides nothing never disturbs the CLI.
 func TestHookFailsQuietlyElsewhere(t *testing.T) {
 	hookHome(t, `terminals.without_gateway = "deny"`)
-	for _, event := range terminals.Events {
-		if terminals.Decides(event) {
+	for _, event := range Events {
+		if Decides(event) {
 			continue
 		}
-		code, stdout, _ := runHook(t, time.Minute, event, `{"sessionId":"s1","cwd":"/"}`)
-		if code != 0 || stdout != "{}\n" {
-			t.Errorf("%s: exit code %d, %q, want {}", event, code, stdout)
+		stdout, _ := runHook(t, time.Minute, event, `{"sessionId":"s1","cwd":"/"}`)
+		if stdout != "{}\n" {
+			t.Errorf("%s: %q, want {}", event, stdout)
 		}
 	}
 }
@@ -177,10 +185,10 @@ func TestHookWithoutGateway(t *testing.T) {
 				t.Setenv(client.EnvURL, tt.url)
 				t.Setenv(client.EnvToken, hookToken)
 			}
-			code, stdout, stderr := runHook(t, time.Minute, terminals.EventPreToolUse, aCall)
+			stdout, stderr := runHook(t, time.Minute, EventPreToolUse, aCall)
 			isDenied := stdout != "{}\n"
-			if code != 0 || isDenied != (tt.want != "") || !strings.Contains(stdout, tt.want) {
-				t.Errorf("exit code %d, %q (%s), want %q", code, stdout, stderr, tt.want)
+			if isDenied != (tt.want != "") || !strings.Contains(stdout, tt.want) {
+				t.Errorf("%q (%s), want %q", stdout, stderr, tt.want)
 			}
 			if tt.want == "" && !strings.Contains(stderr, "no gateway runs") {
 				t.Errorf("stderr: %q, want that no gateway runs", stderr)
@@ -199,7 +207,7 @@ func TestHookAtStranger(t *testing.T) {
 	defer s.Close()
 	t.Setenv(client.EnvURL, s.URL)
 	t.Setenv(client.EnvToken, hookToken)
-	_, stdout, _ := runHook(t, time.Minute, terminals.EventPreToolUse, aCall)
+	stdout, _ := runHook(t, time.Minute, EventPreToolUse, aCall)
 	if !strings.Contains(stdout, "is not your gateway") {
 		t.Errorf("%q, want a denial", stdout)
 	}
