@@ -5,15 +5,13 @@ import (
 	"runtime"
 	"strings"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 )
 
 // withServer makes the action of a command that sends the server a request.
-func withServer(args int, do func(c *command, server *langserver.Client) error) ucli.ActionFunc {
+func withServer(args int, do func(c *command, server *langserver.Client) error) cli.ActionFunc {
 	return action(args, shortTimeout, func(c *command) error { return c.server(do) })
 }
 
@@ -35,8 +33,8 @@ func openPage(url string) {
 	_ = exec.Command(program, url).Start() //nolint:gosec // the server's own page
 }
 
-func modelsCommand() *ucli.Command {
-	return &ucli.Command{
+func modelsCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "models",
 		Usage: "list the models that turns can use",
 		Description: `Examples:
@@ -78,8 +76,8 @@ func modelsCommand() *ucli.Command {
 	}
 }
 
-func loginCommand() *ucli.Command {
-	return &ucli.Command{
+func loginCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "login",
 		Usage: "sign in to GitHub",
 		Description: `Prints a code and a page to type it on, and waits until you have done that. The
@@ -106,8 +104,8 @@ Examples:
 	}
 }
 
-func logoutCommand() *ucli.Command {
-	return &ucli.Command{
+func logoutCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "logout",
 		Usage: "sign out of GitHub, also for editors on this machine",
 		Description: `A token in the environment (GH_COPILOT_TOKEN) keeps you signed in.
@@ -134,8 +132,8 @@ Examples:
 	}
 }
 
-func statusCommand() *ucli.Command {
-	return &ucli.Command{
+func statusCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "status",
 		Usage: "show the language server and who is signed in",
 		Description: `Exit code 5 if no user is signed in.
@@ -177,8 +175,8 @@ Examples:
 	}
 }
 
-func doctorCommand() *ucli.Command {
-	return &ucli.Command{
+func doctorCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check what turns need on this machine",
 		Description: `Each line is ok, warn or fail, and the line below it says what to do. Exit code 1 if

@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/agent"
 	"tapgw/internal/agent/consent"
 	"tapgw/internal/agent/outputschema"
@@ -13,29 +11,29 @@ import (
 )
 
 // turnFlags returns the flags of commands that run turns.
-func turnFlags() []ucli.Flag {
-	return append([]ucli.Flag{
-		&ucli.StringFlag{Name: "model", Aliases: []string{"m"},
+func turnFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "model", Aliases: []string{"m"},
 			Usage: "`ID` of the model (default: the server's, see lsclient models)"},
-		&ucli.StringFlag{
+		&cli.StringFlag{
 			Name:        "effort",
 			Usage:       "`low|medium|high|xhigh`: how much the model reasons, if it can be told",
 			DefaultText: "the server's",
 		},
-		&ucli.BoolFlag{Name: "plan", Usage: "only read: the model gets no tool that edits, runs commands or reaches " +
+		&cli.BoolFlag{Name: "plan", Usage: "only read: the model gets no tool that edits, runs commands or reaches " +
 			"the web, and is told to plan"},
-		&ucli.IntFlag{Name: "max-rounds", Usage: "end a turn after `N` rounds of tool calls", DefaultText: "25"},
-		&ucli.StringFlag{Name: "gateway",
+		&cli.IntFlag{Name: "max-rounds", Usage: "end a turn after `N` rounds of tool calls", DefaultText: "25"},
+		&cli.StringFlag{Name: "gateway",
 			Usage: "`auto|on|off|URL`: be a session of a gateway if one runs, always (else fail), never, " +
 				"or of the one at URL",
 			DefaultText: "auto"},
-		&ucli.StringFlag{Name: "label", Usage: "the session's `LABEL` in the gateway",
+		&cli.StringFlag{Name: "label", Usage: "the session's `LABEL` in the gateway",
 			DefaultText: "the workspace's name"},
 	}, policyFlags()...)
 }
 
-func agentCommand() *ucli.Command {
-	return &ucli.Command{
+func agentCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "agent",
 		Usage:     "run an agent turn",
 		ArgsUsage: "PROMPT|- [-]",
@@ -59,11 +57,11 @@ Examples:
   lsclient agent - --model gpt-4.1 <prompt.md
   lsclient agent --output-schema risks.schema.json 'which files are risky, and why?'
   lsclient agent -w ~/src/app --tools ./my-tools 'use my_tool' --json | jq -c .`,
-		Flags: slices.Concat([]ucli.Flag{
-			&ucli.IntFlag{Name: "max-turns", Usage: "end with exit code 1 after `N` answers of the model, in all turns",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.IntFlag{Name: "max-turns", Usage: "end with exit code 1 after `N` answers of the model, in all turns",
 				DefaultText: "no limit"},
-			&ucli.StringFlag{Name: "output-schema", Usage: "the answer is JSON that matches the JSON Schema in `FILE`"},
-			&ucli.IntFlag{Name: "schema-retries", Usage: "ask `N` times again for an answer that matches", Value: 2},
+			&cli.StringFlag{Name: "output-schema", Usage: "the answer is JSON that matches the JSON Schema in `FILE`"},
+			&cli.IntFlag{Name: "schema-retries", Usage: "ask `N` times again for an answer that matches", Value: 2},
 			plainFlag(),
 		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,
@@ -71,29 +69,29 @@ Examples:
 	}
 }
 
-func plainFlag() ucli.Flag {
-	return &ucli.BoolFlag{Name: "plain", Usage: "redraw nothing: plain text as it comes, for screen readers"}
+func plainFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "plain", Usage: "redraw nothing: plain text as it comes, for screen readers"}
 }
 
 // efforts are the reasoning efforts that some model takes.
 var efforts = []string{"low", "medium", "high", "xhigh"}
 
 // resumeFlags returns the flags of commands that can go on with a kept conversation.
-func resumeFlags() []ucli.Flag {
-	return []ucli.Flag{
-		&ucli.BoolFlag{Name: "continue", Aliases: []string{"c"},
+func resumeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "continue", Aliases: []string{"c"},
 			Usage: "go on with the workspace's latest conversation"},
-		&ucli.StringFlag{Name: "resume", Usage: "go on with the conversation `ID`, or the one whose id begins so"},
+		&cli.StringFlag{Name: "resume", Usage: "go on with the conversation `ID`, or the one whose id begins so"},
 	}
 }
 
 // policyFlags returns the flags about calls that lsclient.toml does not allow.
-func policyFlags() []ucli.Flag {
-	return []ucli.Flag{
-		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
+func policyFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "yes", Aliases: []string{"y"},
 			Usage: "allow each command, file and server that a tool asks for, " +
 				"but no write to protected places (.git, .tapgw)"},
-		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before each edit, and before what lsclient.toml " +
+		&cli.BoolFlag{Name: "ask", Usage: "ask on the terminal before each edit, and before what lsclient.toml " +
 			"does not allow"},
 	}
 }

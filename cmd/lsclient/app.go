@@ -5,8 +5,6 @@ import (
 	"io"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/configs"
 	"tapgw/internal/agent/console"
 	"tapgw/internal/agent/workspace"
@@ -17,8 +15,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return cli.Run(newApp(), args, stdin, stdout, stderr)
 }
 
-func newApp() *ucli.App {
-	return &ucli.App{
+func newApp() *cli.App {
+	return &cli.App{
 		Name:  "lsclient",
 		Usage: "run agent turns on the Copilot language server",
 		Description: `Tools are built in, or files of a directory: a Python module, or any program with a
@@ -34,22 +32,22 @@ Examples:
   lsclient chat --continue
   lsclient tools call grep_search --args '{"query":"main"}'
   lsclient provide`,
-		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + configs.EnvLSConfig +
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + configs.EnvLSConfig +
 				", else the user's and the workspace's)"},
-			&ucli.StringSliceFlag{Name: "tools", Usage: "also use the drop-in tools of `DIR`"},
-			&ucli.StringSliceFlag{
+			&cli.StringSliceFlag{Name: "tools", Usage: "also use the drop-in tools of `DIR`"},
+			&cli.StringSliceFlag{
 				Name:  "mcp",
 				Usage: "`FILE|JSON`: also run MCP servers, in the form that editors write",
 			},
-			&ucli.StringFlag{Name: "proxy", Usage: "reach GitHub through the proxy at `URL`"},
-			&ucli.BoolFlag{Name: "no-ssl-verify", Usage: "do not check certificates of GitHub and the proxy"},
-			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`",
+			&cli.StringFlag{Name: "proxy", Usage: "reach GitHub through the proxy at `URL`"},
+			&cli.BoolFlag{Name: "no-ssl-verify", Usage: "do not check certificates of GitHub and the proxy"},
+			&cli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`",
 				DefaultText: "30s for short requests, else none"},
 			cli.WorkdirFlag(),
 			cli.VerboseFlag(),
 		},
-		Commands: []*ucli.Command{
+		Commands: []*cli.Command{
 			agentCommand(),
 			chatCommand(),
 			conversationsCommand(),
@@ -71,7 +69,7 @@ Examples:
 // command is a running command: its flags and arguments, a context that ends at --timeout or Ctrl-C, its output, and
 // its workspace.
 type command struct {
-	*ucli.Context
+	*cli.Context
 	ctx       context.Context
 	out       *cli.Output
 	console   *console.Console
@@ -83,8 +81,8 @@ const shortTimeout = 30 * time.Second
 
 // action makes the action of a command with at most args arguments. It ends after --timeout, else after timeout; 0
 // means never.
-func action(args int, timeout time.Duration, do func(*command) error) ucli.ActionFunc {
-	return func(uc *ucli.Context) error {
+func action(args int, timeout time.Duration, do func(*command) error) cli.ActionFunc {
+	return func(uc *cli.Context) error {
 		if err := cli.MaxArgs(uc, args); err != nil {
 			return err
 		}
@@ -110,7 +108,7 @@ func action(args int, timeout time.Duration, do func(*command) error) ucli.Actio
 	}
 }
 
-func newCommand(uc *ucli.Context) (*command, error) {
+func newCommand(uc *cli.Context) (*command, error) {
 	dir, err := cli.Workdir(uc)
 	if err != nil {
 		return nil, err

@@ -3,14 +3,13 @@ package main
 import (
 	"slices"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/agent/chat"
+	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 )
 
-func chatCommand() *ucli.Command {
-	return &ucli.Command{
+func chatCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "chat",
 		Usage: "talk with an agent, turn by turn",
 		Description: `Alt-Enter begins a new line, Tab completes commands and @files, which go along with the
@@ -27,8 +26,8 @@ Examples:
   lsclient chat --continue
   lsclient chat -w ~/src/app --model gpt-4.1
   printf 'read go.mod\nwhat is it for?\n' | lsclient chat`,
-		Flags: slices.Concat([]ucli.Flag{
-			&ucli.BoolFlag{Name: "no-tools", Usage: "only talk: the model gets no tools"},
+		Flags: slices.Concat([]cli.Flag{
+			&cli.BoolFlag{Name: "no-tools", Usage: "only talk: the model gets no tools"},
 			plainFlag(),
 		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,

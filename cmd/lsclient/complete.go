@@ -7,15 +7,13 @@ import (
 	"strings"
 	"unicode/utf16"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 	"tapgw/internal/visible"
 )
 
-func completeCommand() *ucli.Command {
-	return &ucli.Command{
+func completeCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "complete",
 		Usage:     "ask for completions at a place in a file",
 		ArgsUsage: "FILE:LINE:COL",

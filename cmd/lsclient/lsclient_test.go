@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	ucli "github.com/urfave/cli/v2"
+	"tapgw/internal/cli"
 )
 
 func TestEveryCommandHasExamples(t *testing.T) {
-	var walk func(path string, commands []*ucli.Command)
-	walk = func(path string, commands []*ucli.Command) {
+	var walk func(path string, commands []*cli.Command)
+	walk = func(path string, commands []*cli.Command) {
 		for _, c := range commands {
 			name := path + " " + c.Name
 			if c.Usage == "" || !strings.Contains(c.Description, "Examples:\n") {

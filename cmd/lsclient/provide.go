@@ -7,9 +7,8 @@ import (
 	"log/slog"
 	"os"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/agent/consent"
+	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/visible"
 	"tapgw/providers"
@@ -17,8 +16,8 @@ import (
 	"tapgw/tools/provide"
 )
 
-func provideCommand() *ucli.Command {
-	return &ucli.Command{
+func provideCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "provide",
 		Usage: "offer the tools to a gateway's sessions, until stopped",
 		Description: `In each session the tools work in its directory. When a file of the tool directories
@@ -28,13 +27,13 @@ in lsclient.toml. After a restart of the gateway, provide connects again.
 Examples:
   lsclient provide
   lsclient provide --session 3f2a --tools ./my-tools`,
-		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "session",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "session",
 				Usage: "serve only this session: its `ID`, the beginning of that, or its label"},
-			&ucli.StringFlag{Name: "name", Usage: "the provider's `NAME`", Value: provide.Name},
-			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL +
+			&cli.StringFlag{Name: "name", Usage: "the provider's `NAME`", Value: provide.Name},
+			&cli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL +
 				", else as found)"},
-			&ucli.StringFlag{Name: "token",
+			&cli.StringFlag{Name: "token",
 				Usage: "the admin `TOKEN`; other users of this machine can read it in the command line (default: $" +
 					client.EnvToken + ", else from the gateway's file)"},
 		},

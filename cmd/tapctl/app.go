@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
@@ -23,8 +21,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return cli.Run(newApp(), args, stdin, stdout, stderr)
 }
 
-func newApp() *ucli.App {
-	return &ucli.App{
+func newApp() *cli.App {
+	return &cli.App{
 		Name:  "tapctl",
 		Usage: "steer a running gateway: sessions, providers, tools, streams",
 		Description: `tapctl talks to the gateway that --url or $TAP_GATEWAY_URL names, else to the one that
@@ -40,19 +38,19 @@ Examples:
   tapctl sessions query 'call:hello {"name":"you"}'
   tapctl push --level inject 'the build is broken'
   tapctl tools call hello --args '{"name":"you"}'`,
-		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
-			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN`; other users of the machine can read it here " +
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
+			&cli.StringFlag{Name: "token", Usage: "the admin `TOKEN`; other users of the machine can read it here " +
 				"(default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
-			&ucli.StringFlag{Name: "gateway", Usage: "act on the gateway `NAME` of the cluster, if that allows it"},
-			&ucli.DurationFlag{
+			&cli.StringFlag{Name: "gateway", Usage: "act on the gateway `NAME` of the cluster, if that allows it"},
+			&cli.DurationFlag{
 				Name: "timeout", Usage: "give up after `TIME`", DefaultText: "30s for short requests, else none",
 			},
 			cli.ConfigFlag(),
 			cli.WorkdirFlag(),
 			cli.VerboseFlag(),
 		},
-		Commands: []*ucli.Command{
+		Commands: []*cli.Command{
 			sessionsCommand(),
 			pushCommand(),
 			queryCommand(),
@@ -80,7 +78,7 @@ Examples:
 // command is a command that runs: its flags and arguments, a context that ends at --timeout or
 // Ctrl-C, its output, and the gateway.
 type command struct {
-	*ucli.Context
+	*cli.Context
 	ctx context.Context
 	out *cli.Output
 	gw  *client.Client
@@ -89,8 +87,8 @@ type command struct {
 // shortAction makes the action of a command that the gateway answers at once. It ends
 // after shortTimeout, unless one of the named flags makes it wait, such as --follow. args is how
 // many arguments the command takes at most.
-func shortAction(args int, do func(*command) error, unless ...string) ucli.ActionFunc {
-	return func(flags *ucli.Context) error {
+func shortAction(args int, do func(*command) error, unless ...string) cli.ActionFunc {
+	return func(flags *cli.Context) error {
 		if slices.ContainsFunc(unless, flags.Bool) {
 			return action(args, 0, do)(flags)
 		}
@@ -100,12 +98,12 @@ func shortAction(args int, do func(*command) error, unless ...string) ucli.Actio
 
 // longAction makes the action of a command that may wait for a turn or a person. It ends at
 // --timeout only.
-func longAction(args int, do func(*command) error) ucli.ActionFunc { return action(args, 0, do) }
+func longAction(args int, do func(*command) error) cli.ActionFunc { return action(args, 0, do) }
 
 const anyArgs = 1 << 20 // as many arguments as the user gives
 
-func action(args int, timeout time.Duration, do func(*command) error) ucli.ActionFunc {
-	return func(flags *ucli.Context) error {
+func action(args int, timeout time.Duration, do func(*command) error) cli.ActionFunc {
+	return func(flags *cli.Context) error {
 		if err := cli.MaxArgs(flags, args); err != nil {
 			return err
 		}
@@ -118,7 +116,7 @@ func action(args int, timeout time.Duration, do func(*command) error) ucli.Actio
 	}
 }
 
-func newCommand(flags *ucli.Context, timeout time.Duration) (*command, context.CancelFunc, error) {
+func newCommand(flags *cli.Context, timeout time.Duration) (*command, context.CancelFunc, error) {
 	ctx, cancel, err := limited(flags, timeout)
 	if err != nil {
 		return nil, nil, err
@@ -137,7 +135,7 @@ func newCommand(flags *ucli.Context, timeout time.Duration) (*command, context.C
 
 // limited returns a context that ends at --timeout, else after the given time; 0 is no limit.
 func limited(
-	flags *ucli.Context, timeout time.Duration,
+	flags *cli.Context, timeout time.Duration,
 ) (context.Context, context.CancelFunc, error) {
 	if flags.IsSet("timeout") {
 		if timeout = flags.Duration("timeout"); timeout <= 0 {
@@ -151,7 +149,7 @@ func limited(
 	return ctx, cancel, nil
 }
 
-func newClient(flags *ucli.Context) (*client.Client, error) {
+func newClient(flags *cli.Context) (*client.Client, error) {
 	if _, err := configFiles(flags); err != nil {
 		return nil, err
 	}
@@ -160,7 +158,7 @@ func newClient(flags *ucli.Context) (*client.Client, error) {
 }
 
 // absolute is the path that the user means, relative to -w or else to the working directory.
-func absolute(flags *ucli.Context, path string) (string, error) {
+func absolute(flags *cli.Context, path string) (string, error) {
 	dir, err := cli.Workdir(flags)
 	if err != nil || filepath.IsAbs(path) {
 		return path, err
@@ -169,7 +167,7 @@ func absolute(flags *ucli.Context, path string) (string, error) {
 }
 
 // configFiles finds the configuration that --config and -w name.
-func configFiles(flags *ucli.Context) (configs.Files, error) {
+func configFiles(flags *cli.Context) (configs.Files, error) {
 	dir, err := cli.Workdir(flags)
 	if err != nil {
 		return configs.Files{}, err

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
@@ -15,29 +13,29 @@ import (
 const listedGoals = `Lists the goals of sessions, those that go on and the last that have ended. A state is active,
 met, budget (it is used up), stopped (by somebody) or blocked (it can't go on).`
 
-func goalsCommand() *ucli.Command {
+func goalsCommand() *cli.Command {
 	r := &goalResource
 	active := goalResource
 	active.suggest = suggestGoals(true)
-	return &ucli.Command{
+	return &cli.Command{
 		Name:  "goals",
 		Usage: "keep a session at work until checks show that a goal is met; list, show and stop goals",
 		Description: listedGoals + "\n\nExamples:\n  tapctl goals\n" +
 			`  tapctl goals start --check '{"call":"make test"}' --turns 20 'Make the tests pass.'`,
 		Action: shortAction(0, r.print),
-		Subcommands: []*ucli.Command{
+		Subcommands: []*cli.Command{
 			r.listCommand("list goals", listedGoals+"\n\nExamples:\n"+
 				"  tapctl goals list --json | jq -r '.[] | select(.state==\"active\") | .id'"),
 			startGoalCommand(),
-			r.short(&ucli.Command{
+			r.short(&cli.Command{
 				Name: "show", Usage: "show a goal: its checks, and what was missing after each turn",
 				Description: "Examples:\n  tapctl goals show g-3f2a5c1e",
 			}, showGoal),
-			active.short(&ucli.Command{
+			active.short(&cli.Command{
 				Name: "stop", Usage: "stop an active goal; the turn that runs goes on",
 				Description: "Examples:\n  tapctl goals stop g-3f2a5c1e --reason 'I do it myself'",
-				Flags: []ucli.Flag{
-					&ucli.StringFlag{Name: "reason", Usage: "`WHY`, for those who look at it"},
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "reason", Usage: "`WHY`, for those who look at it"},
 				},
 			}, stopGoal),
 		},
@@ -71,8 +69,8 @@ func suggestGoals(onlyActive bool) func(*command) {
 	}
 }
 
-func startGoalCommand() *ucli.Command {
-	return &ucli.Command{
+func startGoalCommand() *cli.Command {
+	return &cli.Command{
 		Name: "start", Usage: "start a goal for a session", ArgsUsage: "TEXT|-",
 		Description: `The gateway looks at the checks whenever the session is idle. While one does not hold, the
 session gets the text again with what is missing, until the budget is used up. A check is
@@ -85,17 +83,17 @@ With --wait it follows the goal: exit code 0 if it is met, 1 if it ends otherwis
 Examples:
   tapctl goals start --check '{"call":"make test"}' 'Make the tests pass.'
   tapctl goals start --session review --check '{"file":"review.md"}' --time 1h --wait - <goal.txt`,
-		Flags: []ucli.Flag{
+		Flags: []cli.Flag{
 			sessionFlag(),
-			&ucli.StringSliceFlag{Name: "check", Usage: "`JSON` of what must hold; once for each check"},
-			&ucli.IntFlag{Name: "turns", Usage: "at most `N` turns", Value: 50},
-			&ucli.DurationFlag{
+			&cli.StringSliceFlag{Name: "check", Usage: "`JSON` of what must hold; once for each check"},
+			&cli.IntFlag{Name: "turns", Usage: "at most `N` turns", Value: 50},
+			&cli.DurationFlag{
 				Name:        "time",
 				Usage:       "at most `D`, such as 90m, while the session runs",
 				DefaultText: "none",
 			},
-			&ucli.Int64Flag{Name: "tokens", Usage: "at most `N` tokens of the session's model", DefaultText: "none"},
-			&ucli.BoolFlag{Name: "wait", Usage: "wait until the goal has ended"},
+			&cli.Int64Flag{Name: "tokens", Usage: "at most `N` tokens of the session's model", DefaultText: "none"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the goal has ended"},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(1, startGoal, "wait"),

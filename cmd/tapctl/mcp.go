@@ -1,13 +1,13 @@
 package main
 
-import ucli "github.com/urfave/cli/v2"
+import "tapgw/internal/cli"
 
-func mcpCommand() *ucli.Command {
-	return &ucli.Command{
+func mcpCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "mcp",
 		Usage: "MCP servers and clients",
 		Description: "Examples:\n  tapctl mcp token --session review\n" +
 			"  tapctl mcp import .vscode/mcp.json --dry-run",
-		Subcommands: []*ucli.Command{mcpTokenCommand(), mcpImportCommand()},
+		Subcommands: []*cli.Command{mcpTokenCommand(), mcpImportCommand()},
 	}
 }

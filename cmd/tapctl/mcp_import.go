@@ -8,16 +8,14 @@ import (
 	"os"
 	"slices"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/mcpclients"
 	"tapgw/internal/visible"
 )
 
-func mcpImportCommand() *ucli.Command {
-	return &ucli.Command{
+func mcpImportCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "import",
 		Usage:     "turn the MCP servers of a client's config file into provider files",
 		ArgsUsage: "FILE",
@@ -37,7 +35,7 @@ Examples:
 	}
 }
 
-func importMCP(c *ucli.Context) error {
+func importMCP(c *cli.Context) error {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return err
 	}
@@ -70,7 +68,7 @@ func importMCP(c *ucli.Context) error {
 
 // importServer writes the provider file of a server, or with --dry-run says what it would be.
 func importServer(
-	c *ucli.Context,
+	c *cli.Context,
 	files configs.Files,
 	s mcpclients.Imported,
 	p *mcpclients.ProviderFile,

@@ -4,14 +4,12 @@ import (
 	"strconv"
 	"strings"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
-func modelsCommand() *ucli.Command {
-	return &ucli.Command{
+func modelsCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "models",
 		Usage: "list the models that sessions can use",
 		Description: `EFFORTS are the values of sessions start --effort that the model knows; its default has
@@ -20,8 +18,8 @@ a star. MULTIPLIER is the cost of a request, in premium requests.
 Examples:
   tapctl models
   tapctl models --json | jq -r '.[].id'`,
-		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: the kind of session", Value: "copilot"},
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "host", Usage: "`local|copilot`: the kind of session", Value: "copilot"},
 		},
 		Action: shortAction(0, modelResource.print),
 	}

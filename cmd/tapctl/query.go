@@ -4,15 +4,13 @@ import (
 	"strings"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func queryCommand() *ucli.Command {
-	return &ucli.Command{
+func queryCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "query",
 		Usage:     "show what was pushed into streams, newest first",
 		ArgsUsage: "[STREAM[@PROVIDER]...]",
@@ -25,12 +23,12 @@ Examples:
   tapctl query builds@ci --since 10m --json
   tapctl query --follow
   tapctl query --all deploys --since 24h`,
-		Flags: []ucli.Flag{
+		Flags: []cli.Flag{
 			sessionFlag(),
-			&ucli.IntFlag{Name: "last", Usage: "at most `N` events of each stream", Value: 20},
+			&cli.IntFlag{Name: "last", Usage: "at most `N` events of each stream", Value: 20},
 			sinceFlag(),
 			followFlag("the session ends"),
-			&ucli.BoolFlag{Name: "all", Usage: "of all gateways of the cluster, instead of a session"},
+			&cli.BoolFlag{Name: "all", Usage: "of all gateways of the cluster, instead of a session"},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(anyArgs, queryStreams, "follow"),
@@ -100,8 +98,8 @@ func (c *command) queryKept(q client.HistoryQuery) error {
 	return keptResource.printRows(c, kept.Events)
 }
 
-func sinceFlag() ucli.Flag {
-	return &ucli.StringFlag{Name: "since",
+func sinceFlag() cli.Flag {
+	return &cli.StringFlag{Name: "since",
 		Usage: "nothing before `TIME`: 2026-01-02T15:04:05Z, or 10m for the last ten minutes"}
 }
 

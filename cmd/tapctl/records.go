@@ -5,15 +5,13 @@ import (
 	"strings"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/protocol"
 )
 
-func recordsCommand() *ucli.Command {
-	return &ucli.Command{
+func recordsCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "records",
 		Usage: "show what happened: sessions, turns, calls, gates, pushes, runs of sources",
 		Description: `It shows the newest records that have all the given values, oldest first, also of sessions
@@ -23,31 +21,31 @@ Examples:
   tapctl records --since 1h
   tapctl records --kind call --outcome failed --last 20
   tapctl records --session review --json | jq -s 'map(.[].durationMs // 0) | add'`,
-		Flags: []ucli.Flag{
+		Flags: []cli.Flag{
 			sinceFlag(),
-			&ucli.StringFlag{Name: "until", Usage: "nothing after `TIME`, as in --since"},
-			&ucli.StringFlag{
+			&cli.StringFlag{Name: "until", Usage: "nothing after `TIME`, as in --since"},
+			&cli.StringFlag{
 				Name: "kind", Usage: "only `KIND`: session, turn, call, gate, push, source, goal or webhook",
 			},
-			&ucli.StringFlag{
+			&cli.StringFlag{
 				Name: "session", Aliases: []string{"s"},
 				Usage: "only of a session: its `ID`; while it runs, also the ID's beginning or its label",
 			},
-			&ucli.StringFlag{Name: "provider", Usage: "only of the provider `NAME`"},
-			&ucli.StringFlag{Name: "tool", Usage: "only about the tool `NAME`"},
-			&ucli.StringFlag{
+			&cli.StringFlag{Name: "provider", Usage: "only of the provider `NAME`"},
+			&cli.StringFlag{Name: "tool", Usage: "only about the tool `NAME`"},
+			&cli.StringFlag{
 				Name:  "outcome",
 				Usage: "only with `OUTCOME`: ok, failed, deny, allow, context, refused, ignored, or the fate of a push",
 			},
-			&ucli.StringFlag{
+			&cli.StringFlag{
 				Name:  "trace",
 				Usage: "only of the trace `ID`, 32 hexadecimal digits; each below what it is part of",
 			},
-			&ucli.IntFlag{Name: "last", Usage: "at most `N` records", Value: 100},
+			&cli.IntFlag{Name: "last", Usage: "at most `N` records", Value: 100},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(0, listRecords),
-		Subcommands:  []*ucli.Command{recordsSQLCommand()},
+		Subcommands:  []*cli.Command{recordsSQLCommand()},
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
@@ -20,8 +18,8 @@ import (
 	"tapgw/internal/recording"
 )
 
-func replayCommand() *ucli.Command {
-	return &ucli.Command{
+func replayCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "replay",
 		Usage:     "replay a recording against a provider, or as one against a gateway",
 		ArgsUsage: "FILE -- CMD...",
@@ -41,32 +39,32 @@ Examples:
   tapctl replay bug.jsonl --speed 1 --ignore /data/time -- ./provider
   tapctl replay bug.jsonl --gateway ws://127.0.0.1:9400
   tapctl replay bug.jsonl --json -- node provider.mjs | jq -c '.findings[]'`,
-		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "gateway", Usage: "replay it against the gateway at `URL`, not a provider"},
-			&ucli.StringFlag{Name: "provider", Usage: "replay the part of the provider `NAME` (default: the only one)"},
-			&ucli.StringFlag{
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "gateway", Usage: "replay it against the gateway at `URL`, not a provider"},
+			&cli.StringFlag{Name: "provider", Usage: "replay the part of the provider `NAME` (default: the only one)"},
+			&cli.StringFlag{
 				Name:  "speed",
 				Value: "max",
 				Usage: "`1|10|max`: as fast as it was, that many times, or as the answers come",
 			},
-			&ucli.DurationFlag{
+			&cli.DurationFlag{
 				Name:  "wait",
 				Value: 5 * time.Second,
 				Usage: "wait `TIME` for a message that does not come",
 			},
-			&ucli.StringSliceFlag{Name: "ignore",
+			&cli.StringSliceFlag{Name: "ignore",
 				Usage: "the value at `POINTER`, a JSON pointer into a message, may differ (may be repeated)"},
 		},
 		Action: replay,
 	}
 }
 
-func replay(flags *ucli.Context) error {
+func replay(flags *cli.Context) error {
 	file := flags.Args().First()
 	if file == "" {
 		return cli.Usage("FILE is missing: tapctl replay FILE -- CMD...; tapctl record writes one")
 	}
-	command := flags.Args().Tail()
+	command := flags.Args().Slice()[1:]
 	if flags.IsSet("gateway") == (len(command) > 0) {
 		return cli.Usage(
 			"name a provider or a gateway: tapctl replay %s -- CMD..., or --gateway URL",
@@ -97,7 +95,7 @@ func replay(flags *ucli.Context) error {
 
 // replayAgainstGateway starts a session for the replay, and ends it also after --timeout or Ctrl-C.
 func replayAgainstGateway(
-	ctx context.Context, flags *ucli.Context, o conformance.ReplayOptions,
+	ctx context.Context, flags *cli.Context, o conformance.ReplayOptions,
 ) (*conformance.ReplayReport, error) {
 	gw, err := client.New(client.Options{URL: flags.String("gateway"), Token: flags.String("token"), Flag: "--gateway"})
 	if err != nil {
@@ -125,7 +123,7 @@ func replayAgainstGateway(
 	})
 }
 
-func replayOptions(flags *ucli.Context, file string, out *cli.Output) (o conformance.ReplayOptions, err error) {
+func replayOptions(flags *cli.Context, file string, out *cli.Output) (o conformance.ReplayOptions, err error) {
 	o.Provider, o.Patience, o.Ignore = flags.String("provider"), flags.Duration("wait"), flags.StringSlice("ignore")
 	o.Home, _ = os.UserHomeDir()
 	if o.Patience <= 0 {
@@ -155,7 +153,7 @@ func replayOptions(flags *ucli.Context, file string, out *cli.Output) (o conform
 	return o, nil
 }
 
-func readRecording(flags *ucli.Context, file string) (*recording.File, error) {
+func readRecording(flags *cli.Context, file string) (*recording.File, error) {
 	in := flags.App.Reader
 	if file != "-" {
 		f, err := os.Open(file)

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/cli"
 	"tapgw/internal/lazyregexp"
 )
@@ -39,15 +37,15 @@ func (c *command) sessionAnd(missing string) (id, word string, err error) {
 }
 
 // sessionFlag is --session, for commands whose arguments are not a session.
-func sessionFlag() ucli.Flag {
-	return &ucli.StringFlag{Name: "session", Aliases: []string{"s"},
+func sessionFlag() cli.Flag {
+	return &cli.StringFlag{Name: "session", Aliases: []string{"s"},
 		Usage: "a session's `ID`, its beginning, or its label (default: the only session, or the foreground session)"}
 }
 
 // completing makes a BashComplete that asks the gateway. suggest prints the candidates for the
 // value of a flag, "" for the next argument. An error gives no candidates.
-func completing(suggest func(c *command, flag string)) ucli.BashCompleteFunc {
-	return func(flags *ucli.Context) {
+func completing(suggest func(c *command, flag string)) cli.BashCompleteFunc {
+	return func(flags *cli.Context) {
 		c, cancel, err := newCommand(flags, 0)
 		if err != nil {
 			return
@@ -58,7 +56,7 @@ func completing(suggest func(c *command, flag string)) ucli.BashCompleteFunc {
 }
 
 // completeArgument completes the first argument.
-func completeArgument(suggest func(*command)) ucli.BashCompleteFunc {
+func completeArgument(suggest func(*command)) cli.BashCompleteFunc {
 	return completing(func(c *command, flag string) {
 		if flag == "" && c.NArg() == 0 {
 			suggest(c)
@@ -67,7 +65,7 @@ func completeArgument(suggest func(*command)) ucli.BashCompleteFunc {
 }
 
 // completeSessionFlag completes the value of --session.
-func completeSessionFlag() ucli.BashCompleteFunc {
+func completeSessionFlag() cli.BashCompleteFunc {
 	return completing(func(c *command, flag string) {
 		if flag == "session" {
 			c.suggestSessions()

@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func sessionsCommand() *ucli.Command {
-	return &ucli.Command{
+func sessionsCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "sessions",
 		Usage: "list sessions; start, query, follow and stop one",
 		Description: `Examples:
@@ -20,9 +18,9 @@ func sessionsCommand() *ucli.Command {
   tapctl sessions --json | jq -r '.[].id'
   tapctl sessions --all
   tapctl sessions start --host local --label scratch`,
-		Flags:  []ucli.Flag{allFlag()},
+		Flags:  []cli.Flag{allFlag()},
 		Action: shortAction(0, sessionResource.print),
-		Subcommands: []*ucli.Command{
+		Subcommands: []*cli.Command{
 			listCommand(),
 			showCommand(),
 			startCommand(),
@@ -44,8 +42,8 @@ func sessionsCommand() *ucli.Command {
 }
 
 // allFlag makes a list have what is on all gateways of the cluster.
-func allFlag() ucli.Flag {
-	return &ucli.BoolFlag{Name: "all", Usage: "also those that other gateways of the cluster share"}
+func allFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "all", Usage: "also those that other gateways of the cluster share"}
 }
 
 var sessionResource = resource[adminapi.Session]{

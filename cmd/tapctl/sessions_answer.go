@@ -12,15 +12,13 @@ import (
 	"sync"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/visible"
 )
 
-func answerCommand() *ucli.Command {
-	return &ucli.Command{
+func answerCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "answer",
 		Usage:     "answer a question of a session, or list the questions",
 		ArgsUsage: "[ID] [once|session|deny|TEXT]",
@@ -41,15 +39,15 @@ Examples:
   tapctl sessions answer 3f2a 'the second one' --question k7fq-2
   tapctl sessions answer --content '{"name":"Ada"}'
   tapctl sessions answer --json | jq -r '.[].id'`,
-		Flags: []ucli.Flag{
-			&ucli.StringFlag{
+		Flags: []cli.Flag{
+			&cli.StringFlag{
 				Name:    "question",
 				Aliases: []string{"q"},
 				Usage:   "the question's `ID`: the answer is for this one or for none",
 			},
-			&ucli.StringFlag{Name: "content", Usage: "`JSON|-`: the content of a form"},
-			&ucli.BoolFlag{Name: "decline", Usage: "refuse to answer, whatever the question is"},
-			&ucli.StringFlag{Name: "reason", Usage: "with deny: `TEXT` that the model is told"},
+			&cli.StringFlag{Name: "content", Usage: "`JSON|-`: the content of a form"},
+			&cli.BoolFlag{Name: "decline", Usage: "refuse to answer, whatever the question is"},
+			&cli.StringFlag{Name: "reason", Usage: "with deny: `TEXT` that the model is told"},
 		},
 		BashComplete: completing(func(c *command, flag string) {
 			switch {

@@ -8,15 +8,13 @@ import (
 	"strings"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func liveCommand() *ucli.Command {
-	return sessionResource.long(&ucli.Command{
+func liveCommand() *cli.Command {
+	return sessionResource.long(&cli.Command{
 		Name: "live", Usage: "follow a session's callbacks, one JSON object a line",
 		Description: "It ends with the session, or at Ctrl-C.\n\nExamples:\n" +
 			"  tapctl sessions live 3f2a | jq -r 'select(.callback==\"onMessage\").delta'",
@@ -66,8 +64,8 @@ func withTimelineFields(l client.LiveLine) json.RawMessage {
 		object, level, source, bytes.TrimSpace(b.Bytes()))
 }
 
-func logCommand() *ucli.Command {
-	return &ucli.Command{
+func logCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "log",
 		Usage:     "show a session's timeline",
 		ArgsUsage: "[ID]",
@@ -80,11 +78,11 @@ Examples:
   tapctl sessions log review --since 10m
   tapctl sessions log 3f2a --follow --json
   tapctl sessions log --events --follow | jq -c 'select(.type | startswith("model."))'`,
-		Flags: []ucli.Flag{
+		Flags: []cli.Flag{
 			followFlag("the session ends"),
 			lastLinesFlag(),
 			sinceFlag(),
-			&ucli.BoolFlag{Name: "events", Usage: "the events of the session's runtime, raw"},
+			&cli.BoolFlag{Name: "events", Usage: "the events of the session's runtime, raw"},
 		},
 		BashComplete: completeArgument((*command).suggestSessions),
 		Action:       longAction(1, logSession),
@@ -119,12 +117,12 @@ func (c *command) logQuery() (q client.LogQuery, err error) {
 	return q, err
 }
 
-func followFlag(until string) ucli.Flag {
-	return &ucli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until " + until + ", or until Ctrl-C"}
+func followFlag(until string) cli.Flag {
+	return &cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until " + until + ", or until Ctrl-C"}
 }
 
-func lastLinesFlag() ucli.Flag {
-	return &ucli.IntFlag{Name: "last",
+func lastLinesFlag() cli.Flag {
+	return &cli.IntFlag{Name: "last",
 		Usage: "at most the last `N` lines that are there (default: all)"}
 }
 

@@ -1,13 +1,11 @@
 package main
 
 import (
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/cli"
 )
 
-func renameCommand() *ucli.Command {
-	return &ucli.Command{
+func renameCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "rename",
 		Usage:     "give a session another label",
 		ArgsUsage: "[ID] LABEL",

@@ -4,15 +4,13 @@ import (
 	"errors"
 	"path/filepath"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/cli"
 	"tapgw/internal/tapconfig"
 	"tapgw/internal/visible"
 )
 
-func sourcesImportCommand() *ucli.Command {
-	return &ucli.Command{
+func sourcesImportCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "import",
 		Usage:     "turn the emitters of a project's tap.config.json into provider files",
 		ArgsUsage: "[DIR]",
@@ -30,7 +28,7 @@ Examples:
 	}
 }
 
-func importSources(c *ucli.Context) error {
+func importSources(c *cli.Context) error {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return err
 	}

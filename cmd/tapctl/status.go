@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
-func statusCommand() *ucli.Command {
-	return &ucli.Command{
+func statusCommand() *cli.Command {
+	return &cli.Command{
 		Name:        "status",
 		Usage:       "show the gateway's state and the faults in its config files",
 		Description: "Examples:\n  tapctl status\n  tapctl status --json | jq .url",

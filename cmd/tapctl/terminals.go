@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"strconv"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/cli"
 	"tapgw/internal/proc"
 )
 
-func attachCommand() *ucli.Command {
-	return &ucli.Command{
+func attachCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "attach",
 		Usage:     "join a terminal that was started with: copilot --ui-server",
 		ArgsUsage: "PORT|auto",

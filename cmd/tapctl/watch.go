@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
@@ -22,8 +20,8 @@ const (
 	watchAge      = 5 * time.Second        // how often "3s ago" is drawn anew, if nothing changes
 )
 
-func watchCommand() *ucli.Command {
-	return &ucli.Command{
+func watchCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "watch",
 		Usage: "watch sessions, providers, pairings, questions and timelines",
 		Description: `On a terminal it draws the view anew at each change. Elsewhere, and with --json, it prints

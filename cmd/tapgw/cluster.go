@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/assembly"
 	"tapgw/internal/cli"
 )
@@ -13,13 +11,13 @@ import (
 // clusterCheckTimeout bounds all checks of tapgw cluster check.
 const clusterCheckTimeout = 20 * time.Second
 
-func clusterCommand() *ucli.Command {
-	return &ucli.Command{
+func clusterCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "cluster",
 		Usage: "check how this gateway joins others",
 		Description: `Examples:
   tapgw cluster check`,
-		Subcommands: []*ucli.Command{{
+		Subcommands: []*cli.Command{{
 			Name:  "check",
 			Usage: "say what is reachable and what is allowed",
 			Description: `Connects to each server of [cluster] in tapgw.toml as this gateway would, whether one
@@ -35,7 +33,7 @@ Examples:
 	}
 }
 
-func checkCluster(c *ucli.Context) error {
+func checkCluster(c *cli.Context) error {
 	if err := cli.MaxArgs(c, 0); err != nil {
 		return err
 	}

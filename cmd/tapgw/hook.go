@@ -4,15 +4,13 @@ import (
 	"slices"
 	"strings"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/terminals/hook"
 )
 
-func hookCommand() *ucli.Command {
-	return &ucli.Command{
+func hookCommand() *cli.Command {
+	return &cli.Command{
 		Name:      "hook",
 		Usage:     "answer a hook of a Copilot CLI",
 		ArgsUsage: "EVENT",
@@ -31,7 +29,7 @@ Example:
 	}
 }
 
-func answerHook(c *ucli.Context) error {
+func answerHook(c *cli.Context) error {
 	event := c.Args().First()
 	switch {
 	case c.NArg() != 1:

@@ -1,13 +1,12 @@
 package main
 
 import (
-	ucli "github.com/urfave/cli/v2"
-
+	"tapgw/internal/cli"
 	"tapgw/internal/install"
 )
 
-func installSkillsCommand() *ucli.Command {
-	return &ucli.Command{
+func installSkillsCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "skills",
 		Usage: "teach agents the tap_* tools: loops, monitors, goals, several sessions, providers",
 		Description: `It writes the skills tap-loop, tap-monitor, tap-goal, tap-orchestrate and
@@ -24,12 +23,12 @@ Examples:
   tapgw install skills --project --dry-run
   tapgw install skills --yes --json`,
 		Flags:  installFlags(),
-		Action: func(c *ucli.Context) error { return inProject(c, install.Dialog.InstallSkills) },
+		Action: func(c *cli.Context) error { return inProject(c, install.Dialog.InstallSkills) },
 	}
 }
 
-func uninstallSkillsCommand() *ucli.Command {
-	return &ucli.Command{
+func uninstallSkillsCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "skills",
 		Usage: "take away the skills that tapgw wrote",
 		Description: `It removes the files of tapgw install skills, and the directories that are empty then. A file
@@ -39,6 +38,6 @@ Examples:
   tapgw uninstall skills
   tapgw uninstall skills --project --dry-run`,
 		Flags:  installFlags(),
-		Action: func(c *ucli.Context) error { return inProject(c, install.Dialog.UninstallSkills) },
+		Action: func(c *cli.Context) error { return inProject(c, install.Dialog.UninstallSkills) },
 	}
 }

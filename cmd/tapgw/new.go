@@ -3,8 +3,6 @@ package main
 import (
 	"path/filepath"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/gateway"
@@ -12,13 +10,13 @@ import (
 	"tapgw/internal/visible"
 )
 
-func newCommand() *ucli.Command {
-	return &ucli.Command{
+func newCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "new",
 		Usage: "write a provider of your own, which runs at once",
 		Description: `Examples:
   tapgw new provider weather --lang python`,
-		Subcommands: []*ucli.Command{{
+		Subcommands: []*cli.Command{{
 			Name:      "provider",
 			Usage:     "write a provider's program, its test and its provider file",
 			ArgsUsage: "NAME",
@@ -33,16 +31,16 @@ Examples:
   tapgw new provider weather --lang python
   tapgw new provider weather --lang go --dir ~/src/weather
   tapgw new provider weather --lang node --json`,
-			Flags: []ucli.Flag{
-				&ucli.StringFlag{Name: "lang", Usage: "`go|node|python`: the language to write it in"},
-				&ucli.StringFlag{Name: "dir", Usage: "the `DIR` to make; NAME in the current directory if not set"},
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "lang", Usage: "`go|node|python`: the language to write it in"},
+				&cli.StringFlag{Name: "dir", Usage: "the `DIR` to make; NAME in the current directory if not set"},
 			},
 			Action: newProvider,
 		}},
 	}
 }
 
-func newProvider(c *ucli.Context) error {
+func newProvider(c *cli.Context) error {
 	p, err := newProject(c)
 	if err != nil {
 		return err
@@ -66,7 +64,7 @@ func newProvider(c *ucli.Context) error {
 }
 
 // newProject checks the arguments and finds out where the files go.
-func newProject(c *ucli.Context) (*scaffold.Project, error) {
+func newProject(c *cli.Context) (*scaffold.Project, error) {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return nil, err
 	}

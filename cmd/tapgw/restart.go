@@ -3,16 +3,14 @@ package main
 import (
 	"context"
 
-	ucli "github.com/urfave/cli/v2"
-
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
 	"tapgw/internal/service"
 	"tapgw/internal/statedir"
 )
 
-func restartCommand() *ucli.Command {
-	return &ucli.Command{
+func restartCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "restart",
 		Usage: "end the gateway that runs, and start it again as it was started",
 		Description: `A gateway of tapgw ensure starts with the flags that it had, and with the environment
@@ -25,7 +23,7 @@ URL.
 
 Examples:
   tapgw restart`,
-		Action: func(c *ucli.Context) error {
+		Action: func(c *cli.Context) error {
 			if err := cli.MaxArgs(c, 0); err != nil {
 				return err
 			}

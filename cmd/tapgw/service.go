@@ -8,15 +8,14 @@ import (
 	"strings"
 
 	"github.com/adrg/xdg"
-	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/service"
 )
 
-func serviceCommand() *ucli.Command {
-	return &ucli.Command{
+func serviceCommand() *cli.Command {
+	return &cli.Command{
 		Name:  "service",
 		Usage: "run the gateway from login on, restarted when it fails",
 		Description: `A systemd user unit on Linux, a launchd agent on macOS, for this user alone. It runs
@@ -27,7 +26,7 @@ Examples:
   tapgw service install
   tapgw service status
   tapgw service uninstall`,
-		Subcommands: []*ucli.Command{
+		Subcommands: []*cli.Command{
 			{
 				Name:  "install",
 				Usage: "write the service's file and start it",
@@ -40,10 +39,10 @@ Examples:
   tapgw service install
   tapgw service install --listen 127.0.0.1:9500 --config ~/tapgw.toml
   tapgw service install --print`,
-				Flags: []ucli.Flag{
+				Flags: []cli.Flag{
 					listenFlag(),
-					&ucli.BoolFlag{Name: "print", Usage: "print the file and change nothing"},
-					&ucli.BoolFlag{Name: "no-start", Usage: "leave it for the next login to start or restart"},
+					&cli.BoolFlag{Name: "print", Usage: "print the file and change nothing"},
+					&cli.BoolFlag{Name: "no-start", Usage: "leave it for the next login to start or restart"},
 				},
 				Action: installService,
 			},
@@ -69,8 +68,8 @@ Examples:
 	}
 }
 
-func serviceAction(do func(context.Context, *service.Service, *cli.Output) error) ucli.ActionFunc {
-	return func(c *ucli.Context) error {
+func serviceAction(do func(context.Context, *service.Service, *cli.Output) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
 		s, err := service.New()
 		if err != nil {
 			return err
@@ -81,7 +80,7 @@ func serviceAction(do func(context.Context, *service.Service, *cli.Output) error
 	}
 }
 
-func installService(c *ucli.Context) error {
+func installService(c *cli.Context) error {
 	s, err := service.New()
 	if err != nil {
 		return err
@@ -208,7 +207,7 @@ func printService(out *cli.Output, line service.Line, title string) error {
 // serviceProgram is this program as the service runs it: with the flags that were given
 // and parts of this environment. It checks the flags and the config file as tapgw serve
 // does.
-func serviceProgram(c *ucli.Context) (service.Program, error) {
+func serviceProgram(c *cli.Context) (service.Program, error) {
 	p := service.Program{Args: []string{"serve"}}
 	dir, err := cli.Workdir(c)
 	if err != nil {
