@@ -18,12 +18,12 @@ type Cluster struct {
 	Name string   `toml:"name" is:"clusterName?"` // of this gateway among the others
 	// Credentials is a file of NATS with a user's JWT and key, NKey one with the seed of an nkey alone. At most one is
 	// set.
-	Credentials string `toml:"credentials"`
-	NKey        string `toml:"nkey"`
+	Credentials string `toml:"credentials" base:"file"`
+	NKey        string `toml:"nkey" base:"file"`
 	// PEM files: whom the servers must be certified by, and this gateway's own certificate and key.
-	TLSCA   string `toml:"tls_ca"`
-	TLSCert string `toml:"tls_cert"`
-	TLSKey  string `toml:"tls_key"`
+	TLSCA   string `toml:"tls_ca" base:"file"`
+	TLSCert string `toml:"tls_cert" base:"file"`
+	TLSKey  string `toml:"tls_key" base:"file"`
 	// Share has globs of the labels of sessions and the names of providers that admitted gateways may see and use.
 	Share []string `toml:"share" is:"glob"`
 	// Control names the gateways of Admit whose users may act on this one with tapctl --gateway.
@@ -83,13 +83,6 @@ func (c *Cluster) check(t *table) {
 	}
 	if _, isOwn := c.Admit[c.Name]; isOwn && c.Name != "" {
 		t.fault("admit."+c.Name, "is this gateway's own name")
-	}
-}
-
-// resolve makes the paths absolute that a file in dir names.
-func (c *Cluster) resolve(dir string) {
-	for _, p := range []*string{&c.Credentials, &c.NKey, &c.TLSCA, &c.TLSCert, &c.TLSKey} {
-		*p = resolvePath(dir, *p)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestChangedCluster(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
-	c, faults := Parse("f.toml", []byte(`[cluster]
+	c, faults := Parse("/etc/f.toml", []byte(`[cluster]
 urls = ["nats://u:p@h:4222", "tls://i"]
 name = "laptop"
 credentials = "laptop.creds"
@@ -72,7 +72,6 @@ keep = { streams = ["builds@*", "deploy-*"], max_events = 50 }`))
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	c.Cluster.resolve("/etc")
 	want := Cluster{
 		URLs: []string{"nats://u:p@h:4222", "tls://i"}, Name: "laptop", Credentials: "/etc/laptop.creds",
 		Share: []string{"*"}, Control: []string{"gpu-box"}, MaxEach: 8,

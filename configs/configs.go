@@ -49,9 +49,9 @@ func (fs Faults) Error() string {
 // documents each key.
 type Config struct {
 	Listen   string   `toml:"listen" is:"address" default:"127.0.0.1:9400" user:"changed"`
-	Insecure bool     `toml:"insecure" user:"changed"` // allow a Listen beyond loopback without TLS
-	TLSCert  string   `toml:"tls_cert" user:"changed"` // paths of PEM files; both are set or none
-	TLSKey   string   `toml:"tls_key" user:"changed"`
+	Insecure bool     `toml:"insecure" user:"changed"`             // allow a Listen beyond loopback without TLS
+	TLSCert  string   `toml:"tls_cert" base:"file" user:"changed"` // paths of PEM files; both are set or none
+	TLSKey   string   `toml:"tls_key" base:"file" user:"changed"`
 	Hosts    []string `toml:"hosts" is:"host" user:"changed"` // besides those of loopback
 	LogLevel string   `toml:"log_level" of:"debug,info,warn,error" default:"info" user:"changed"`
 	// MaxConnections is how many providers may be connected at once.
@@ -124,7 +124,7 @@ const (
 // of the embedded Profile are keys of the same table.
 type Copilot struct {
 	// CLI is the path or name of the runtime; "" to search for it.
-	CLI string `toml:"cli" user:"changed"`
+	CLI string `toml:"cli" base:"program" user:"changed"`
 	// ProviderURL is a model endpoint of the user's own, "" for GitHub's. The variable
 	// ProviderKeyEnv holds its key.
 	ProviderURL    string        `toml:"provider_url" is:"baseURL" user:"changed"`
@@ -187,8 +187,9 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Parse reads the text of a tapgw.toml; file is its name in faults. It resolves no paths and
-// reads no other file; see [Files.Load]. With faults, the Config is zero.
+// Parse reads the text of a tapgw.toml; file is its name in faults, and paths become absolute,
+// relative to its directory. It reads no other file; see [Files.Load]. With faults, the Config is
+// zero.
 func Parse(file string, data []byte) (Config, Faults) {
 	c := Default()
 	if faults := c.parse(file, data, false, &[]layer{}); len(faults) > 0 {

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -66,6 +67,10 @@ func countLeaves(table map[string]any) (n int) {
 }
 
 func TestParseTakesEveryKey(t *testing.T) {
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
 	got, faults := Parse("x.toml", []byte(`
 listen = "0.0.0.0:1"
 insecure = true
@@ -115,7 +120,7 @@ hook = "allow"
 	profile.Provider.URL, profile.Provider.KeyEnv = "http://127.0.0.1:1/v1", "MY_KEY"
 	profile.Provider.Models = []string{"a", "b/c"}
 	want := Config{
-		Listen: "0.0.0.0:1", Insecure: true, TLSCert: "c.pem", TLSKey: "k.pem",
+		Listen: "0.0.0.0:1", Insecure: true, TLSCert: filepath.Join(dir, "c.pem"), TLSKey: filepath.Join(dir, "k.pem"),
 		Hosts: []string{
 			"gateway.example",
 			"10.0.0.1",
@@ -126,7 +131,7 @@ hook = "allow"
 		Cluster:   Cluster{Keep: ClusterKeep{MaxAge: 24 * time.Hour, MaxEvents: 1000, MaxBytes: 64 << 20}},
 		Terminals: Terminals{WithoutGateway: "deny"},
 		Copilot: Copilot{
-			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
+			CLI: filepath.Join(dir, "copilot"), ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
 			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,
 			MaxTurnTime: 90 * time.Second, AnswerTimeout: time.Minute,
 			Permissions: Permissions{

@@ -177,7 +177,14 @@ func (t *table) table(key string) *table {
 		}
 		return nil
 	}
-	return &table{doc: t.doc, path: append(slices.Clone(t.path), key), values: values, bad: map[string]bool{}}
+	return t.below(values, key)
+}
+
+// below returns a table in the table.
+func (t *table) below(values map[string]any, path ...string) *table {
+	return &table{
+		doc: t.doc, path: slices.Concat(t.path, toml.Key(path)), values: values, bad: map[string]bool{},
+	}
 }
 
 // isList reports whether a key is an array of anything but tables.

@@ -174,12 +174,6 @@ func (f Files) load() (c Config, found []layer, err error) {
 	if faults := c.parse(f.User, data, false, &found); len(faults) > 0 {
 		return Config{}, nil, faults
 	}
-	dir := filepath.Dir(f.User)
-	c.TLSCert, c.TLSKey = resolvePath(dir, c.TLSCert), resolvePath(dir, c.TLSKey)
-	c.Cluster.resolve(dir)
-	if strings.ContainsAny(c.Copilot.CLI, `/\`) {
-		c.Copilot.CLI = resolvePath(dir, c.Copilot.CLI)
-	}
 	return c, found, nil
 }
 

@@ -21,12 +21,12 @@ const EnvLSConfig = "LSCLIENT_CONFIG"
 // LSClient is the content of lsclient.toml, checked and with its defaults. An empty file means [DefaultLSClient];
 // configs/lsclient.toml documents each key.
 type LSClient struct {
-	Server    string  `toml:"server" is:"noNUL" user:"set"` // the language server
-	Model     string  `toml:"model" is:"model?"`            // "": the server's default
+	Server    string  `toml:"server" is:"noNUL" base:"program" user:"set"` // the language server
+	Model     string  `toml:"model" is:"model?"`                           // "": the server's default
 	MaxRounds int     `toml:"max_rounds" default:"25" range:"1,500"`
 	Tools     DropIns `toml:"tools"`
 	// LibraryDocs is a directory that adds libraries, absolute; "": beside the user's file.
-	LibraryDocs string               `toml:"library_docs" is:"noNUL"`
+	LibraryDocs string               `toml:"library_docs" is:"noNUL" base:"file"`
 	ToolTimeout time.Duration        `toml:"tool_timeout" default:"2m" range:"1s,24h"`
 	Proxy       Proxy                `toml:"proxy" user:"set"`
 	GitHub      GitHub               `toml:"github" user:"set"`
@@ -41,9 +41,9 @@ type LSClient struct {
 // DropIns is the table [tools]: where drop-in tools are, and what they get. A list of directories instead of the table
 // stands for its dirs.
 type DropIns struct {
-	Dirs    []string `toml:"dirs" is:"dir"`      // absolute
-	Env     []string `toml:"env" is:"envPrefix"` // a last * is any ending
-	Replace []string `toml:"replace" is:"text"`  // tools whose places drop-ins of their names take
+	Dirs    []string `toml:"dirs" is:"dir" base:"file"` // absolute
+	Env     []string `toml:"env" is:"envPrefix"`        // a last * is any ending
+	Replace []string `toml:"replace" is:"text"`         // tools whose places drop-ins of their names take
 }
 
 // Proxy is the table [proxy]: how the language server reaches GitHub. The zero URL leaves it to variables such as
@@ -302,24 +302,11 @@ func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 	if root == nil {
 		return doc.faults
 	}
-	dir := filepath.Dir(file)
 	root.read(c)
 	if project {
 		root.rejectUserKeys("", reflect.ValueOf(*c), reflect.ValueOf(DefaultLSClient()), lsFile)
 	}
-	if len(doc.faults) > 0 {
-		return doc.sorted()
-	}
-	for i, t := range c.Tools.Dirs {
-		c.Tools.Dirs[i] = resolvePath(dir, t)
-	}
-	if c.LibraryDocs != "" {
-		c.LibraryDocs = resolvePath(dir, c.LibraryDocs)
-	}
-	if strings.ContainsAny(c.Server, `/\`) {
-		c.Server = resolvePath(dir, c.Server)
-	}
-	return nil
+	return doc.sorted()
 }
 
 // readKey reads the table, or the list that stands for its dirs.

@@ -19,7 +19,7 @@ func layers(root *table) (found []layer) {
 // resolve checks [copilot] and makes the profiles of what all files so far say of
 // them: the nearest last.
 func (c *Copilot) resolve(root *table, layers []layer) (faults Faults) {
-	own := &table{doc: root.doc, path: append(slices.Clone(root.path), "copilot"), bad: map[string]bool{}}
+	own := root.below(nil, "copilot")
 	c.mergeShortKeys(own)
 	c.checkTogether(own)
 	docs := []*document{root.doc}

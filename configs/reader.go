@@ -29,7 +29,7 @@ import (
 //	first    a list is a program with its arguments; the tag is the fault of an empty program
 //	shell    a command may also be a text, for sh -c
 //	repeats  words in a list may repeat
-//	base     "file": a path is relative to the directory of the file
+//	base     "file": a path is relative to the directory of the file; "program": unless it is a name
 //	kinds    the kinds of providers that have the key; all kinds if the tag is missing
 //	need     why a key must not be missing; "-" if a method check says it
 //	user     in a project's file, the key has a fault if it is "set" or "changed"
@@ -206,7 +206,8 @@ func (t *table) readField(f *field, v reflect.Value, value any) {
 			if err := f.check(s); err != nil {
 				return err
 			}
-			if f.tag.Get("base") == "file" && s != *into {
+			switch base := f.tag.Get("base"); {
+			case base == "file", base == "program" && strings.ContainsAny(s, `/\`):
 				s = resolvePath(filepath.Dir(t.doc.file), s)
 			}
 			*into = s
@@ -480,8 +481,7 @@ func (t *table) arrayOfTables(key string) (subs []*table, ok bool) {
 		return nil, false
 	}
 	for i, sub := range values {
-		path := append(slices.Clone(t.path), key, element(i))
-		subs = append(subs, &table{doc: t.doc, path: path, values: sub, bad: map[string]bool{}})
+		subs = append(subs, t.below(sub, key, element(i)))
 	}
 	return subs, true
 }
