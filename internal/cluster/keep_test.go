@@ -179,7 +179,7 @@ func events(s *gateway.Session) string {
 // isTold reports whether a line of a session's timeline has a text.
 func isTold(s *gateway.Session, text string) bool {
 	lines, _ := s.Timeline(0)
-	return slices.ContainsFunc(lines, func(l gateway.TimelineLine) bool { return strings.Contains(l.Message, text) })
+	return slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool { return strings.Contains(l.Message, text) })
 }
 
 func numbers(from, to int) string {

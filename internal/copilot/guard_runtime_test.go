@@ -230,7 +230,7 @@ func (h *hosted) inTimeline(text string, times int) {
 	ctx, cancel := context.WithTimeout(h.r.ctx, patience)
 	defer cancel()
 	for cursor := uint64(0); times > 0; {
-		var lines []gateway.TimelineLine
+		var lines []adminapi.TimelineLine
 		lines, cursor = h.s.Timeline(cursor)
 		for _, l := range lines {
 			if strings.Contains(l.Message, text) {

@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sort"
+	"strings"
 	"sync"
+	"time"
+
+	"tapgw/internal/adminapi"
 )
 
 // ErrSessionEnded is the error of waiting for something that a session does, after the
@@ -12,168 +17,303 @@ import (
 // will come.
 var ErrSessionEnded = errors.New("the session has ended")
 
-// feed is a bounded buffer of the newest entries of a sequence. Each reader holds a
-// cursor, the number of the last entry that it has, so a slow reader blocks nobody: it
-// has a gap where entries left the buffer. Numbers begin at 1. Its lock is a leaf.
-type feed[T any] struct {
-	maxItems int
-	maxBytes int         // of all items, by size
-	size     func(T) int // nil: no limit of bytes
+// feed is what happened in a session, in one order: the lines of the timeline, the callbacks
+// of the host, and the events that streams store. It keeps the newest entries. Each kind has
+// its own limits, so that a talkative model pushes out no line of the timeline. A reader
+// holds its [Place], so a slow reader blocks nobody: it has a gap where entries were dropped.
+type feed struct {
+	count counter       // of all entries ever added; readers wait for it
+	ended chan struct{} // closed when no entry will come
 
-	// fold makes one entry of the first of items and those behind it that it goes on with, and returns how many these
-	// are. cut leaves the first n of the entries that were folded out of an entry. nil: nothing is folded.
-	fold func(items []T) (T, int)
-	cut  func(item T, n uint64) T
-
+	// mu is a leaf but for Responses.mu and the counter's. It guards all that follows.
 	mu        sync.Mutex
-	items     []T
-	numbers   []uint64 // numbers[i] is that of items[i], the last one of those that were folded into it
-	first     uint64   // number of the first entry in items
-	end       uint64   // number of the last entry ever added
-	unfolded  int      // entries that were added since all were folded
-	totalSize int
-	added     chan struct{} // closed when an entry is added; nil while nobody waits
-	isClosed  bool
+	entries   []Entry // oldest first; one that was dropped has no Value until compact removes it
+	holes     int     // entries without a Value
+	end       Place   // of the newest entry
+	kinds     [kindCount]retained
+	unfolded  int        // callbacks that were added since compact looked at all
+	responses *Responses // gets the callbacks too; nil until somebody reads it
 }
 
-func newFeed[T any](maxItems, maxBytes int, size func(T) int) *feed[T] {
-	return &feed[T]{maxItems: maxItems, maxBytes: maxBytes, size: size, first: 1}
+// kind is a kind of entry of a feed.
+type kind int
+
+const (
+	kindTimeline kind = iota
+	kindLive
+	kindStream
+	kindCount
+)
+
+// retained is what a feed keeps of a kind, and the limits of that.
+type retained struct {
+	maxItems, maxBytes int
+	items, bytes       int
+	oldest             int   // no entry of the kind has a lower index
+	dropped            Place // of the newest entry that was dropped; zero: none was
 }
 
-// add appends the entry that build makes, and returns its number. build runs under the
-// feed's lock, so entries that take a number of another sequence keep its order.
-func (f *feed[T]) add(build func(seq uint64) T) uint64 {
+func (r *retained) isOver() bool {
+	return r.items > r.maxItems || r.bytes > r.maxBytes && r.items > 1
+}
+
+// Sizes of what a feed keeps: entries, and bytes of their texts.
+const (
+	maxTimelineLines = 20_000
+	maxLiveLines     = 20_000
+	maxPushedRows    = 5000
+	maxTextBytes     = 8 << 20 // of each kind
+)
+
+func newFeed() *feed {
+	return &feed{ended: make(chan struct{}), kinds: [kindCount]retained{
+		kindTimeline: {maxItems: maxTimelineLines, maxBytes: maxTextBytes},
+		kindLive:     {maxItems: maxLiveLines, maxBytes: maxTextBytes},
+		kindStream:   {maxItems: maxPushedRows, maxBytes: maxTextBytes},
+	}}
+}
+
+// Place is how far a reader of a session's entries has come: to the entry of a number. The
+// counts tell it later how many entries it has missed.
+type Place struct {
+	Number uint64 // of the last entry that it has read; 0 for none
+	// How many timeline lines, callbacks and stored events there were up to that entry, and
+	// how many things had begun in the callbacks: see isPart.
+	Timeline, Live, Stream, Things uint64
+}
+
+// of is how many entries of a kind there were.
+func (p *Place) of(k kind) uint64 {
+	return [...]uint64{kindTimeline: p.Timeline, kindLive: p.Live, kindStream: p.Stream}[k]
+}
+
+// Entry is one entry of a session's feed: a timeline line, a callback, a stored event, or the
+// number of entries that a [Follower] missed.
+type Entry struct {
+	// Value is an [adminapi.TimelineLine], a [LiveLine] or a [HistoryRow], or an
+	// [adminapi.Gap] before them.
+	Value any
+	// Place is that of a reader that has read the entry.
+	Place Place
+}
+
+// kind is the kind of an entry, and -1 for one that was dropped.
+func (e *Entry) kind() kind {
+	switch e.Value.(type) {
+	case adminapi.TimelineLine:
+		return kindTimeline
+	case LiveLine:
+		return kindLive
+	case HistoryRow:
+		return kindStream
+	}
+	return -1
+}
+
+// size is about how many bytes an entry takes.
+func (e *Entry) size() int {
+	switch v := e.Value.(type) {
+	case adminapi.TimelineLine:
+		return 100 + len(v.Message) + len(v.ToolCallID)
+	case LiveLine:
+		return liveSize(&v)
+	case HistoryRow:
+		return rowSize(&v)
+	}
+	return 0
+}
+
+// isThing reports whether a person would see the entry as a thing of its own. The parts of
+// a message or a call are no things.
+func (e *Entry) isThing() bool {
+	l, isLive := e.Value.(LiveLine)
+	return e.Value != nil && !(isLive && l.Event.isPart())
+}
+
+// addLine adds a line of the timeline. It gives the line its number, and a time if it has none.
+func (f *feed) addLine(l adminapi.TimelineLine) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.end++
-	item := build(f.end)
-	f.items, f.numbers = append(f.items, item), append(f.numbers, f.end)
+	f.end.Timeline++
+	l.Seq = f.end.Timeline
+	if l.TS.IsZero() {
+		l.TS = time.Now().UTC()
+	}
+	f.add(Entry{Value: l})
+}
+
+// addCallback adds a callback to the feed, and to the response queue if there is one.
+func (f *feed) addCallback(l LiveLine) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.end.Live++
+	if !l.Event.isPart() {
+		f.end.Things++
+	}
+	l.Seq, l.TS = f.end.Live, time.Now().UTC()
 	f.unfolded++
-	if f.size != nil {
-		f.totalSize += f.size(item)
+	f.add(Entry{Value: l})
+	if f.responses != nil {
+		f.responses.add(l.Event)
 	}
-	if f.isOver() && f.fold != nil && f.unfolded >= len(f.items)/4 {
-		f.foldAll()
-	}
-	for f.isOver() {
-		if f.size != nil {
-			f.totalSize -= f.size(f.items[0])
-		}
-		var zero T
-		f.items[0] = zero
-		f.first = f.numbers[0] + 1
-		f.items, f.numbers = f.items[1:], f.numbers[1:]
-	}
-	f.wake()
-	return f.end
 }
 
-// isOver reports whether the feed has more than it may keep.
-func (f *feed[T]) isOver() bool {
-	return len(f.items) > f.maxItems || f.size != nil && f.totalSize > f.maxBytes && len(f.items) > 1
+// addRow adds an event of a stream and returns its number.
+func (f *feed) addRow(r HistoryRow) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.end.Stream++
+	r.Seq = f.end.Stream
+	f.add(Entry{Value: r})
+	return r.Seq
 }
 
-// foldAll folds what can be folded. A feed that is full folds each time a quarter of it is new, so that an entry is
-// looked at few times.
-func (f *feed[T]) foldAll() {
-	items, numbers := f.items[:0:0], f.numbers[:0:0]
-	f.totalSize, f.unfolded = 0, 0
-	for i := 0; i < len(f.items); {
-		item, n := f.fold(f.items[i:])
+// add adds an entry that end counts already, and drops what is too much of its kind. Call
+// with mu held.
+func (f *feed) add(e Entry) {
+	f.end.Number++
+	e.Place = f.end
+	f.entries = append(f.entries, e)
+	k := e.kind()
+	r := &f.kinds[k]
+	r.items++
+	r.bytes += e.size()
+	// A feed with too many callbacks folds when a part of it is new, so that compact looks at
+	// an entry few times.
+	if k == kindLive && r.isOver() && f.unfolded >= len(f.entries)/16 || f.holes > len(f.entries)/2 {
+		f.compact()
+	}
+	for r.isOver() {
+		f.dropOldest(k)
+	}
+	f.count.increment()
+}
+
+// dropOldest drops the oldest entry of a kind. Call with mu held.
+func (f *feed) dropOldest(k kind) {
+	r := &f.kinds[k]
+	for f.entries[r.oldest].kind() != k {
+		r.oldest++
+	}
+	e := &f.entries[r.oldest]
+	r.items--
+	r.bytes -= e.size()
+	r.dropped = e.Place
+	e.Value = nil
+	f.holes++
+}
+
+// compact removes the entries that were dropped, and folds what can be folded. Call with mu
+// held.
+func (f *feed) compact() {
+	kept := slices.DeleteFunc(f.entries, func(e Entry) bool { return e.Value == nil })
+	f.entries, f.holes, f.unfolded = kept[:0], 0, 0
+	for k := range f.kinds {
+		f.kinds[k].items, f.kinds[k].bytes, f.kinds[k].oldest = 0, 0, 0
+	}
+	for i := 0; i < len(kept); {
+		e, n := foldDeltas(kept[i:])
 		i += n
-		items, numbers = append(items, item), append(numbers, f.numbers[i-1])
-		if f.size != nil {
-			f.totalSize += f.size(item)
+		r := &f.kinds[e.kind()]
+		r.items++
+		r.bytes += e.size()
+		f.entries = append(f.entries, e)
+	}
+	clear(kept[len(f.entries):])
+}
+
+// foldDeltas makes one entry of the first one and the deltas of the same text right behind
+// it, and returns of how many.
+func foldDeltas(entries []Entry) (Entry, int) {
+	first, _ := entries[0].Value.(LiveLine)
+	n, size := 1, len(first.Event.Delta)
+	for first.Event.isDelta() && n < len(entries) {
+		l, _ := entries[n].Value.(LiveLine)
+		size += len(l.Event.Delta)
+		if l.Event.Callback != first.Event.Callback || l.Event.ID != first.Event.ID || size > maxFolded {
+			break
+		}
+		n++
+	}
+	if n == 1 {
+		return entries[0], 1
+	}
+	last := entries[n-1]
+	all := last.Value.(LiveLine)
+	all.ends = nil
+	var text strings.Builder
+	for _, e := range entries[:n] {
+		l := e.Value.(LiveLine)
+		begin := uint32(text.Len())
+		for _, end := range l.ends {
+			all.ends = append(all.ends, begin+end)
+		}
+		text.WriteString(l.Event.Delta)
+		if l.ends == nil {
+			all.ends = append(all.ends, uint32(text.Len()))
 		}
 	}
-	f.items, f.numbers = items, numbers
+	all.Event.Delta = text.String()
+	return Entry{Value: all, Place: last.Place}, n
 }
 
-// from returns the entries after a number, without what was folded into the first of them up to it. Call with mu held.
-func (f *feed[T]) from(seq uint64) []T {
-	if seq >= f.end {
-		return nil
+// after returns the entry without the deltas in it that a reader of so many callbacks has.
+func (e Entry) after(live uint64) Entry {
+	l, _ := e.Value.(LiveLine)
+	first := l.Seq + 1 - uint64(len(l.ends))
+	if live < first || live >= l.Seq {
+		return e
 	}
-	i, _ := slices.BinarySearch(f.numbers, seq+1)
-	begin := f.first
-	if i > 0 {
-		begin = f.numbers[i-1] + 1
+	n := live + 1 - first
+	begin := l.ends[n-1]
+	l.Event.Delta = l.Event.Delta[begin:]
+	l.ends = slices.Clone(l.ends[n:])
+	for i := range l.ends {
+		l.ends[i] -= begin
 	}
-	if seq < begin {
-		return f.items[i:]
-	}
-	items := slices.Clone(f.items[i:])
-	items[0] = f.cut(items[0], seq+1-begin)
-	return items
+	e.Value = l
+	return e
 }
 
-func (f *feed[T]) wake() {
-	if f.added != nil {
-		close(f.added)
-		f.added = nil
-	}
+// index is where the entries from a number on begin. Call with mu held.
+func (f *feed) index(number uint64) int {
+	return sort.Search(len(f.entries), func(i int) bool { return f.entries[i].Place.Number >= number })
 }
 
-// after returns the entries after a cursor and the cursor for the next read.
-func (f *feed[T]) after(seq uint64) (items []T, cursor uint64) {
+// listAfter returns the entries of a kind, which have the type T, after so many of them, and
+// how many there were up to the last one.
+func listAfter[T any](f *feed, k kind, after uint64) (list []T, end uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.from(seq)), f.end
-}
-
-// next returns at most maxItems entries after a cursor, until they have maxBytes, and
-// whether there are more. first is the number of the first of them; it is not seq+1 if
-// there is a gap.
-func (f *feed[T]) next(seq uint64, maxItems, maxBytes int) (items []T, first uint64, hasMore bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	left := f.from(seq)
-	n := 0
-	for size := 0; n < min(maxItems, len(left)) && size < maxBytes; n++ {
-		if f.size != nil {
-			size += f.size(left[n])
+	i := sort.Search(len(f.entries), func(i int) bool { return f.entries[i].Place.of(k) > after })
+	for _, e := range f.entries[i:] {
+		if e.kind() == k {
+			list = append(list, e.after(after).Value.(T))
 		}
 	}
-	return slices.Clone(left[:n]), max(seq+1, f.first), n < len(left)
+	return list, f.end.of(k)
 }
 
-// last returns the number of the newest entry.
-func (f *feed[T]) last() uint64 {
+// last is the place of a reader that has read all entries.
+func (f *feed) last() Place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.end
 }
 
-// wait waits until there is an entry after a cursor. The error is [ErrSessionEnded]
-// when none will come, or that of ctx.
-func (f *feed[T]) wait(ctx context.Context, seq uint64) error {
+// wait waits until there were more than so many entries of a kind. The error is
+// [ErrSessionEnded] when none will come, or that of ctx.
+func (f *feed) wait(ctx context.Context, k kind, after uint64) error {
 	for {
-		f.mu.Lock()
-		if f.end > seq {
-			f.mu.Unlock()
+		end := f.last()
+		if end.of(k) > after {
 			return nil
 		}
-		if f.isClosed {
-			f.mu.Unlock()
-			return ErrSessionEnded
-		}
-		if f.added == nil {
-			f.added = make(chan struct{})
-		}
-		added := f.added
-		f.mu.Unlock()
-		select {
-		case <-added:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := f.count.wait(ctx, end.Number, f.ended); err != nil {
+			return err
 		}
 	}
 }
 
 // close ends the waits of readers: no entry will come.
-func (f *feed[T]) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.isClosed = true
-	f.wake()
-}
+func (f *feed) close() { close(f.ended) }

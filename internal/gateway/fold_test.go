@@ -30,12 +30,12 @@ func localSession(t *testing.T) *Session {
 // A full feed makes one entry of the deltas of a text. Readers get each delta once,
 // wherever they go on.
 func TestFeedFolds(t *testing.T) {
-	f := newLiveFeed()
-	f.maxItems = 300
+	f := newFeed()
+	f.kinds[kindLive].maxItems = 300
 	var all []string // by number, from 1
 	add := func(e Event) {
 		all = append(all, e.Callback+e.ID+e.Delta)
-		f.add(func(seq uint64) LiveLine { return LiveLine{Seq: seq, Event: e} })
+		f.addCallback(LiveLine{Event: e})
 	}
 	// texts joins what deltas of one text follow each other.
 	texts := func(list []string) string {
@@ -58,9 +58,10 @@ func TestFeedFolds(t *testing.T) {
 		}
 		for range 5 {
 			cursor := uint64(rand.IntN(len(all)))
-			items, end := f.after(cursor)
-			if end != uint64(len(all)) || f.first != 1 {
-				t.Fatalf("the feed begins with %d and ends with %d, want 1 and %d", f.first, end, len(all))
+			items, end := listAfter[LiveLine](f, kindLive, cursor)
+			if end != uint64(len(all)) || f.kinds[kindLive].dropped != (Place{}) {
+				t.Fatalf("the feed lost what came up to %+v and ends with %d, want nothing lost and %d",
+					f.kinds[kindLive].dropped, end, len(all))
 			}
 			var got []string
 			for _, l := range items {
@@ -71,13 +72,16 @@ func TestFeedFolds(t *testing.T) {
 			}
 		}
 	}
-	size := 0
-	for _, l := range f.items {
-		size += liveSize(l)
+	n, size := 0, 0
+	for _, e := range f.entries {
+		if e.kind() == kindLive {
+			n++
+			size += e.size()
+		}
 	}
-	if len(f.items) > 300 || size != f.totalSize {
-		t.Errorf("%d entries of %d bytes, which counts as %d; want at most 300 and the same", len(f.items), size,
-			f.totalSize)
+	if live := f.kinds[kindLive]; n > 300 || n != live.items || size != live.bytes {
+		t.Errorf("%d entries of %d bytes, which count as %d of %d; want at most 300 and the same", n, size,
+			live.items, live.bytes)
 	}
 }
 
@@ -95,7 +99,7 @@ func say(s *Session, id string, deltas int) {
 func things(list []Entry) (short []string) {
 	for _, e := range list {
 		switch it := e.Value.(type) {
-		case TimelineLine:
+		case adminapi.TimelineLine:
 			short = append(short, it.Source)
 		case LiveLine:
 			if !it.Event.isPart() {
@@ -114,14 +118,14 @@ func TestFollowLongAnswer(t *testing.T) {
 	s.Event(Event{Callback: OnStartToolExecution, ID: "before"})
 	s.Event(Event{Callback: OnEndToolExecution, ID: "before"})
 	say(s, "long", 100_000)
-	if got := s.live.first; got != 1 {
-		t.Errorf("the feed has lost what came before its entry %d, want nothing", got)
+	if got := s.feed.kinds[kindLive].dropped; got != (Place{}) {
+		t.Errorf("the feed has lost what came up to %+v, want nothing", got)
 	}
 	for last, want := range map[int][]string{1: {"assistant"}, 2: {OnStartMessage + "long", "assistant"},
 		3: {OnStartToolExecution + "before", OnStartMessage + "long", "assistant"}} {
 		f := s.Follow(last)
 		var got []string
-		for f.cursors.Live < s.live.last() || f.cursors.Timeline < s.timeline.last() {
+		for f.at.Number < s.feed.last().Number {
 			list, err := f.Next(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -138,7 +142,7 @@ func TestFollowLongAnswer(t *testing.T) {
 // and how much is not.
 func TestEarlier(t *testing.T) {
 	s := localSession(t)
-	s.live.maxItems, s.timeline.maxItems = 200, 300
+	s.feed.kinds[kindLive].maxItems, s.feed.kinds[kindTimeline].maxItems = 200, 300
 	for i := range 500 {
 		s.Event(Event{Callback: OnStartToolExecution, ID: fmt.Sprint(i)})
 		s.Event(Event{Callback: OnEndToolExecution, ID: fmt.Sprint(i)})
@@ -154,7 +158,7 @@ func TestEarlier(t *testing.T) {
 	}
 	for hasMore := true; hasMore; {
 		var list []Entry
-		list, hasMore = s.Earlier(all[0].Cursors.Order, 30)
+		list, hasMore = s.Earlier(all[0].Place.Number, 30)
 		if n := len(things(list)); n > 33 {
 			t.Errorf("%d things before, want at most 30 and the gaps", n)
 		}
@@ -162,14 +166,15 @@ func TestEarlier(t *testing.T) {
 	}
 	var want []string
 	for i := range 500 {
-		switch i {
-		case 200:
-			want = append(want, fmt.Sprint(adminapi.Gap{Timeline: s.timeline.first - 1}))
-		case 400:
-			want = append(want, fmt.Sprint(adminapi.Gap{Live: 400}))
-		}
 		if i >= 400 {
 			want = append(want, OnStartToolExecution+fmt.Sprint(i))
+		}
+		// A gap stands where the last entry of its kind was dropped.
+		switch i {
+		case 199:
+			want = append(want, fmt.Sprint(adminapi.Gap{Timeline: s.feed.kinds[kindTimeline].dropped.Timeline}))
+		case 399:
+			want = append(want, fmt.Sprint(adminapi.Gap{Live: 400}))
 		}
 		if i >= 200 {
 			want = append(want, SourceSession)
@@ -180,9 +185,9 @@ func TestEarlier(t *testing.T) {
 	}
 	// Its cursors are places to go on from.
 	for _, i := range []int{len(all) / 3 * 2, len(all) - 2} {
-		f := s.FollowFrom(all[i].Cursors)
+		f := s.FollowFrom(all[i].Place)
 		var rest []Entry
-		for f.cursors.Order < all[len(all)-1].Cursors.Order {
+		for f.at.Number < all[len(all)-1].Place.Number {
 			list, err := f.Next(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -198,7 +203,7 @@ func TestEarlier(t *testing.T) {
 // A gap counts things, not their parts.
 func TestGapOfThings(t *testing.T) {
 	s := localSession(t)
-	s.live.maxItems = 100
+	s.feed.kinds[kindLive].maxItems = 100
 	say(s, "first", 3)
 	f := s.Follow(1)
 	if _, err := f.Next(t.Context()); err != nil {
@@ -213,7 +218,8 @@ func TestGapOfThings(t *testing.T) {
 	}
 	lost := 0
 	for i := range 100 {
-		if !slices.ContainsFunc(s.live.items, func(l LiveLine) bool {
+		if !slices.ContainsFunc(s.feed.entries, func(e Entry) bool {
+			l, _ := e.Value.(LiveLine)
 			return l.Event.Callback == OnStartMessage && l.Event.ID == fmt.Sprint("later", i)
 		}) {
 			lost++

@@ -13,7 +13,7 @@ import (
 // entryText is the text of an entry.
 func entryText(h Entry) string {
 	switch w := h.Value.(type) {
-	case TimelineLine:
+	case adminapi.TimelineLine:
 		return w.Message
 	case LiveLine:
 		return w.Event.Delta
@@ -24,25 +24,25 @@ func entryText(h Entry) string {
 }
 
 // readEntries reads n entries.
-func readEntries(t *testing.T, f *Follower, n int) (texts []string, at Cursors) {
+func readEntries(t *testing.T, f *Follower, n int) (texts []string, at Place) {
 	t.Helper()
 	for len(texts) < n {
 		list, err := f.Next(t.Context())
 		if err != nil {
 			t.Fatalf("after %d of %d: %v", len(texts), n, err)
 		}
-		if len(list) > 3*maxFollowItems+1 {
-			t.Errorf("%d entries at once, want at most %d", len(list), 3*maxFollowItems+1)
+		if len(list) > maxFollowItems {
+			t.Errorf("%d entries at once, want at most %d", len(list), maxFollowItems)
 		}
 		for _, h := range list {
-			texts, at = append(texts, entryText(h)), h.Cursors
+			texts, at = append(texts, entryText(h)), h.Place
 		}
 	}
 	return texts, at
 }
 
-// Followers read the entries of three feeds in the order in which they came, from the
-// last ones or from any cursors.
+// Followers read the entries of all kinds in the order in which they came, from the
+// last ones or from any place.
 func TestFollow(t *testing.T) {
 	_, s, _ := joined(t)
 	var all []string
@@ -83,10 +83,44 @@ func TestFollow(t *testing.T) {
 	if texts, _ := readEntries(t, began, len(all)); !slices.Equal(texts, all) {
 		t.Errorf("a follower from the beginning got %q, want %q", texts, all)
 	}
-	for _, at := range []Cursors{{Timeline: 1 << 40}, {Live: 1 << 63}, {Stream: 1<<64 - 1}} {
+	for _, at := range []Place{{Timeline: 1 << 40}, {Live: 1 << 63}, {Stream: 1<<64 - 1}} {
 		if s.FollowFrom(at) != nil {
 			t.Errorf("FollowFrom(%v) is a follower, want nil: the session was never there", at)
 		}
+	}
+}
+
+// A gap is counted once, also where entries of other kinds come between what was dropped, and
+// also to a follower that goes on from the place of any entry.
+func TestFollowGapOnce(t *testing.T) {
+	s := localSession(t)
+	s.feed.kinds[kindTimeline].maxItems = 10
+	f := s.Follow(0)
+	const n = 3 * maxFollowItems
+	for i := range n {
+		s.Note(adminapi.LogInfo, fmt.Sprint("line ", i))
+		s.Event(Event{Callback: OnStartMessage, Delta: fmt.Sprint("callback ", i)})
+	}
+	want := []string{fmt.Sprintf("%+v", adminapi.Gap{Timeline: n - 10})}
+	for i := range n {
+		if i >= n-10 {
+			want = append(want, fmt.Sprint("line ", i))
+		}
+		want = append(want, fmt.Sprint("callback ", i))
+	}
+	for i := 0; i < len(want); {
+		list, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			if got := entryText(e); got != want[i] {
+				t.Fatalf("entry %d is %q, want %q", i, got, want[i])
+			}
+			i++
+		}
+		f = s.FollowFrom(list[rand.IntN(len(list))].Place)
+		i -= len(list) - 1 - slices.IndexFunc(list, func(e Entry) bool { return e.Place == f.at })
 	}
 }
 
@@ -104,10 +138,10 @@ func TestFollowGap(t *testing.T) {
 	}
 	list, err := f.Next(t.Context())
 	gap := adminapi.Gap{Timeline: lines - maxTimelineLines}
-	before := list[1].Cursors
+	before := list[1].Place
 	before.Timeline--
-	before.Order = f.session.Follow(0).cursors.Order - lines // of the only line when it began
-	if err != nil || list[0].Value != gap || list[0].Cursors != before {
+	before.Number -= lines - maxTimelineLines + 1 // to where the follower began
+	if err != nil || list[0].Value != gap || list[0].Place != before {
 		t.Fatalf("got %+v, %v, want %+v", list[:2], err, gap)
 	}
 	if got, want := entryText(list[1]), fmt.Sprint(lines-maxTimelineLines); got != want {

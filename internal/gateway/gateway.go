@@ -8,7 +8,7 @@
 // wait for: [Peer].Send only queues. ARCHITECTURE.md has the map of the package.
 //
 // Lock order: Gateway.mu, Provider.mu, Session.routesMu, Session.mu, then the leaves
-// (questions.mu; Recording.mu; feed.mu, below it Responses.mu; counter.mu below all).
+// (questions.mu; Recording.mu, below it buffer.mu; feed.mu, below it Responses.mu; counter.mu below all).
 package gateway
 
 import (

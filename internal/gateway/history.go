@@ -17,8 +17,7 @@ import (
 type HistoryRow struct {
 	adminapi.StreamRow
 
-	Seq   uint64 `json:"-"`
-	order uint64 // among all entries of the session's feeds
+	Seq uint64 `json:"-"`
 }
 
 // newHistoryRow makes the row of an event that comes now.
@@ -34,11 +33,9 @@ func newHistoryRow(key streamKey, m *protocol.Push, level protocol.Level) Histor
 // rowCost is about how many bytes a row takes beside its texts.
 const rowCost = 200
 
-func rowSize(r *HistoryRow) int { return rowCost + historyTextSize(*r) }
+func rowSize(r *HistoryRow) int { return rowCost + historyTextSize(r) }
 
-func historyRowSize(r HistoryRow) int { return rowSize(&r) }
-
-func historyTextSize(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }
+func historyTextSize(r *HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }
 
 // maxHistoryBytes bounds the text of one stream.history message: a hundred events of
 // the greatest length would be more than a connection takes.
@@ -55,7 +52,7 @@ func (s *Session) entries(key streamKey, last int, budget *int) []protocol.Strea
 		return list
 	}
 	for _, row := range slices.Backward(st.rows) {
-		if *budget -= historyTextSize(row); *budget < 0 {
+		if *budget -= historyTextSize(&row); *budget < 0 {
 			break
 		}
 		list = append(list, protocol.StreamEntry{TS: row.TS.Format(time.RFC3339Nano), Event: row.Event,
@@ -95,18 +92,18 @@ func (s *Session) History(streams []string, last int, since time.Time) []History
 // followers; at most the newest 5,000, of 8 MiB. Streams are named as in
 // [Session.History]. Events that left the feed before are missing without a sign.
 func (s *Session) HistoryAfter(after uint64, streams []string) []HistoryRow {
-	rows, _ := s.pushed.after(after)
+	rows, _ := listAfter[HistoryRow](s.feed, kindStream, after)
 	return slices.DeleteFunc(rows, func(r HistoryRow) bool { return !selectsStream(streams, r.Stream, r.Provider) })
 }
 
 // HistoryCursor is the number of the newest stored event of all streams, for
 // [Session.HistoryAfter]; 0 while there is none.
-func (s *Session) HistoryCursor() uint64 { return s.pushed.last() }
+func (s *Session) HistoryCursor() uint64 { return s.feed.last().Stream }
 
 // WaitHistory waits until an event is stored after a number, in any stream. The error is
 // [ErrSessionEnded] when none will come, or that of ctx.
 func (s *Session) WaitHistory(ctx context.Context, after uint64) error {
-	return s.pushed.wait(ctx, after)
+	return s.feed.wait(ctx, kindStream, after)
 }
 
 // selectsStream reports whether a list of names as in [Session.History] selects a

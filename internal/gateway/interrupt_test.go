@@ -54,7 +54,7 @@ func TestInterruptStopsTheTurnFirst(t *testing.T) {
 				t.Errorf("where the host takes %s the call ends after %s, want %s", takes, got, ends)
 			}
 			lines, _ := s.Timeline(0)
-			if !slices.ContainsFunc(lines, func(l TimelineLine) bool {
+			if !slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool {
 				return l.Level == adminapi.LogWarning &&
 					strings.HasPrefix(l.Message, `1 prompt that waited is dropped: "and then the tests x`)
 			}) {

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,9 +19,7 @@ type LiveLine struct {
 	TS    time.Time
 	Event Event
 
-	order  uint64   // among all entries of the session's feeds
-	things uint64   // how many things began up to here: see isPart
-	ends   []uint32 // where each delta that was folded into this one ends in its text
+	ends []uint32 // where each delta that was folded into this one ends in its text
 }
 
 // ToolTime is how long a tool execution took that a host says took so many milliseconds: 0 if that can't be, as when it
@@ -58,70 +55,26 @@ func (e Event) isDelta() bool {
 // maxFolded bounds the text of one entry of several deltas: readers take whole entries.
 const maxFolded = 32 << 10
 
-// foldDeltas makes one line of the first one and the deltas of the same text behind it, and
-// returns of how many.
-func foldDeltas(lines []LiveLine) (LiveLine, int) {
-	n, size := 1, len(lines[0].Event.Delta)
-	for first := lines[0].Event; first.isDelta() && n < len(lines); n++ {
-		e := lines[n].Event
-		if size += len(e.Delta); e.Callback != first.Callback || e.ID != first.ID || size > maxFolded {
-			break
-		}
-	}
-	if n == 1 {
-		return lines[0], 1
-	}
-	all := lines[n-1]
-	all.ends = nil
-	var text strings.Builder
-	for _, l := range lines[:n] {
-		begin := uint32(text.Len())
-		for _, end := range l.ends {
-			all.ends = append(all.ends, begin+end)
-		}
-		text.WriteString(l.Event.Delta)
-		if l.ends == nil {
-			all.ends = append(all.ends, uint32(text.Len()))
-		}
-	}
-	all.Event.Delta = text.String()
-	return all, n
-}
-
-// cutDeltas leaves the first n of the deltas that were folded out of a line.
-func cutDeltas(l LiveLine, n uint64) LiveLine {
-	begin := l.ends[n-1]
-	l.Event.Delta = l.Event.Delta[begin:]
-	l.ends = slices.Clone(l.ends[n:])
-	for i := range l.ends {
-		l.ends[i] -= begin
-	}
-	return l
-}
-
-// newLiveFeed makes the feed of a session's callbacks.
-func newLiveFeed() *feed[LiveLine] {
-	f := newFeed(maxLiveLines, maxLiveBytes, liveSize)
-	f.fold, f.cut = foldDeltas, cutDeltas
-	return f
-}
-
 // Live returns the callbacks after a number, oldest first, and the cursor for the next
 // read; 0 means from the oldest one that the feed has. Callbacks that left the feed before
 // are missing without a sign; a [Follower] reports them.
-func (s *Session) Live(after uint64) (lines []LiveLine, cursor uint64) { return s.live.after(after) }
+func (s *Session) Live(after uint64) (lines []LiveLine, cursor uint64) {
+	return listAfter[LiveLine](s.feed, kindLive, after)
+}
 
 // WaitLive waits until there is a callback after a number. The error is [ErrSessionEnded]
 // when none will come, or that of ctx.
-func (s *Session) WaitLive(ctx context.Context, after uint64) error { return s.live.wait(ctx, after) }
+func (s *Session) WaitLive(ctx context.Context, after uint64) error {
+	return s.feed.wait(ctx, kindLive, after)
+}
 
 // LiveCursor is the number of the newest callback, for [Session.Live]; 0 while there is
 // none.
-func (s *Session) LiveCursor() uint64 { return s.live.last() }
+func (s *Session) LiveCursor() uint64 { return s.feed.last().Live }
 
 // liveSize is about how many bytes an entry takes.
-func liveSize(l LiveLine) int {
-	e := l.Event
+func liveSize(l *LiveLine) int {
+	e := &l.Event
 	n := 400 + 4*len(l.ends) + len(e.Delta) + len(e.Content) + len(e.Args) + len(e.SessionError)
 	if e.Result != nil {
 		n += len(e.Result.Content) + len(e.Result.DetailedContent)
@@ -129,20 +82,12 @@ func liveSize(l LiveLine) int {
 	return n
 }
 
-// publish adds a callback to the live feed and to the response queue.
+// publish adds a callback to the feed.
 func (s *Session) publish(e Event) {
 	if s.isRecorded() {
 		s.recordHost(adminapi.PartyHost, adminapi.PartyGateway, e.View())
 	}
-	s.live.add(func(seq uint64) LiveLine {
-		if s.responses != nil {
-			s.responses.add(e)
-		}
-		if !e.isPart() {
-			s.things++
-		}
-		return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e, order: s.arrivals.increment(), things: s.things}
-	})
+	s.feed.addCallback(LiveLine{Event: e})
 }
 
 // Event implements [HostCalls]: it gives the event to subscribed providers, the timeline,

@@ -68,7 +68,7 @@ func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queued
 		return nil, errorf(protocol.CodeRateLimited, "%d prompts wait in session %s already", maxQueuedPrompts, s.id)
 	}
 	q.prompt.ID = s.nextPromptID()
-	q.cursor = s.live.last()
+	q.cursor = s.feed.last().Live
 	if t != nil {
 		t.prompt = q.prompt.ID
 		s.followedTurns[t.prompt] = t
@@ -125,7 +125,7 @@ func (s *Session) nextPrompt() *queuedPrompt {
 	q := s.promptQueue[at]
 	s.promptQueue = slices.Delete(s.promptQueue, at, at+1)
 	q.steers = !isFree
-	q.cursor = s.live.last()
+	q.cursor = s.feed.last().Live
 	s.given[q.prompt.ID] = q
 	s.g.touch()
 	return q

@@ -314,7 +314,7 @@ func TestQueueRunsDry(t *testing.T) {
 			t.Errorf("then the session is %s and was idle %d times, want idle and 1", state, n)
 		}
 		lines, _ := r.s.Timeline(0)
-		if !slices.ContainsFunc(lines, func(l TimelineLine) bool {
+		if !slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool {
 			return l.Level == adminapi.LogError && strings.Contains(l.Message, `no room: "two"`)
 		}) {
 			t.Errorf("the timeline: %v, want the refused prompt", lines)
@@ -339,7 +339,7 @@ func TestQueueEnds(t *testing.T) {
 			t.Errorf("who waits for the last one is told %v, want %v", err, ErrSessionEnded)
 		}
 		lines, _ := r.s.Timeline(0)
-		if !slices.ContainsFunc(lines, func(l TimelineLine) bool {
+		if !slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool {
 			return strings.HasPrefix(l.Message, `100 prompts that waited are dropped: "prompt 1",`)
 		}) {
 			t.Errorf("the timeline: %v, want a line that names what is dropped", lines)

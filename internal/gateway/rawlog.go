@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
@@ -17,8 +18,8 @@ const (
 	maxRuntimeEventBytes = 64 << 10
 )
 
-func newRuntimeLog() *feed[adminapi.RuntimeEvent] {
-	return newFeed(maxRuntimeEvents, maxRuntimeBytes, func(e adminapi.RuntimeEvent) int { return 200 + len(e.Data) })
+func newRuntimeLog() *buffer[adminapi.RuntimeEvent] {
+	return newBuffer(maxRuntimeEvents, maxRuntimeBytes, func(e adminapi.RuntimeEvent) int { return 200 + len(e.Data) })
 }
 
 // RuntimeEvent implements [HostCalls]. It sets Seq, and replaces Data of more than 64 KiB
@@ -36,9 +37,10 @@ func (s *Session) RuntimeEvent(e adminapi.RuntimeEvent) {
 
 // RuntimeEvents returns the runtime's events after a cursor, oldest first, and the cursor
 // for the next read; 0 means from the oldest that the session has. Events that left the
-// feed before are missing without a sign.
+// buffer before are missing without a sign.
 func (s *Session) RuntimeEvents(after uint64) ([]adminapi.RuntimeEvent, uint64) {
-	return s.runtime.after(after)
+	events, first := s.runtime.next(after, maxRuntimeEvents, math.MaxInt)
+	return events, first + uint64(len(events)) - 1
 }
 
 // WaitRuntimeEvents waits until there is an event of the runtime after a cursor. The error

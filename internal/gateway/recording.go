@@ -30,10 +30,10 @@ const (
 // records, a message costs one atomic load. [Recording.Stop] ends it.
 type Recording struct {
 	session *Session
-	lines   *feed[adminapi.RecordingLine]
+	lines   *buffer[adminapi.RecordingLine]
 	cursor  uint64 // the reader's
 
-	// mu is a leaf, but for the feed's lock.
+	// mu is a leaf, but for the buffer's lock.
 	mu    sync.Mutex
 	conns map[*Conn]*recordedConn
 	last  int // number of a connection
@@ -77,7 +77,7 @@ func (s *Session) Record() (*Recording, adminapi.RecordingStart, error) {
 			"%d recordings run already; stop one of them", maxRecordings)
 	}
 	r := &Recording{session: s, conns: map[*Conn]*recordedConn{},
-		lines: newFeed(maxRecordedLines, maxRecordedBytes, recordedSize)}
+		lines: newBuffer(maxRecordedLines, maxRecordedBytes, recordedSize)}
 	running = append(slices.Clone(running), r)
 	start := adminapi.RecordingStart{Recording: adminapi.RecordingVersion, TS: time.Now().UTC(), Session: s.view(),
 		Connections: []adminapi.RecordedConnection{}}
@@ -146,7 +146,7 @@ func (r *Recording) Next(ctx context.Context) ([]adminapi.RecordingLine, error) 
 	if err := r.lines.wait(ctx, r.cursor); err != nil {
 		return nil, err
 	}
-	lines, first, _ := r.lines.next(r.cursor, maxFollowItems, maxRecordedBytes)
+	lines, first := r.lines.next(r.cursor, maxFollowItems, maxRecordedBytes)
 	gap := first - r.cursor - 1
 	r.cursor += gap + uint64(len(lines))
 	if gap > 0 && len(lines) > 0 {

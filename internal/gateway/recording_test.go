@@ -36,7 +36,7 @@ func readRecording(t *testing.T, r *Recording) []string {
 
 func readWholeRecording(t *testing.T, r *Recording) (lines []string) {
 	t.Helper()
-	for r.lines.last() > r.cursor {
+	for r.lines.count.value() > r.cursor {
 		next, err := r.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestRecordingHasTheHost(t *testing.T) {
 	other.Event(Event{Callback: OnStartMessage, ID: "m"})
 	s.Event(Event{Callback: OnMessage, ID: "m", Delta: "hi"})
 	var got []string
-	for r.lines.last() > r.cursor {
+	for r.lines.count.value() > r.cursor {
 		lines, err := r.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func TestSlowReaderOfARecording(t *testing.T) {
 			t.Fatalf("call: got %s, want success", o.Text())
 		}
 	}
-	gap := fmt.Sprintf("gap %d", r.lines.last()-maxRecordedLines)
+	gap := fmt.Sprintf("gap %d", r.lines.count.value()-maxRecordedLines)
 	lines := readWholeRecording(t, r)
 	if len(lines) != maxRecordedLines+1 || !strings.HasSuffix(lines[0], gap) {
 		t.Errorf("recording: got %d lines, the first %q, want %d and %q", len(lines), lines[0], maxRecordedLines+1, gap)

@@ -14,16 +14,17 @@ const (
 )
 
 // Responses is a session's response queue (docs/admin-api.md, "Responses"): all
-// responses since the queue began, for one reader that removes them. Unlike the live
+// responses since the queue began, for one reader that removes them. Unlike the
 // feed it drops nothing up to 64 MiB. Then it drops the oldest deltas, whose text comes
-// again with the complete content. Its lock is a leaf below the live feed's.
+// again with the complete content. Its lock is a leaf below the feed's.
 type Responses struct {
-	mu       sync.Mutex
-	items    []Response // oldest first
-	last     uint64     // number of the newest
-	bytes    int
-	isClosed bool
-	added    chan struct{} // closed when a response is added; nil while nobody waits
+	added counter         // of the responses that were added
+	ended <-chan struct{} // closed when none will come
+
+	mu    sync.Mutex
+	items []Response // oldest first
+	last  uint64     // number of the newest
+	bytes int
 }
 
 // Response is one entry of a response queue: a callback or an error of the session.
@@ -34,22 +35,28 @@ type Response struct {
 }
 
 // Responses returns the session's response queue, which begins at the first call: with
-// all callbacks that the live feed still has, or only with those whose end has not come
+// all callbacks that the feed still has, or only with those whose end has not come
 // yet, so that the queue holds no end without its beginning.
 func (s *Session) Responses(fromStart bool) *Responses {
-	s.live.mu.Lock()
-	defer s.live.mu.Unlock()
-	if s.responses == nil {
-		s.responses = &Responses{isClosed: s.live.isClosed}
-		lines := s.live.items
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.responses == nil {
+		f.responses = &Responses{ended: f.ended}
+		var lines []LiveLine
+		for _, e := range f.entries {
+			if l, ok := e.Value.(LiveLine); ok {
+				lines = append(lines, l)
+			}
+		}
 		if !fromStart {
 			lines = unfinished(lines)
 		}
 		for _, l := range lines {
-			s.responses.add(l.Event)
+			f.responses.add(l.Event)
 		}
 	}
-	return s.responses
+	return f.responses
 }
 
 // startCallback maps the callback that ends something to the one that begins it.
@@ -77,43 +84,28 @@ func unfinished(lines []LiveLine) []LiveLine {
 	return open
 }
 
-// closeLive closes the live feed and the response queue.
-func (s *Session) closeLive() {
-	s.live.close()
-	s.live.mu.Lock()
-	q := s.responses
-	s.live.mu.Unlock()
-	if q != nil {
-		q.close()
-	}
-}
-
 // Next waits for a response and returns the oldest one, without removing it: see
 // [Responses.Remove]. The error is [ErrSessionEnded] when none will come, or that of
 // ctx.
 func (q *Responses) Next(ctx context.Context) (Response, error) {
 	for {
-		q.mu.Lock()
-		if len(q.items) > 0 {
-			r := q.items[0]
-			q.mu.Unlock()
+		n := q.added.value()
+		if r, ok := q.oldest(); ok {
 			return r, nil
 		}
-		if q.isClosed {
-			q.mu.Unlock()
-			return Response{}, ErrSessionEnded
-		}
-		if q.added == nil {
-			q.added = make(chan struct{})
-		}
-		added := q.added
-		q.mu.Unlock()
-		select {
-		case <-added:
-		case <-ctx.Done():
-			return Response{}, ctx.Err()
+		if err := q.added.wait(ctx, n, q.ended); err != nil {
+			return Response{}, err
 		}
 	}
+}
+
+func (q *Responses) oldest() (r Response, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.items) == 0 {
+		return r, false
+	}
+	return q.items[0], true
 }
 
 // Remove removes the response that [Responses.Next] returned, once its reader has it for
@@ -146,7 +138,7 @@ func (q *Responses) add(e Event) {
 	if q.bytes > maxResponseBytes {
 		q.shrink()
 	}
-	q.wake()
+	q.added.increment()
 }
 
 // number makes the next response of the queue and adds its size. Call with mu held.
@@ -157,21 +149,7 @@ func (q *Responses) number(e Event) Response {
 	return r
 }
 
-func (r Response) size() int { return responseCost + liveSize(LiveLine{Event: r.Event}) }
-
-func (q *Responses) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.isClosed = true
-	q.wake()
-}
-
-func (q *Responses) wake() {
-	if q.added != nil {
-		close(q.added)
-		q.added = nil
-	}
-}
+func (r Response) size() int { return responseCost + liveSize(&LiveLine{Event: r.Event}) }
 
 // shrink drops the oldest deltas, many at once, since each time takes a walk through
 // the queue. If that is not enough it drops all responses but the newest, oldest first,

@@ -31,13 +31,8 @@ type Session struct {
 	info      HostInfo
 	createdAt time.Time
 
-	timeline  *feed[TimelineLine]
-	live      *feed[LiveLine]
-	things    uint64 // that began in the live feed; guarded by its lock
-	pushed    *feed[HistoryRow]
-	arrivals  counter // orders the entries of these three feeds
-	runtime   *feed[adminapi.RuntimeEvent]
-	responses *Responses // nil until somebody reads it; guarded by live.mu
+	feed    *feed                          // the timeline, the host's callbacks, what streams store
+	runtime *buffer[adminapi.RuntimeEvent] // as the host's runtime tells them
 
 	usage   usage
 	running runningTurns
@@ -121,21 +116,10 @@ type Session struct {
 
 var _ HostCalls = (*Session)(nil)
 
-// Sizes of the feeds: entries, and bytes of their texts.
-const (
-	maxTimelineLines = 20_000
-	maxLiveLines     = 20_000
-	maxLiveBytes     = 8 << 20
-	maxPushedRows    = 5000
-	maxTextBytes     = 8 << 20 // of the timeline, and of the pushed rows
-)
-
 func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 	s := &Session{
 		g: g, id: spec.ID, cwd: spec.CWD, host: h, info: info, createdAt: time.Now(),
-		timeline:      newFeed(maxTimelineLines, maxTextBytes, lineSize),
-		live:          newLiveFeed(),
-		pushed:        newFeed(maxPushedRows, maxTextBytes, historyRowSize),
+		feed:          newFeed(),
 		runtime:       newRuntimeLog(),
 		wakeup:        make(chan struct{}, 1),
 		quit:          make(chan struct{}),

@@ -110,24 +110,22 @@ type keeper struct {
 func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
 	st := s.ensureStream(key, spelling)
 	k := s.keepers[key.provider]
-	return s.pushed.add(func(seq uint64) HistoryRow {
-		row.Seq, row.order = seq, s.arrivals.increment()
-		if len(st.rows) == protocol.StreamRetention {
-			s.countRow(k, -rowSize(&st.rows[0]))
-			copy(st.rows, st.rows[1:])
-			st.rows[len(st.rows)-1] = row
-		} else {
-			st.rows = append(st.rows, row)
-		}
-		s.countRow(k, rowSize(&row))
-		for k.bytes > protocol.MaxStreamBytes {
-			s.dropOldestRow(k)
-		}
-		if s.keptBytes > protocol.MaxSessionBytes {
-			s.makeRoom()
-		}
-		return row
-	})
+	row.Seq = s.feed.addRow(row)
+	if len(st.rows) == protocol.StreamRetention {
+		s.countRow(k, -rowSize(&st.rows[0]))
+		copy(st.rows, st.rows[1:])
+		st.rows[len(st.rows)-1] = row
+	} else {
+		st.rows = append(st.rows, row)
+	}
+	s.countRow(k, rowSize(&row))
+	for k.bytes > protocol.MaxStreamBytes {
+		s.dropOldestRow(k)
+	}
+	if s.keptBytes > protocol.MaxSessionBytes {
+		s.makeRoom()
+	}
+	return row.Seq
 }
 
 // countRow adds the size of a row of k, or takes it away. Call with Session.mu held.

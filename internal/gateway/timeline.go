@@ -3,21 +3,12 @@ package gateway
 import (
 	"context"
 	"strings"
-	"time"
 	"unicode"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/visible"
 )
-
-// TimelineLine is one line of a session's timeline, as the admin API shows it. Message has
-// no terminal escapes, since stripEscapes removed them.
-type TimelineLine struct {
-	adminapi.TimelineLine
-
-	order uint64 // among all entries of the session's feeds
-}
 
 // Sources of timeline lines that no provider wrote, beside [SourceUser]. Only an internal
 // provider may use one as its name, so that no other can write lines that look like the
@@ -40,11 +31,8 @@ func (s *Session) note(level adminapi.LogLevel, source, message string) {
 
 // noteOf adds a line about a call of the host's id.
 func (s *Session) noteOf(callID string, level adminapi.LogLevel, source, message string) {
-	s.timeline.add(func(seq uint64) TimelineLine {
-		line := adminapi.TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level,
-			Source: source, Message: stripEscapes(message), ToolCallID: callID}
-		return TimelineLine{line, s.arrivals.increment()}
-	})
+	s.feed.addLine(adminapi.TimelineLine{Level: level, Source: source, Message: stripEscapes(message),
+		ToolCallID: callID})
 }
 
 // show adds a line to the gateway's timeline and to the host's. Call under no lock.
@@ -66,9 +54,6 @@ func (s *Session) Note(level adminapi.LogLevel, message string) {
 	s.note(level, SourceSession, message)
 }
 
-// lineSize is about how many bytes a line takes.
-func lineSize(l TimelineLine) int { return 100 + len(l.Message) + len(l.ToolCallID) }
-
 // RestoreTimeline implements [HostCalls]. It uses half of the timeline at most, 10,000 lines,
 // so that there is room for new lines, and begins with a line that says that the session
 // was resumed. Restored lines get new numbers.
@@ -82,18 +67,16 @@ func (s *Session) RestoreTimeline(lines []adminapi.TimelineLine, isWhole bool) {
 	}
 	s.note(adminapi.LogInfo, sourceGateway, text)
 	for _, l := range lines {
-		s.timeline.add(func(seq uint64) TimelineLine {
-			l.Seq, l.TS, l.Message = seq, l.TS.UTC(), stripEscapes(l.Message)
-			return TimelineLine{l, s.arrivals.increment()}
-		})
+		l.TS, l.Message = l.TS.UTC(), stripEscapes(l.Message)
+		s.feed.addLine(l)
 	}
 }
 
 // Timeline returns the lines after a number, oldest first, and the cursor for the next
 // read; 0 means from the beginning. If lines left the timeline before, the first line says
 // how many.
-func (s *Session) Timeline(after uint64) (lines []TimelineLine, cursor uint64) {
-	lines, cursor = s.timeline.after(after)
+func (s *Session) Timeline(after uint64) (lines []adminapi.TimelineLine, cursor uint64) {
+	lines, cursor = listAfter[adminapi.TimelineLine](s.feed, kindTimeline, after)
 	if len(lines) == 0 || lines[0].Seq == after+1 {
 		return lines, cursor
 	}
@@ -106,13 +89,13 @@ func (s *Session) Timeline(after uint64) (lines []TimelineLine, cursor uint64) {
 		Source:  sourceGateway,
 		Message: visible.Count(left, "line") + " before this " + visible.IsAre(left) + " not kept any more",
 	}
-	return append([]TimelineLine{{gap, first.order}}, lines...), cursor
+	return append([]adminapi.TimelineLine{gap}, lines...), cursor
 }
 
 // WaitTimeline waits until there is a line after a number. The error is [ErrSessionEnded]
 // when none will come, or that of ctx.
 func (s *Session) WaitTimeline(ctx context.Context, after uint64) error {
-	return s.timeline.wait(ctx, after)
+	return s.feed.wait(ctx, kindTimeline, after)
 }
 
 // escapes are ANSI sequences and control characters other than tab and newline, which

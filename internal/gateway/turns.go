@@ -29,7 +29,7 @@ type Turn struct {
 
 	// Written before begun is closed, when the host is given the prompt.
 	begun  chan struct{}
-	cursor uint64 // in the live feed
+	cursor uint64 // for Session.Live
 
 	done context.Context // ends with the turn
 
@@ -91,7 +91,7 @@ func (s *Session) TurnEnded(prompts []string, cutReason string) {
 	if cutReason == InterruptedBefore {
 		prompts = s.requeue(prompts)
 	}
-	last := s.live.last()
+	last := s.feed.last().Live
 	reason := ErrTurnEnded
 	if cutReason != "" {
 		reason = errors.New(cutReason)
@@ -121,7 +121,7 @@ func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
 	}
 	for {
 		isEnded := t.done.Err() != nil
-		lines, cursor := t.s.live.after(t.cursor)
+		lines, cursor := t.s.Live(t.cursor)
 		t.cursor = cursor
 		if isEnded {
 			lines = slices.DeleteFunc(lines, func(l LiveLine) bool { return l.Seq > t.last })
@@ -166,7 +166,7 @@ func (t *Turn) wait(ctx context.Context) error {
 	either, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.done, cancel)()
-	err := t.s.live.wait(either, t.cursor)
+	err := t.s.WaitLive(either, t.cursor)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 	"tapgw/providers"
 )
@@ -65,7 +65,7 @@ func TestCalls(t *testing.T) {
 			}
 		}
 		lines, _ := s.Timeline(0)
-		if !slices.ContainsFunc(lines, func(l gateway.TimelineLine) bool {
+		if !slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool {
 			return l.Source == "mcp" && l.Message == "calls echo"
 		}) {
 			t.Errorf("timeline: got %v, want a line of mcp that echo was called", lines)
@@ -253,7 +253,7 @@ func TestManyTools(t *testing.T) {
 		t.Errorf("call_tool: got %q, want hi", got)
 	}
 	lines, _ := s.Timeline(0)
-	if !slices.ContainsFunc(lines, func(l gateway.TimelineLine) bool { return l.Message == "calls echo" }) {
+	if !slices.ContainsFunc(lines, func(l adminapi.TimelineLine) bool { return l.Message == "calls echo" }) {
 		t.Errorf("timeline: got %v, want the real tool's name", lines)
 	}
 	w.mcp.Configure(4)

@@ -106,7 +106,7 @@ func (a *api) writeEvents(w http.ResponseWriter, r *http.Request, s *gateway.Ses
 	defer e.clearDeadline()
 	defer a.resumable.add(s)
 	if isUnknown {
-		e.add(adminapi.EventGap, placeID(birth, f.Cursors()), adminapi.Gap{})
+		e.add(adminapi.EventGap, placeID(birth, f.Place()), adminapi.Gap{})
 	}
 	for e.err == nil {
 		var list []gateway.Entry
@@ -116,7 +116,7 @@ func (a *api) writeEvents(w http.ResponseWriter, r *http.Request, s *gateway.Ses
 		})
 		if errors.Is(err, gateway.ErrSessionEnded) {
 			// Its id is no place: nothing comes after the end of a session.
-			e.add(adminapi.EventEnded, placeID(birth, f.Cursors())+".end", adminapi.Nothing{})
+			e.add(adminapi.EventEnded, placeID(birth, f.Place())+".end", adminapi.Nothing{})
 			e.send()
 			return nil
 		}
@@ -125,7 +125,7 @@ func (a *api) writeEvents(w http.ResponseWriter, r *http.Request, s *gateway.Ses
 		}
 		for _, h := range list {
 			name, data := eventOf(h)
-			e.add(name, placeID(birth, h.Cursors), data)
+			e.add(name, placeID(birth, h.Place), data)
 		}
 		e.send()
 	}
@@ -152,20 +152,20 @@ func lastEventID(r *http.Request) string { return r.Header.Get("Last-Event-ID") 
 
 // placeID writes a place as an event's id. It has the birth of the session, since another
 // session may have the same id later.
-func placeID(birth string, at gateway.Cursors) string {
-	return fmt.Sprintf("%s.%d.%d.%d.%d.%d", birth, at.Timeline, at.Live, at.Stream, at.Things, at.Order)
+func placeID(birth string, at gateway.Place) string {
+	return fmt.Sprintf("%s.%d.%d.%d.%d.%d", birth, at.Timeline, at.Live, at.Stream, at.Things, at.Number)
 }
 
 // parsePlace reads an id that placeID wrote; ok is false for an event of another session.
-func parsePlace(id, birth string) (at gateway.Cursors, ok bool) {
+func parsePlace(id, birth string) (at gateway.Place, ok bool) {
 	parts := strings.SplitN(id, ".", 7)
 	if len(parts) != 6 || parts[0] != birth {
 		return at, false
 	}
-	for i, n := range []*uint64{&at.Timeline, &at.Live, &at.Stream, &at.Things, &at.Order} {
+	for i, n := range []*uint64{&at.Timeline, &at.Live, &at.Stream, &at.Things, &at.Number} {
 		var err error
 		if *n, err = strconv.ParseUint(parts[i+1], 10, 64); err != nil {
-			return gateway.Cursors{}, false
+			return gateway.Place{}, false
 		}
 	}
 	return at, true
@@ -186,7 +186,7 @@ func (a *api) earlierEvents(w http.ResponseWriter, r *http.Request, s *gateway.S
 	if !ok {
 		return fieldError("before", "must be the id of an event of this session, not %q", q.Get("before"))
 	}
-	list, hasMore := s.Earlier(at.Order, min(last, maxEventsLast))
+	list, hasMore := s.Earlier(at.Number, min(last, maxEventsLast))
 	answer := adminapi.Earlier{Events: []adminapi.SessionEvent{}, More: hasMore}
 	for _, e := range list {
 		name, what := eventOf(e)
@@ -195,7 +195,7 @@ func (a *api) earlierEvents(w http.ResponseWriter, r *http.Request, s *gateway.S
 			return err
 		}
 		answer.Events = append(answer.Events,
-			adminapi.SessionEvent{ID: placeID(birth, e.Cursors), Event: name, Data: data})
+			adminapi.SessionEvent{ID: placeID(birth, e.Place), Event: name, Data: data})
 	}
 	return writeJSON(w, http.StatusOK, answer)
 }

@@ -105,7 +105,7 @@ func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Sessio
 		writeLog(w, r, p, s.RuntimeEvents, s.WaitRuntimeEvents, func(e adminapi.RuntimeEvent) time.Time { return e.TS })
 		return nil
 	}
-	writeLog(w, r, p, s.Timeline, s.WaitTimeline, func(l gateway.TimelineLine) time.Time { return l.TS })
+	writeLog(w, r, p, s.Timeline, s.WaitTimeline, func(l adminapi.TimelineLine) time.Time { return l.TS })
 	return nil
 }
 

@@ -412,11 +412,11 @@ func FuzzPlace(f *testing.F) {
 	f.Add("b.1.2", uint64(0), uint64(1<<64-1), uint64(7), uint64(7), uint64(0))
 	f.Add("b.+1.0x2.3.4.5.", uint64(9), uint64(9), uint64(9), uint64(1), uint64(1<<64-1))
 	f.Fuzz(func(t *testing.T, id string, lines, live, rows, things, order uint64) {
-		at := gateway.Cursors{Timeline: lines, Live: live, Stream: rows, Things: things, Order: order}
+		at := gateway.Place{Timeline: lines, Live: live, Stream: rows, Things: things, Number: order}
 		if got, ok := parsePlace(placeID("b", at), "b"); !ok || got != at {
 			t.Errorf("%v is read as %v %v, want the same and true", at, got, ok)
 		}
-		if got, ok := parsePlace(id, "b"); ok && !strings.HasPrefix(id, "b.") || !ok && got != (gateway.Cursors{}) {
+		if got, ok := parsePlace(id, "b"); ok && !strings.HasPrefix(id, "b.") || !ok && got != (gateway.Place{}) {
 			t.Errorf("%q is read as %v %v, want the start, or true for an id of b", id, got, ok)
 		}
 	})
