@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) session(id string) *session {
 	w.t.Helper()
 	h := &session{sent: make(chan domain.Prompt, 64), tools: make(chan []string, 64)}
-	info := domain.HostInfo{Kind: "test", Send: true, Hooks: true, Transforms: true, Interrupt: true, LiveTools: true,
+	info := domain.HostInfo{Kind: "test", Send: true, Hooks: true, Interrupt: true, LiveTools: true,
 		Aliases: map[string][]string{"shell": {"bash"}, "edit": {"write_file"}}}
 	var err error
 	h.Session, err = w.gateway.Register(domain.SessionSpec{ID: id, Label: "the " + id, CWD: "/code/" + id}, info, h)

@@ -282,14 +282,14 @@ func TestGitHubModelIsChecked(t *testing.T) {
 	} {
 		for when, err := range map[string]error{
 			"at the start": g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Model: tt.model, Effort: tt.effort}, nil),
-			"later":        s.host.(gateway.ModelHost).SetModel(g.ctx, tt.model, tt.effort),
+			"later":        s.info.SetModel(g.ctx, tt.model, tt.effort),
 		} {
 			if coded(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%+v %s: %v, want %v and %q in it", tt, when, err, protocol.CodeInvalidJSON, tt.want)
 			}
 		}
 	}
-	if err := s.host.(gateway.ModelHost).SetModel(g.ctx, "gpt-5", "high"); err != nil {
+	if err := s.info.SetModel(g.ctx, "gpt-5", "high"); err != nil {
 		t.Fatal(err)
 	}
 	s.turn("hello")
@@ -300,7 +300,7 @@ func TestGitHubModelIsChecked(t *testing.T) {
 		)
 	}
 	// A model that knows no effort takes none over.
-	if err := s.host.(gateway.ModelHost).SetModel(g.ctx, "plain", ""); err != nil {
+	if err := s.info.SetModel(g.ctx, "plain", ""); err != nil {
 		t.Fatal(err)
 	}
 	s.turn("hello again")

@@ -34,7 +34,7 @@ func (s *session) needsHooks() bool {
 	}
 }
 
-// EnableHooks implements [gateway.HookHost].
+// EnableHooks is [gateway.HostInfo].EnableHooks.
 func (s *session) EnableHooks(ctx context.Context) error {
 	if s.hooksEnabled() {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 )
 
-// Mode implements [gateway.ModeHost].
+// Mode is [gateway.HostInfo].Mode.
 func (s *session) Mode(ctx context.Context) (string, error) {
 	c, err := s.waitConn(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *session) Mode(ctx context.Context) (string, error) {
 	return mode, err
 }
 
-// SetMode implements [gateway.ModeHost].
+// SetMode is [gateway.HostInfo].SetMode.
 func (s *session) SetMode(ctx context.Context, mode string) error {
 	c, err := s.waitConn(ctx)
 	if err != nil {

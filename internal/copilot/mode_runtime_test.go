@@ -4,15 +4,13 @@ package copilot
 
 import (
 	"testing"
-
-	"tapgw/internal/gateway"
 )
 
 // The mode of a session of the real runtime is read and changed, to each of the modes.
 func TestMode(t *testing.T) {
 	g := newRig(t)
 	s := g.start()
-	h := s.host.(gateway.ModeHost)
+	h := s.info
 	if mode, err := h.Mode(g.ctx); err != nil || mode != "interactive" {
 		t.Errorf("at first: got %q, %v, want interactive", mode, err)
 	}

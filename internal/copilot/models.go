@@ -126,7 +126,7 @@ func unknownModel(model string, have []string) error {
 	return invalidRequest("model: there is no model %q; there are %s", model, strings.Join(have, ", "))
 }
 
-// SetModel implements [gateway.ModelHost]. The session keeps its history.
+// SetModel is [gateway.HostInfo].SetModel. The session keeps its history.
 func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	if err := checkEffort(effort, configs.Efforts); err != nil {
 		return err

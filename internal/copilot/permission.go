@@ -100,12 +100,12 @@ func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData, u *t
 	})
 }
 
-// PermitShell implements [gateway.ShellHost].
+// PermitShell is [gateway.HostInfo].PermitShell.
 func (s *session) PermitShell(ctx context.Context, c gateway.ShellCommand) (denial string) {
 	return denialOf(s.decide(ctx, &rpc.PermissionRequestShell{FullCommandText: c.Line(), Intention: c.Why}, nil))
 }
 
-// PermitRead implements [gateway.ReadHost].
+// PermitRead is [gateway.HostInfo].PermitRead.
 func (s *session) PermitRead(ctx context.Context, path, why string) (denial string) {
 	return denialOf(s.decide(ctx, &rpc.PermissionRequestRead{Path: path, Intention: why}, nil))
 }

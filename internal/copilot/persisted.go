@@ -66,7 +66,7 @@ func (s *session) storeMetadata(ctx context.Context, c *conn, set map[string]str
 	return nil
 }
 
-// SetLabel implements [gateway.LabelHost].
+// SetLabel is [gateway.HostInfo].SetLabel.
 func (s *session) SetLabel(ctx context.Context, label string) error {
 	s.mu.Lock()
 	s.label = label // a session that is resumed from now on gets this label

@@ -342,7 +342,7 @@ func TestSetModel(t *testing.T) {
 	g := newRig(t, func(o *Options) { o.Models = []string{"first", "second"} })
 	s := g.start(func(r *gateway.StartRequest) { r.Model = "first" })
 	s.turn("hello")
-	h := s.host.(gateway.ModelHost)
+	h := s.info
 	for _, tt := range []struct{ model, effort, want string }{
 		{"third", "", `model: there is no model "third"; there are first, second`},
 		{"second", "huge", `effort: there is no "huge"; there are low, medium, high, xhigh, max`},
@@ -385,7 +385,7 @@ func TestSetModel(t *testing.T) {
 	}
 	second(again, "after a resume")
 	// Without an effort that stays as it is.
-	if err := again.host.(gateway.ModelHost).SetModel(g.ctx, "first", ""); err != nil {
+	if err := again.info.SetModel(g.ctx, "first", ""); err != nil {
 		t.Fatal(err)
 	}
 	again.turn("and now")
@@ -403,7 +403,7 @@ func TestRenamedSessionKeepsItsLabel(t *testing.T) {
 	g := newRig(t, func(*Options) {})
 	s := g.start(func(r *gateway.StartRequest) { r.Label = "before" })
 	s.turn("hello")
-	if err := s.host.(gateway.LabelHost).SetLabel(g.ctx, "after"); err != nil {
+	if err := s.info.SetLabel(g.ctx, "after"); err != nil {
 		t.Fatal(err)
 	}
 	views, err := g.r.Persisted(g.ctx, gateway.PersistedFilter{})

@@ -67,10 +67,10 @@ func TestProfileSystemMessage(t *testing.T) {
 			}
 			system := g.lastRequest().System()
 			if tt.whole {
-				if strings.TrimSpace(system) != "You are a teapot." || s.info.Transforms {
+				if strings.TrimSpace(system) != "You are a teapot." || s.info.CachesPrompt {
 					t.Errorf(
 						`the model was told %q; transforms %v, want "You are a teapot." and no transforms`,
-						system, s.info.Transforms,
+						system, s.info.CachesPrompt,
 					)
 				}
 				return

@@ -46,7 +46,7 @@ func (g *rig) offered() (names []string) {
 
 func enableHooks(t *testing.T, s *fakeSession) {
 	t.Helper()
-	if err := s.host.(gateway.HookHost).EnableHooks(s.ctx); err != nil {
+	if err := s.info.EnableHooks(s.ctx); err != nil {
 		t.Fatal(err)
 	}
 }

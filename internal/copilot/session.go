@@ -121,8 +121,10 @@ var errEnded = errors.New("the session has ended")
 func (s *session) info() gateway.HostInfo {
 	return gateway.HostInfo{
 		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, StopsFirst: true, LiveTools: true, Spans: true,
-		Transforms: !s.replacesSystemMessage(), CachesPrompt: !s.replacesSystemMessage(), RuntimeEvents: true,
-		Turns: true, Attachments: true, Usage: true,
+		CachesPrompt: !s.replacesSystemMessage(), RuntimeEvents: true, Turns: true, Attachments: true, Usage: true,
+		EnableHooks: s.EnableHooks, Commands: s.Commands, RunCommand: s.RunCommand,
+		PermitShell: s.PermitShell, PermitRead: s.PermitRead, Mode: s.Mode, SetMode: s.SetMode,
+		SetLabel: s.SetLabel, SetModel: s.SetModel, Effort: s.Effort,
 		Tools: s.runtimeTools,
 		// Runtime 1.0.85 has bash (powershell on Windows), create, edit, view, grep and glob. Other models and
 		// versions have the others.
@@ -163,7 +165,7 @@ func (s *session) chosenModel() (model, effort string) {
 	return s.model, s.effort
 }
 
-// Effort implements [gateway.EffortHost].
+// Effort is [gateway.HostInfo].Effort.
 func (s *session) Effort() string {
 	_, effort := s.chosenModel()
 	return effort

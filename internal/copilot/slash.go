@@ -22,7 +22,7 @@ var runtimeCommands = []string{
 	"skills", "usage",
 }
 
-// Commands implements [gateway.CommandHost]: commands of the runtime, of extensions, and skills.
+// Commands is [gateway.HostInfo].Commands: commands of the runtime, of extensions, and skills.
 func (s *session) Commands(ctx context.Context) ([]adminapi.Command, error) {
 	c, err := s.waitConn(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ const commandTimeout = 5 * time.Minute
 // invokeFailed stands before the reason why the runtime does not run a command.
 const invokeFailed = "Request session.commands.invoke failed with message: "
 
-// RunCommand implements [gateway.CommandHost].
+// RunCommand is [gateway.HostInfo].RunCommand.
 func (s *session) RunCommand(ctx context.Context, name, input string) (gateway.CommandResult, error) {
 	var none gateway.CommandResult
 	list, err := s.Commands(ctx)

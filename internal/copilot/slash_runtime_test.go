@@ -21,7 +21,7 @@ import (
 func TestCommands(t *testing.T) {
 	g := newRig(t)
 	s := g.start()
-	h := s.host.(gateway.CommandHost)
+	h := s.info
 	list, err := h.Commands(g.ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -203,10 +203,11 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// strictHost is a host that lets its session read nothing whose name ends in .env.
+// strictHost is a host that lets its session read what permitRead permits.
 type strictHost struct{ gateway.Host }
 
-func (strictHost) PermitRead(_ context.Context, path, _ string) string {
+// permitRead denies files whose name ends in .env.
+func permitRead(_ context.Context, path, _ string) string {
 	if strings.HasSuffix(path, ".env") {
 		return "the policy forbids it"
 	}
@@ -226,7 +227,8 @@ func TestChecksTellNothingOfDeniedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := gateway.New(gateway.Options{Private: func() []string { return []string{private} }})
-	s, err := g.Register(gateway.SessionSpec{CWD: dir}, gateway.HostInfo{Kind: "strict"}, strictHost{})
+	s, err := g.Register(gateway.SessionSpec{CWD: dir},
+		gateway.HostInfo{Kind: "strict", PermitRead: permitRead}, strictHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +287,8 @@ func TestChecksKnowSecondNames(t *testing.T) {
 		}
 	}
 	g := gateway.New(gateway.Options{Private: func() []string { return []string{private} }})
-	s, err := g.Register(gateway.SessionSpec{CWD: dir}, gateway.HostInfo{Kind: "strict"}, strictHost{})
+	s, err := g.Register(gateway.SessionSpec{CWD: dir},
+		gateway.HostInfo{Kind: "strict", PermitRead: permitRead}, strictHost{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,14 +16,6 @@ const commandTimeout = 5 * time.Minute
 // maxCommandText bounds what a command says in the timeline, in bytes.
 const maxCommandText = 64 << 10
 
-// CommandHost is a [Host] whose sessions have commands, which people call by a slash and their name. RunCommand gets
-// the name as Commands lists it, or an alias. An error has the code NOT_FOUND for a name that is not listed, and
-// INVALID_STATE or INVALID_ARGUMENTS where the host refuses the command.
-type CommandHost interface {
-	Commands(ctx context.Context) ([]adminapi.Command, error)
-	RunCommand(ctx context.Context, name, input string) (CommandResult, error)
-}
-
 // CommandResult is what a command came to: a text for people, a prompt for the agent, or neither.
 type CommandResult struct {
 	Text   string
@@ -34,13 +26,12 @@ type CommandResult struct {
 // Commands lists the commands of the session's host, none if it has none. The error is the host's, which has 30
 // seconds.
 func (s *Session) Commands(ctx context.Context) ([]adminapi.Command, error) {
-	h, ok := s.host.(CommandHost)
-	if !ok {
+	if s.info.Commands == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
-	list, err := h.Commands(ctx)
+	list, err := s.info.Commands(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the commands: %w", err)
 	}
@@ -51,13 +42,12 @@ func (s *Session) Commands(ctx context.Context) ([]adminapi.Command, error) {
 // command makes a prompt, the session gets that. The error is NOT_FOUND if the session has no such command, or the
 // host's, which has five minutes.
 func (s *Session) RunCommand(ctx context.Context, name, input, traceparent string) (adminapi.CommandRan, error) {
-	h, ok := s.host.(CommandHost)
-	if !ok {
+	if s.info.RunCommand == nil {
 		return adminapi.CommandRan{}, errorf(protocol.CodeNotFound, "sessions of host %s have no commands", s.info.Kind)
 	}
 	limited, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	r, err := h.RunCommand(limited, name, input)
+	r, err := s.info.RunCommand(limited, name, input)
 	if err != nil {
 		return adminapi.CommandRan{}, fmt.Errorf("running /%s: %w", name, err)
 	}

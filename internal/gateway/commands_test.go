@@ -13,16 +13,15 @@ import (
 
 // commandHost is a host whose only command says a text or makes a prompt.
 type commandHost struct {
-	*turnHost
 	result CommandResult
 	err    error
 }
 
-func (h *commandHost) Commands(context.Context) ([]adminapi.Command, error) {
+func (h *commandHost) commands(context.Context) ([]adminapi.Command, error) {
 	return []adminapi.Command{{Name: "say"}}, h.err
 }
 
-func (h *commandHost) RunCommand(context.Context, string, string) (CommandResult, error) {
+func (h *commandHost) runCommand(context.Context, string, string) (CommandResult, error) {
 	return h.result, h.err
 }
 
@@ -31,7 +30,7 @@ func (h *commandHost) RunCommand(context.Context, string, string) (CommandResult
 func TestCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := &commandHost{}
-		s, h := turningOn(t, HostInfo{Turns: true}, func(h *turnHost) Host { host.turnHost = h; return host })
+		s, h := turning(t, HostInfo{Turns: true, Commands: host.commands, RunCommand: host.runCommand})
 		r := &queueRig{t, s, h}
 		run := func(result CommandResult) adminapi.CommandRan {
 			t.Helper()

@@ -54,7 +54,7 @@ type HostCalls interface {
 	// result of Transform is valid for one prompt only.
 	PromptVaries() bool
 	// NeedsHooks reports whether the host must call PreToolUse, UserPrompt and Hook. A host
-	// that has begun to call them may go on when it reports false. See [HookHost].
+	// that has begun to call them may go on when it reports false. See [HostInfo].
 	NeedsHooks() bool
 	// Ask asks a person and waits for the answer, which is one that the question allows. The
 	// error is [ErrUnanswered] at the question's timeout, and another one when ctx, the turn
@@ -117,37 +117,81 @@ type StartRequest struct {
 	GitHubToken string // of the account whose models are used; never logged
 }
 
-// HostInfo describes to the gateway what a session's host can do. It is fixed at
-// [Gateway.Register]. The zero value is a host that only calls tools: it takes no prompts
-// and asks no gates itself.
+// HostInfo says what a session's host can do. The host gives it once, at [Gateway.Register],
+// and the gateway asks nothing else about it. The zero value is a host that only calls tools:
+// it takes no prompts and asks no gates itself. Any goroutine may call the functions; those
+// with a context have 30 seconds where their comment does not name another time.
 type HostInfo struct {
 	Kind string // copilot, local, or the name that a remote host gave
-	// What the host can do. Without Send, injects become surface. Without Log, only the
-	// gateway has a timeline. Without Hooks, CallTool asks rules and gates.
-	Send, Log, Hooks, Transforms, Interrupt bool
-	// LiveTools: SetTools is cheap, so a change of tools is not debounced.
-	LiveTools bool
-	// RuntimeEvents: the host calls RuntimeEvent.
-	RuntimeEvents bool
-	// Turns: events have the ids of their prompts, and the host calls TurnEnded. Without it a
-	// turn is everything until the session is idle.
-	Turns bool
-	// Spans: the host sends spans of its turns and tools itself, below the traceparent of the prompt.
-	Spans bool
-	// Attachments: prompts may have attachments and headers.
-	Attachments bool
-	// Usage: the host calls CountModelCall.
-	Usage bool
-	// StopsFirst: an interrupt stops the turn before the session's calls end, because the
-	// host's turn would go on with the outcome of a call. Otherwise the calls end first.
-	StopsFirst bool
-	// CachesPrompt: the host calls Transform only after SetTools, so a changed transform is a
-	// reason to set the tools again.
-	CachesPrompt bool
 	// Aliases maps shell, edit and read to the host's own tool names.
 	Aliases map[string][]string
 	// Tools are the names of the session's own tools; nil when the host does not know them.
 	Tools []string
+
+	// Which methods of [Host] have effect. Without Send, injects become surface. Without Log,
+	// only the gateway has a timeline.
+	Send, Log, Interrupt bool
+	// StopsFirst: an interrupt stops the turn before the session's calls end, because the
+	// host's turn would go on with the outcome of a call. Otherwise the calls end first.
+	StopsFirst bool
+	// LiveTools: SetTools is cheap, so a change of tools is not debounced.
+	LiveTools bool
+	// CachesPrompt: the host calls Transform only after SetTools, so a changed transform is a
+	// reason to set the tools again.
+	CachesPrompt bool
+	// Attachments: prompts may have attachments and headers.
+	Attachments bool
+
+	// What the host calls back. Without Hooks, CallTool asks rules and gates.
+	Hooks bool
+	// Turns: events have the ids of their prompts, and the host calls TurnEnded. Without it a
+	// turn is everything until the session is idle.
+	Turns bool
+	// RuntimeEvents: the host calls RuntimeEvent.
+	RuntimeEvents bool
+	// Usage: the host calls CountModelCall.
+	Usage bool
+	// Spans: the host sends spans of its turns and tools itself, below the traceparent of the prompt.
+	Spans bool
+
+	// What the gateway may ask of some hosts; nil where the host can't do it.
+
+	// EnableHooks is of a host whose hooks cost each turn time, so they are disabled until
+	// something needs them: a rule, a context, a transform by callback or a user hook. It
+	// makes the host call PreToolUse, UserPrompt and Hook for all that the session does from
+	// now on, in a running turn too. It is called again and again, and is cheap once hooks
+	// are enabled. It has 5 seconds. After an error nothing that needs hooks may be bound.
+	EnableHooks func(ctx context.Context) error
+	// WhyNotNow is of a host that may be unable to take an inject when its session is idle: it
+	// says why, for people; "" if the host would take one. Injects then stay queued until
+	// [Session.RetryInjects] is called, or the host takes them itself with
+	// [Session.TakeInject]. It must not block.
+	WhyNotNow func() string
+	// Commands lists the commands of the session, which people call by a slash and their name.
+	// RunCommand gets the name as Commands lists it, or an alias, and has 5 minutes. An error
+	// has the code NOT_FOUND for a name that is not listed, and INVALID_STATE or
+	// INVALID_ARGUMENTS where the host refuses the command. A host has both or neither.
+	Commands   func(ctx context.Context) ([]adminapi.Command, error)
+	RunCommand func(ctx context.Context, name, input string) (CommandResult, error)
+	// PermitShell judges a command as if the host's own shell were to run its line, and asks a
+	// person if the host's rules say so. The result is why the command is denied; "" allows
+	// it. It waits for the person as long as ctx does.
+	PermitShell func(ctx context.Context, c ShellCommand) (denial string)
+	// PermitRead is as PermitShell for the reading of a file. why is the purpose, for a person.
+	PermitRead func(ctx context.Context, path, why string) (denial string)
+	// Mode and SetMode are of a host whose sessions have the modes that [Modes] names. A host
+	// has both or neither.
+	Mode    func(ctx context.Context) (string, error)
+	SetMode func(ctx context.Context, mode string) error
+	// SetLabel stores the session's label, for when it is resumed. An error leaves the label
+	// changed in the gateway only.
+	SetLabel func(ctx context.Context, label string) error
+	// SetModel changes the model from the next request on; the host chooses an empty effort.
+	// The error names the field that is wrong.
+	SetModel func(ctx context.Context, model, effort string) error
+	// Effort is how hard the model reasons: low, medium, high, xhigh or max; "" for what the
+	// model does by itself.
+	Effort func() string
 }
 
 // Tool is a provider's tool as a session's host gives it to its agent. Name has the prefix

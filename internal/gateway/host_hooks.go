@@ -11,17 +11,6 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// HookHost is a [Host] whose hooks cost each turn time, so they are disabled until
-// something needs them: a rule, a context, a transform by callback or a user hook. From
-// then on it calls PreToolUse, UserPrompt and Hook.
-type HookHost interface {
-	Host
-	// EnableHooks makes the host call its hooks for all that the session does from now
-	// on, in a running turn too. Any goroutine may call it, again and again: it is cheap
-	// once hooks are enabled. After an error nothing that needs hooks may be bound.
-	EnableHooks(ctx context.Context) error
-}
-
 // NeedsHooks implements [HostCalls]: it is true once a provider with rules, context or a
 // transform by callback was bound, or is about to be, and while there are user hooks that
 // the host must ask.
@@ -147,13 +136,12 @@ func enableHooks(sessions []*Session) []*hooksError {
 // enableHooks enables the hooks of the session's host, if it can disable them. A
 // session that is ending is interrupted instead when that fails.
 func (s *Session) enableHooks() *hooksError {
-	h, ok := s.host.(HookHost)
-	if !ok {
+	if s.info.EnableHooks == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, hooksTimeout)
 	defer cancel()
-	err := h.EnableHooks(ctx)
+	err := s.info.EnableHooks(ctx)
 	switch {
 	case err == nil:
 		return nil

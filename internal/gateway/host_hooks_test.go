@@ -38,7 +38,8 @@ func (h *hookHost) Interrupt(context.Context, string) ([]string, error) {
 func (h *hookHost) register(t *testing.T, g *Gateway, id string) {
 	t.Helper()
 	s, err := g.Register(SessionSpec{ID: id, CWD: "/c"},
-		HostInfo{Kind: "test", Send: true, Hooks: true, Interrupt: true, LiveTools: true}, h)
+		HostInfo{Kind: "test", Send: true, Hooks: true, Interrupt: true, LiveTools: true,
+			EnableHooks: h.EnableHooks}, h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,22 +145,15 @@ func (in *inject) asPrompt() Prompt {
 		Source: SourceProvider + in.source.name, Traceparent: in.traceparent}
 }
 
-// PatientHost is a [Host] that may be unable to take an inject when its session is idle. Injects then stay queued until
-// [Session.RetryInjects] is called, or the host takes them itself with [Session.TakeInject].
-type PatientHost interface {
-	Host
-	// WhyNotNow says why an inject would not be taken now, for people; "" if it would. It must not block.
-	WhyNotNow() string
-}
-
+// whyNotNow says why the host would not take an inject now; "" if it would.
 func (s *Session) whyNotNow() string {
-	if h, ok := s.host.(PatientHost); ok {
-		return h.WhyNotNow()
+	if s.info.WhyNotNow != nil {
+		return s.info.WhyNotNow()
 	}
 	return ""
 }
 
-// RetryInjects has the queued injects delivered, after the host's [PatientHost] has changed its mind.
+// RetryInjects has the queued injects delivered, after what [HostInfo].WhyNotNow says has changed.
 func (s *Session) RetryInjects() { s.wake() }
 
 // TakeInject takes the oldest queued inject, for a host that gives it to its agent in its own way, in a running turn

@@ -37,7 +37,8 @@ func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Sessi
 	h.ready.Add(1)
 	defer h.ready.Done()
 	s, err := g.Register(SessionSpec{Label: r.Label, CWD: r.CWD, Model: r.Model},
-		HostInfo{Kind: HostLocal, Send: true, Interrupt: true, StopsFirst: true, LiveTools: true}, h)
+		HostInfo{Kind: HostLocal, Send: true, Interrupt: true, StopsFirst: true, LiveTools: true,
+			Commands: h.commands, RunCommand: h.runCommand}, h)
 	if err != nil {
 		return nil, err
 	}
@@ -89,16 +90,14 @@ func (h *localHost) Send(_ context.Context, p Prompt) error {
 	return nil
 }
 
-// Commands implements [CommandHost].
-func (h *localHost) Commands(context.Context) ([]adminapi.Command, error) {
+func (h *localHost) commands(context.Context) ([]adminapi.Command, error) {
 	return []adminapi.Command{
 		{Name: "tools", Description: "List the tools that the session has from providers"},
 		{Name: "call", Description: "Call a tool", Hint: "TOOL [ARGUMENTS]", Required: true},
 	}, nil
 }
 
-// RunCommand implements [CommandHost].
-func (h *localHost) RunCommand(_ context.Context, name, input string) (CommandResult, error) {
+func (h *localHost) runCommand(_ context.Context, name, input string) (CommandResult, error) {
 	h.mu.Lock()
 	tools := h.tools
 	h.mu.Unlock()

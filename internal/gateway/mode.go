@@ -12,21 +12,14 @@ var Modes = []string{"interactive", "plan", "autopilot"}
 // ErrNoModes is the error of [Session.Mode] and [Session.SetMode] for a session whose host has no modes.
 var ErrNoModes = errors.New("sessions of this host have no modes")
 
-// ModeHost is a [Host] whose sessions have modes, which are named in [Modes].
-type ModeHost interface {
-	Mode(ctx context.Context) (string, error)
-	SetMode(ctx context.Context, mode string) error
-}
-
 // Mode returns the session's mode. The error is [ErrNoModes], or the host's, which has 30 seconds.
 func (s *Session) Mode(ctx context.Context) (string, error) {
-	h, ok := s.host.(ModeHost)
-	if !ok {
+	if s.info.Mode == nil {
 		return "", ErrNoModes
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
-	mode, err := h.Mode(ctx)
+	mode, err := s.info.Mode(ctx)
 	if err != nil {
 		return "", fmt.Errorf("asking for the mode: %w", err)
 	}
@@ -36,13 +29,12 @@ func (s *Session) Mode(ctx context.Context) (string, error) {
 // SetMode changes the session's mode, to one of [Modes]. The error is [ErrNoModes], or the host's, which has 30
 // seconds. Whoever calls it has asked a person.
 func (s *Session) SetMode(ctx context.Context, mode string) error {
-	h, ok := s.host.(ModeHost)
-	if !ok {
+	if s.info.SetMode == nil {
 		return ErrNoModes
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
-	if err := h.SetMode(ctx, mode); err != nil {
+	if err := s.info.SetMode(ctx, mode); err != nil {
 		return fmt.Errorf("changing the mode: %w", err)
 	}
 	return nil

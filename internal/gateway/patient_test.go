@@ -18,7 +18,7 @@ type patientHost struct {
 	sent []Prompt
 }
 
-func (h *patientHost) WhyNotNow() string { return h.why }
+func (h *patientHost) whyNotNow() string { return h.why }
 
 func (h *patientHost) Send(_ context.Context, p Prompt) error {
 	h.sent = append(h.sent, p)
@@ -27,7 +27,8 @@ func (h *patientHost) Send(_ context.Context, p Prompt) error {
 
 func newPatient(t *testing.T) (*pushing, *patientHost) {
 	g, h := New(Options{}), &patientHost{why: "nobody types"}
-	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"}, HostInfo{Kind: "test", Send: true}, h)
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"},
+		HostInfo{Kind: "test", Send: true, WhyNotNow: h.whyNotNow}, h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,25 +133,11 @@ func IsNotPersisted(err error) bool {
 	return ok && e.Code == protocol.CodeInvalidSession
 }
 
-// ModelHost is a [Host] that can change its model while the session runs.
-// [Session.SetModel] refuses other hosts, such as the local one, with INVALID_STATE.
-type ModelHost interface {
-	// SetModel changes the model from the next request on; the host chooses an empty
-	// effort. The error names the field that is wrong.
-	SetModel(ctx context.Context, model, effort string) error
-}
-
-// EffortHost is a [Host] that knows how hard its model reasons.
-type EffortHost interface {
-	// Effort is low, medium, high, xhigh or max; "" for what the model does by itself.
-	Effort() string
-}
-
-// Effort returns how hard the session's model reasons, as [EffortHost] says it; "" if nobody chose it, and for a
+// Effort returns how hard the session's model reasons, as its host says it; "" if nobody chose it, and for a
 // host that does not know it.
 func (s *Session) Effort() string {
-	if h, ok := s.host.(EffortHost); ok {
-		return h.Effort()
+	if s.info.Effort != nil {
+		return s.info.Effort()
 	}
 	return ""
 }
@@ -160,13 +146,12 @@ func (s *Session) Effort() string {
 // host's choice. The error is INVALID_STATE if the host has no model, or the host's, which
 // has 30 seconds.
 func (s *Session) SetModel(ctx context.Context, model, effort string) error {
-	h, ok := s.host.(ModelHost)
-	if !ok {
+	if s.info.SetModel == nil {
 		return errorf(protocol.CodeInvalidState, "a session of host %s has no model to change", s.info.Kind)
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
-	if err := h.SetModel(ctx, model, effort); err != nil {
+	if err := s.info.SetModel(ctx, model, effort); err != nil {
 		return err
 	}
 	s.Update("", model)

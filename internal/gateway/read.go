@@ -11,13 +11,6 @@ import (
 	"tapgw/internal/protect"
 )
 
-// ReadHost is a [Host] with rules of its own about the files that its sessions read.
-type ReadHost interface {
-	// PermitRead judges the reading of a file as if the host's own tools were to read it, and asks a person if the
-	// host's rules say so. why is the purpose, for a person. The result is why the reading is denied; "" allows it.
-	PermitRead(ctx context.Context, path, why string) (denial string)
-}
-
 // PermitRead decides whether the gateway or a provider may read a file for the session's model. Whether the file is
 // there, its size and how it compares with a text count as reading. path is absolute. All that stands before the host's
 // own reads is asked, and a host without rules of its own allows what lies in the session's directory. The error is one
@@ -27,8 +20,8 @@ func (s *Session) PermitRead(ctx context.Context, path, why string) error {
 		return err
 	}
 	denial := ""
-	if h, ok := s.host.(ReadHost); ok {
-		denial = h.PermitRead(ctx, path, why)
+	if s.info.PermitRead != nil {
+		denial = s.info.PermitRead(ctx, path, why)
 	} else if !protect.Within(protect.Target(path), s.cwd) {
 		denial = "this session may read inside " + s.cwd + " only"
 	}

@@ -35,7 +35,7 @@ func TestRefreshForPrompt(t *testing.T) {
 			defer g.Drain(context.Background())
 			h := listHost{lists: make(chan int, 100)}
 			s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"},
-				HostInfo{Kind: "test", Transforms: true, LiveTools: true, CachesPrompt: caches}, h)
+				HostInfo{Kind: "test", LiveTools: true, CachesPrompt: caches}, h)
 			if err != nil {
 				t.Fatal(err)
 			}

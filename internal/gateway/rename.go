@@ -12,12 +12,6 @@ import (
 	"tapgw/internal/visible"
 )
 
-// LabelHost is a [Host] that stores its session's label, for when it is resumed. SetLabel
-// has 30 seconds; an error leaves the label changed in the gateway only.
-type LabelHost interface {
-	SetLabel(ctx context.Context, label string) error
-}
-
 // maxLabel bounds a session's label, in characters.
 const maxLabel = 200
 
@@ -43,13 +37,12 @@ func (s *Session) Rename(ctx context.Context, label string) error {
 	}
 	s.Update(label, "")
 	s.note(adminapi.LogInfo, sourceGateway, "renamed to "+s.label())
-	h, ok := s.host.(LabelHost)
-	if !ok {
+	if s.info.SetLabel == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
-	if err := h.SetLabel(ctx, label); err != nil {
+	if err := s.info.SetLabel(ctx, label); err != nil {
 		return fmt.Errorf("the session is renamed, but not on disk: %w", err)
 	}
 	return nil

@@ -26,13 +26,6 @@ func (c ShellCommand) Line() string {
 	return "cd '" + strings.ReplaceAll(c.Dir, "'", `'\''`) + "' && " + c.Text
 }
 
-// ShellHost is a [Host] with rules of its own about the commands of its sessions.
-type ShellHost interface {
-	// PermitShell judges a command as if the host's own shell were to run its line, and asks a person if the host's
-	// rules say so. The result is why the command is denied; "" allows it.
-	PermitShell(ctx context.Context, c ShellCommand) (denial string)
-}
-
 // PermitShell decides whether a provider may run a command for the session's model. All that stands before the host's
 // own shell is asked: rules and gates, and then the host's rules. A host without rules of its own has a person asked,
 // whose answer may hold for the session. The error says who denied it, in one line for the model.
@@ -47,8 +40,8 @@ func (s *Session) PermitShell(ctx context.Context, c ShellCommand) error {
 	if d := s.PreToolUse(ctx, s.OwnTool("shell"), args); d.Deny {
 		return errorf(protocol.CodeDenied, "the command is denied: %s", d.Denial())
 	}
-	if h, ok := s.host.(ShellHost); ok {
-		if denial := h.PermitShell(ctx, c); denial != "" {
+	if s.info.PermitShell != nil {
+		if denial := s.info.PermitShell(ctx, c); denial != "" {
 			return errorf(protocol.CodeDenied, "the command is denied: %s", denial)
 		}
 		return nil

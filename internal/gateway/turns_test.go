@@ -37,16 +37,10 @@ func (h *turnHost) Send(_ context.Context, p Prompt) error {
 
 func turning(t *testing.T, info HostInfo) (*Session, *turnHost) {
 	t.Helper()
-	return turningOn(t, info, func(h *turnHost) Host { return h })
-}
-
-// turningOn is turning for a host that is made around the one of the turns.
-func turningOn(t *testing.T, info HostInfo, around func(*turnHost) Host) (*Session, *turnHost) {
-	t.Helper()
 	g := New(Options{})
 	h := &turnHost{}
 	info.Kind, info.Send = "test", true
-	s, err := g.Register(SessionSpec{}, info, around(h))
+	s, err := g.Register(SessionSpec{}, info, h)
 	if err != nil {
 		t.Fatal(err)
 	}

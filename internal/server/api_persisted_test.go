@@ -52,14 +52,14 @@ func (c *restCopilot) Resume(
 	}
 	return g.Register(
 		gateway.SessionSpec{ID: id, Label: "tea@main", Model: r.Model, CWD: r.CWD},
-		gateway.HostInfo{Kind: apiHostCopilot, Send: true},
+		gateway.HostInfo{Kind: apiHostCopilot, Send: true, SetModel: setModel},
 		restHost{c},
 	)
 }
 
 func (c *restCopilot) Delete(_ context.Context, id string) error { return restOnDisk(id) }
 
-func (restHost) SetModel(_ context.Context, model, _ string) error {
+func setModel(_ context.Context, model, _ string) error {
 	if model != "gpt-5-mini" {
 		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: there is no model " + model}
 	}

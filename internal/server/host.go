@@ -161,8 +161,8 @@ func (c *hostConn) initialize(f rpcFrame) {
 	can := p.Capabilities
 	c.countsInjects = can.Injects
 	c.info = &gateway.HostInfo{
-		Kind: p.Host.Name, Send: can.Send, Log: can.Log, Hooks: can.Hooks, Transforms: can.Transforms,
-		Interrupt: can.Interrupt, LiveTools: can.LiveTools, Aliases: p.Aliases,
+		Kind: p.Host.Name, Send: can.Send, Log: can.Log, Hooks: can.Hooks, Interrupt: can.Interrupt,
+		LiveTools: can.LiveTools, Aliases: p.Aliases,
 	}
 	answer := protocol.HostInitialized{ProtocolVersion: protocol.HostVersion}
 	answer.Gateway.Version = c.server.version

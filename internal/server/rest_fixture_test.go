@@ -144,7 +144,7 @@ func (c *restCopilot) Start(_ context.Context, g *gateway.Gateway, r gateway.Sta
 		return nil, &protocol.Error{Code: protocol.CodeInternal, Message: "the runtime ended"}
 	}
 	return g.Register(gateway.SessionSpec{Label: r.Label, CWD: r.CWD, Model: r.Model},
-		gateway.HostInfo{Kind: apiHostCopilot, Send: true}, restHost{c})
+		gateway.HostInfo{Kind: apiHostCopilot, Send: true, SetModel: setModel}, restHost{c})
 }
 
 // restHost takes prompts and does nothing.
@@ -156,7 +156,7 @@ func (h restHost) Send(context.Context, gateway.Prompt) error { return h.copilot
 func (f *restFixture) session(id string) *gateway.Session {
 	f.t.Helper()
 	s, err := f.gateway.Register(gateway.SessionSpec{ID: id, Label: id, CWD: f.dir},
-		gateway.HostInfo{Kind: "test", Send: true}, restHost{f.copilot})
+		gateway.HostInfo{Kind: "test", Send: true, SetModel: setModel}, restHost{f.copilot})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func (e *emitters) Remove(name string) error {
 	return nil
 }
 
-// PermitShell implements [gateway.ShellHost]: every command that has "rm" in it is denied.
+// PermitShell is [gateway.HostInfo].PermitShell: every command that has "rm" in it is denied.
 func (h *host) PermitShell(_ context.Context, c gateway.ShellCommand) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -124,7 +124,8 @@ func newWorld(t *testing.T) *world {
 			Kind:      "test",
 			Send:      true,
 			LiveTools: true,
-			Aliases:   map[string][]string{"read": {"view"}, "shell": {"bash"}},
+			Mode:      w.host.Mode, SetMode: w.host.SetMode, Effort: w.host.Effort, PermitShell: w.host.PermitShell,
+			Aliases: map[string][]string{"read": {"view"}, "shell": {"bash"}},
 		},
 		w.host,
 	)

@@ -12,16 +12,18 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// hostInfo is what the gateway knows of every terminal. A terminal without a link can't do all of it: it says so when
-// it is asked.
-var hostInfo = gateway.HostInfo{
-	Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true,
-	// Those of CLI 1.0.102 and the versions before.
-	Aliases: map[string][]string{
-		"shell": {"bash", "write_bash", "powershell", "write_powershell", "local_shell"},
-		"edit":  {"create", "edit", "str_replace_editor", "apply_patch"},
-		"read":  {"view", "grep", "glob", "rg"},
-	},
+// info is what the gateway knows of every terminal. A terminal without a link can't do all of it: it says so when it is
+// asked.
+func (t *terminal) info() gateway.HostInfo {
+	return gateway.HostInfo{
+		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true, WhyNotNow: t.whyNotNow,
+		// Those of CLI 1.0.102 and the versions before.
+		Aliases: map[string][]string{
+			"shell": {"bash", "write_bash", "powershell", "write_powershell", "local_shell"},
+			"edit":  {"create", "edit", "str_replace_editor", "apply_patch"},
+			"read":  {"view", "grep", "glob", "rg"},
+		},
+	}
 }
 
 // terminal is one session of a terminal. It implements [gateway.Host].
@@ -62,8 +64,6 @@ const (
 	// missedFor is how long a line waits for a link: as long as a pairing code is valid.
 	missedFor = 2 * time.Minute
 )
-
-var _ gateway.PatientHost = (*terminal)(nil)
 
 func newTerminal(r *Registry, who Terminal) *terminal {
 	return &terminal{
@@ -247,8 +247,8 @@ func (t *terminal) Send(ctx context.Context, p gateway.Prompt) error {
 	return errNoLink
 }
 
-// WhyNotNow implements [gateway.PatientHost]. Without a link an inject waits until a hook of the CLI can take it along.
-func (t *terminal) WhyNotNow() string {
+// whyNotNow is [gateway.HostInfo].WhyNotNow. Without a link an inject waits until a hook of the CLI can take it along.
+func (t *terminal) whyNotNow() string {
 	if t.currentLink() != nil {
 		return ""
 	}

@@ -328,7 +328,7 @@ func (r *Registry) begin(ctx context.Context, t *terminal) (err error) {
 	}()
 	s, err := r.gateway.Register(gateway.SessionSpec{
 		ID: t.id, Label: git.Label(t.cwd), CWD: t.cwd, Returns: true,
-	}, hostInfo, t)
+	}, t.info(), t)
 	if err == nil {
 		t.session = s
 		return nil
