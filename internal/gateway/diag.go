@@ -239,10 +239,10 @@ func (d *diag) readLatencies(v *adminapi.ProviderLoad, l *latencies) {
 
 // pushBudgets lists the budgets of the session's pushers, by name.
 func (s *Session) pushBudgets() []adminapi.PushBudget {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.prompts.mu.Lock()
+	defer s.prompts.mu.Unlock()
 	var list []adminapi.PushBudget
-	for _, p := range s.pushers {
+	for _, p := range s.prompts.pushers {
 		used := protocol.PushRate - int(p.limit.Tokens())
 		list = append(list, adminapi.PushBudget{
 			Provider: p.name, Session: s.id, Used: min(max(used, 0), protocol.PushRate),

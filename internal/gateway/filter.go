@@ -56,26 +56,29 @@ const (
 	maxDroppedText = 2 << 10
 )
 
-// noteDropped remembers an event that a rule of its stream's filter drops. Call with Session.mu held.
-func (s *Session) noteDropped(e *pushedEvent) {
+// noteDropped remembers an event that a rule of its stream's filter drops.
+func (ss *streams) noteDropped(e *pushedEvent) {
 	text := e.text
 	if len(text) > maxDroppedText {
 		text = strings.ToValidUTF8(text[:maxDroppedText], "") + "…"
 	}
-	if len(s.dropped) == maxDropped {
-		s.dropped = slices.Delete(s.dropped, 0, 1)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if len(ss.dropped) == maxDropped {
+		ss.dropped = slices.Delete(ss.dropped, 0, 1)
 	}
-	s.dropped = append(s.dropped, adminapi.DroppedEvent{Stream: e.key.stream, Provider: e.key.provider,
+	ss.dropped = append(ss.dropped, adminapi.DroppedEvent{Stream: e.key.stream, Provider: e.key.provider,
 		TS: time.Now().UTC(), Event: strings.Clone(text), Rule: e.rule, Match: e.pattern})
 }
 
 // Filters lists the filters of the session's streams by name, and the events that they dropped lately, newest first.
 func (s *Session) Filters() adminapi.Filters {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	view := adminapi.Filters{Filters: []adminapi.Filter{}, Dropped: append([]adminapi.DroppedEvent{}, s.dropped...)}
+	ss := s.streams
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	view := adminapi.Filters{Filters: []adminapi.Filter{}, Dropped: append([]adminapi.DroppedEvent{}, ss.dropped...)}
 	slices.Reverse(view.Dropped)
-	for key, st := range s.streams {
+	for key, st := range ss.byKey {
 		if len(st.filter) == 0 {
 			continue
 		}
@@ -92,10 +95,10 @@ func (s *Session) Filters() adminapi.Filters {
 }
 
 // filterOf returns the filter of a stream; nil if it has none.
-func (s *Session) filterOf(key streamKey) filter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.streams[key]; st != nil {
+func (ss *streams) filterOf(key streamKey) filter {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if st := ss.byKey[key]; st != nil {
 		return st.filter
 	}
 	return nil
@@ -104,20 +107,20 @@ func (s *Session) filterOf(key streamKey) filter {
 // checkFilter checks whether a provider may set a filter of a stream. An empty filter
 // adds no stream, so the limit of streams does not count for it. The error names the
 // field.
-func (s *Session) checkFilter(field string, key streamKey, spelling string, isEmpty bool) *protocol.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ss *streams) checkFilter(field string, key streamKey, spelling string, isEmpty bool) *protocol.Error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	if isEmpty {
-		return s.checkSpelling(field, key, spelling)
+		return ss.checkSpelling(field, key, spelling)
 	}
-	return s.checkStream(field, key, spelling)
+	return ss.check(field, key, spelling)
 }
 
 // setFilter sets the filter of a stream. Removing one adds no stream.
-func (s *Session) setFilter(key streamKey, spelling string, f filter) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(f) > 0 || s.streams[key] != nil {
-		s.ensureStream(key, spelling).filter = f
+func (ss *streams) setFilter(key streamKey, spelling string, f filter) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if len(f) > 0 || ss.byKey[key] != nil {
+		ss.ensure(key, spelling).filter = f
 	}
 }

@@ -32,27 +32,13 @@ func (s *Session) Follow(last int) *Follower {
 	f := s.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	from := f.startOf(last, f.end.Number+1)
+	var at Place
+	if i := f.index(f.startOf(last, f.end.Number+1)); i > 0 {
+		at = f.entries[i-1].Place
+	}
 	for _, r := range f.kinds {
-		from = max(from, r.dropped.Number+1)
-	}
-	i := f.index(from)
-	if i == len(f.entries) {
-		return &Follower{f, f.end}
-	}
-	// The counts of the first entry include itself.
-	e := &f.entries[i]
-	at := e.Place
-	at.Number = from - 1
-	switch v := e.Value.(type) {
-	case adminapi.TimelineLine:
-		at.Timeline--
-	case HistoryRow:
-		at.Stream--
-	case LiveLine:
-		at.Live -= uint64(max(len(v.ends), 1))
-		if e.isThing() {
-			at.Things--
+		if r.dropped.Number > at.Number {
+			at = r.dropped
 		}
 	}
 	return &Follower{f, at}

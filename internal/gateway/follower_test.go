@@ -52,9 +52,7 @@ func TestFollow(t *testing.T) {
 			text := fmt.Sprint(len(all))
 			switch kind := rand.IntN(20); { // bursts of more than is given at once
 			case kind == 0 && len(all)%50 == 0:
-				s.mu.Lock()
-				s.store(streamKey{"s", "p"}, "s", HistoryRow{StreamRow: adminapi.StreamRow{Event: text, Level: "keep"}})
-				s.mu.Unlock()
+				storeEvent(s, "p", text)
 			case kind < 5:
 				s.Note(adminapi.LogInfo, text)
 			default:

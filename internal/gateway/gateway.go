@@ -7,8 +7,9 @@
 // sent and no host is called while a lock is held that another session or provider could
 // wait for: [Peer].Send only queues. ARCHITECTURE.md has the map of the package.
 //
-// Lock order: Gateway.mu, Provider.mu, Session.routesMu, Session.mu, then the leaves
-// (questions.mu; Recording.mu, below it buffer.mu; feed.mu, below it Responses.mu; counter.mu below all).
+// Lock order: Gateway.mu, Provider.mu, Session.routesMu, Session.mu, prompts.mu, then the
+// leaves (questions.mu; Recording.mu, below it buffer.mu; streams.mu, below it feed.mu,
+// below it Responses.mu; counter.mu below all).
 package gateway
 
 import (

@@ -43,11 +43,11 @@ const maxHistoryBytes = 4 << 20
 
 // entries returns the newest events of a stream for a provider, newest first: at most
 // last of them, and as many as fit into budget, a number of bytes that it reduces.
-func (s *Session) entries(key streamKey, last int, budget *int) []protocol.StreamEntry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ss *streams) entries(key streamKey, last int, budget *int) []protocol.StreamEntry {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	list := []protocol.StreamEntry{}
-	st := s.streams[key]
+	st := ss.byKey[key]
 	if st == nil {
 		return list
 	}
@@ -68,9 +68,9 @@ func (s *Session) entries(key streamKey, last int, budget *int) []protocol.Strea
 // "stream", of any provider, or "stream@provider"; an empty list means all. It returns
 // at most last of each stream (0: all that are stored), and none older than since.
 func (s *Session) History(streams []string, last int, since time.Time) []HistoryRow {
-	s.mu.Lock()
+	s.streams.mu.Lock()
 	var rows []HistoryRow
-	for key, st := range s.streams {
+	for key, st := range s.streams.byKey {
 		if !selectsStream(streams, key.stream, key.provider) {
 			continue
 		}
@@ -83,7 +83,7 @@ func (s *Session) History(streams []string, last int, since time.Time) []History
 			n++
 		}
 	}
-	s.mu.Unlock()
+	s.streams.mu.Unlock()
 	slices.SortFunc(rows, func(a, b HistoryRow) int { return int(b.Seq) - int(a.Seq) })
 	return rows
 }

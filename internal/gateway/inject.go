@@ -11,7 +11,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// pusher is the state of one provider's pushes in a session. Guarded by Session.mu.
+// pusher is the state of one provider's pushes in a session. Guarded by prompts.mu.
 type pusher struct {
 	name    string
 	limit   *rate.Limiter
@@ -21,22 +21,22 @@ type pusher struct {
 }
 
 // streak counts injects that were delivered without a word from the user and without a quiet time between. Guarded by
-// Session.mu.
+// prompts.mu.
 type streak struct {
 	count      int
 	lastInject time.Time
 	isWarned   bool // that the injects are paused
 }
 
-// pusherOf finds or adds the pusher of a source. Call with Session.mu held.
-func (s *Session) pusherOf(source pushSource) *pusher {
-	p := s.pushers[source.id]
+// pusherOf finds or adds the pusher of a source. Call with mu held.
+func (ps *prompts) pusherOf(source pushSource) *pusher {
+	p := ps.pushers[source.id]
 	if p == nil {
 		p = &pusher{limit: rate.NewLimiter(protocol.PushRate, protocol.PushRate), name: source.name, streak: &streak{}}
 		if source.isModel() { // else a model that starts another one would begin a new streak
-			p.streak = &s.modelStreak
+			p.streak = &ps.modelStreak
 		}
-		s.pushers[source.id] = p
+		ps.pushers[source.id] = p
 	}
 	return p
 }
@@ -71,24 +71,24 @@ type inject struct {
 	report      func(Receipt)
 }
 
-// queueInject queues an inject for the worker. Call with Session.mu held.
-func (s *Session) queueInject(p *pusher, in *inject) {
+// queueInject queues an inject for the worker. quiet is as in recordInject. Call with mu held.
+func (ps *prompts) queueInject(p *pusher, in *inject, quiet time.Duration) {
 	if in.source.isPerson {
-		s.resetStreaks()
+		ps.resetStreaks()
 	}
-	p.streak.recordInject(s.g.InjectQuiet())
+	p.streak.recordInject(quiet)
 	p.queued++
-	in.id, in.queuedAt = s.nextPromptID(), time.Now().UTC()
-	s.injects = append(s.injects, in)
-	s.g.touch()
+	in.id, in.queuedAt = ps.nextID(), time.Now().UTC()
+	ps.injects = append(ps.injects, in)
+	ps.touch()
 }
 
-// takeInject takes a queued inject, by its place. Call with Session.mu held.
-func (s *Session) takeInject(at int) *inject {
-	in := s.injects[at]
-	s.injects = slices.Delete(s.injects, at, at+1)
-	s.pushers[in.source.id].queued--
-	s.g.touch()
+// takeInject takes a queued inject, by its place. Call with mu held.
+func (ps *prompts) takeInject(at int) *inject {
+	in := ps.injects[at]
+	ps.injects = slices.Delete(ps.injects, at, at+1)
+	ps.pushers[in.source.id].queued--
+	ps.touch()
 	return in
 }
 
@@ -115,14 +115,15 @@ func (s *Session) deliver() {
 // nextInject takes the oldest inject whose provider is not paused from the queue, and announces it; nil if there is
 // none. With whenIdle it takes none while the session is busy. endedTurns is for the inject's receipt.
 func (s *Session) nextInject(whenIdle bool) (in *inject, endedTurns uint64) {
+	ps := s.prompts
 	for {
-		s.mu.Lock()
-		if len(s.injects) == 0 || whenIdle && s.isBusy {
-			s.mu.Unlock()
+		ps.mu.Lock()
+		if len(ps.injects) == 0 || whenIdle && ps.isBusy {
+			ps.mu.Unlock()
 			return nil, 0
 		}
-		in := s.takeInject(0)
-		p := s.pushers[in.source.id]
+		in := ps.takeInject(0)
+		p := ps.pushers[in.source.id]
 		isPaused, needsWarning := p.streak.isPaused(), !p.streak.isWarned
 		switch {
 		case isPaused:
@@ -130,8 +131,8 @@ func (s *Session) nextInject(whenIdle bool) (in *inject, endedTurns uint64) {
 		case !in.source.isPerson && !in.source.isBudgeted():
 			p.streak.count++
 		}
-		count, endedTurns := p.streak.count, s.endedTurns
-		s.mu.Unlock()
+		count, endedTurns := p.streak.count, ps.endedTurns
+		ps.mu.Unlock()
 		if !isPaused {
 			s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
 			return in, endedTurns
@@ -172,16 +173,17 @@ func (s *Session) TakeInject() (p Prompt, ok bool) {
 // their streams.
 func (s *Session) WithdrawInjects(p *Pass) {
 	var withdrawn []*inject
-	s.mu.Lock()
-	s.injects = slices.DeleteFunc(s.injects, func(in *inject) bool {
+	ps := s.prompts
+	ps.mu.Lock()
+	ps.injects = slices.DeleteFunc(ps.injects, func(in *inject) bool {
 		isOf := in.source.pass == p.identity
 		if isOf {
 			withdrawn = append(withdrawn, in)
-			s.pushers[in.source.id].queued--
+			ps.pushers[in.source.id].queued--
 		}
 		return isOf
 	})
-	s.mu.Unlock()
+	ps.mu.Unlock()
 	s.g.touch()
 	for _, in := range withdrawn {
 		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "its provider has withdrawn it"})
@@ -213,23 +215,23 @@ func (s *Session) showInject(in *inject) {
 }
 
 // resumeInjects ends the pauses of all providers: the user spoke.
-func (s *Session) resumeInjects() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.resetStreaks()
+func (ps *prompts) resumeInjects() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.resetStreaks()
 }
 
 // UserSpokeAt is when the session's user last said something, in this gateway. It is zero before that.
 func (s *Session) UserSpokeAt() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.userSpokeAt
+	s.prompts.mu.Lock()
+	defer s.prompts.mu.Unlock()
+	return s.prompts.userSpokeAt
 }
 
-// resetStreaks is [Session.resumeInjects] for callers with Session.mu held.
-func (s *Session) resetStreaks() {
-	s.userSpokeAt = time.Now()
-	for _, p := range s.pushers {
+// resetStreaks is resumeInjects for callers with mu held.
+func (ps *prompts) resetStreaks() {
+	ps.userSpokeAt = time.Now()
+	for _, p := range ps.pushers {
 		p.streak.reset()
 	}
 }

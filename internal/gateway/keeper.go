@@ -178,9 +178,7 @@ func (s *Session) claimName(e *KeptEvent, name string) *protocol.Error {
 // countNames counts the names of an owner that have streams. Providers that left without any don't count. Call with
 // Gateway.mu held.
 func (s *Session) countNames(owner string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name := range s.keepers {
+	for _, name := range s.streams.owners() {
 		if now := s.nameOwners[name]; now != nil && now.owner == owner {
 			n++
 		}
@@ -190,12 +188,6 @@ func (s *Session) countNames(owner string) (n int) {
 
 // OwnerGateway is [PassSpec].Owner of the providers of another gateway.
 func OwnerGateway(name string) string { return "gateway " + name }
-
-// hasEvent reports whether a stream has the event of an id. Call with Session.mu held.
-func (s *Session) hasEvent(key streamKey, id string) bool {
-	st := s.streams[key]
-	return st != nil && slices.ContainsFunc(st.rows, func(r HistoryRow) bool { return r.ID == id })
-}
 
 // NoteMissing says in the session's timeline that n events of a gateway's streams that last, or fewer if some were not
 // for this session, are not here, because the limits of these streams had dropped them before. gateway is "" for this

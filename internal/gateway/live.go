@@ -106,12 +106,12 @@ func (s *Session) Event(e Event) {
 		s.note(adminapi.LogError, SourceSession, e.SessionError)
 		s.askHooksLater(HookEvent{On: HookError, Error: e.SessionError})
 		s.failTurn(e.SessionError)
-		s.mu.Lock()
-		s.lastTurn.Failure = shorten(e.SessionError)
-		s.mu.Unlock()
+		s.prompts.mu.Lock()
+		s.prompts.lastTurn.Failure = shorten(e.SessionError)
+		s.prompts.mu.Unlock()
 		s.publish(e)
 	case e.UserMessage != "":
-		s.promptBegan(e)
+		s.prompts.noteBegun(e)
 		// A provider's prompt was shown when it was pushed.
 		if !strings.HasPrefix(e.Source, SourceProvider) {
 			s.note(adminapi.LogInfo, SourceUser, e.UserMessage)

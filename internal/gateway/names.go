@@ -116,9 +116,7 @@ func (s *Session) isNameUsed(name string, leaving []*Provider) bool {
 			return true
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.countStreams(name) > 0
+	return s.streams.isOwner(name)
 }
 
 // setNameOwner makes an identity the owner of a name in the session, after checkOwner

@@ -36,7 +36,7 @@ func Protected(section string) bool { return slices.Contains(protectedSections, 
 // See docs/protocol.md, "Context".
 func (s *Session) UserPrompt(ctx context.Context, prompt, source string) string {
 	if source == "" || source == SourceUser {
-		s.resumeInjects()
+		s.prompts.resumeInjects()
 	}
 	s.awaitTools(ctx)
 	return joinTexts([]string{s.contexts(), s.promptHooks(ctx, prompt, source)})

@@ -199,7 +199,7 @@ func (s *Session) filterPush(source pushSource, m *protocol.Push) *pushedEvent {
 	e := &pushedEvent{source: source, push: m, spelling: cmp.Or(m.Stream, source.name), text: cmp.Or(m.Event, m.Prompt)}
 	e.key = streamKey{protocol.NormalName(e.spelling), source.name}
 	undecided := func() { s.g.reportUndecided("filter", source.name) }
-	f := s.filterOf(e.key)
+	f := s.streams.filterOf(e.key)
 	if e.level, e.rule = f.outcome(e.text, m.Level, undecided); e.rule >= 0 {
 		e.pattern = f[e.rule].text
 	}
@@ -215,40 +215,45 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	if e.isInject {
 		notNow = s.whyNotNow()
 	}
-	s.mu.Lock()
-	if s.ctx.Err() != nil { // the worker has ended, so nothing would report the push's fate
-		s.mu.Unlock()
+	ps := s.prompts
+	ps.mu.Lock()
+	if ps.ctx.Err() != nil { // the worker has ended, so nothing would report the push's fate
+		ps.mu.Unlock()
 		return Receipt{}, noSession(s.id)
 	}
 	row := newHistoryRow(e.key, m, e.level)
 	if source.kept != nil {
 		row.ID, row.TS = source.kept.ID, source.kept.TS
-		if s.hasEvent(e.key, row.ID) {
-			s.mu.Unlock()
+		if s.streams.has(e.key, row.ID) {
+			ps.mu.Unlock()
 			return Receipt{Fate: adminapi.FateStored, Reason: "the session has it already"}, nil
 		}
 	}
-	p := s.pusherOf(source)
-	if err := s.checkPush(p, e); err != nil {
+	p := ps.pusherOf(source)
+	r := Receipt{Fate: adminapi.FateStored}
+	err := s.checkPush(p, e)
+	if err == nil && e.level != protocol.OutcomeDrop {
+		r.Seq, err = s.streams.store("push.stream", e.key, e.spelling, row)
+	}
+	if err != nil {
 		if !isAgain(source, err) {
 			p.dropped++
 			s.g.stats.DroppedPushes.Add(1)
 		}
-		s.mu.Unlock()
+		ps.mu.Unlock()
 		return Receipt{}, err
 	}
 	if e.level == protocol.OutcomeDrop {
-		s.noteDropped(e)
-		s.mu.Unlock()
+		ps.mu.Unlock()
+		s.streams.noteDropped(e)
 		r := Receipt{Fate: adminapi.FateDropped, Reason: "the stream's filter drops it"}
 		s.recordPush(e, r, span)
 		return r, nil
 	}
-	r := Receipt{Seq: s.store(e.key, e.spelling, row), Fate: adminapi.FateStored}
 	if e.isInject && s.info.Send {
-		s.queueInject(p, &inject{seq: r.Seq, source: source, stream: e.key.stream, text: e.text,
+		ps.queueInject(p, &inject{seq: r.Seq, source: source, stream: e.key.stream, text: e.text,
 			isShown: e.level != protocol.LevelKeep, prompt: cmp.Or(m.Prompt, m.Event),
-			traceparent: span.Traceparent, report: s.recordingFate(e, report, span)})
+			traceparent: span.Traceparent, report: s.recordingFate(e, report, span)}, s.g.InjectQuiet())
 		r.Fate = adminapi.FateQueued
 	}
 	// A push with a prompt starts a turn at level keep too, without a line.
@@ -263,7 +268,7 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 		r.Fate = adminapi.FateSurfaced
 	}
 	s.recordPush(e, r, span) // before the worker can deliver it
-	s.mu.Unlock()
+	ps.mu.Unlock()
 	s.g.stats.Pushes.Add(1)
 
 	if isSurfaced || e.isInject && e.level != protocol.LevelKeep {
@@ -276,19 +281,17 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	return r, nil
 }
 
-// checkPush checks a push against its pusher's budget and the limit of streams. A
-// push that the filter drops counts for the rate only. Call with Session.mu held.
+// checkPush checks a push against its pusher's budget. A push that the filter drops counts
+// for the rate only. Call with prompts.mu held.
 func (s *Session) checkPush(p *pusher, e *pushedEvent) *protocol.Error {
 	switch {
 	case e.source.kept == nil && !p.limit.Allow(): // what is kept had a budget where it was pushed
 		return tooManyPushes(s.id)
-	case e.level == protocol.OutcomeDrop:
-		return nil
 	case e.isInject && p.queued >= protocol.MaxQueuedInjects:
 		return &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id,
 			Message: fmt.Sprintf("%d injects wait for the session to become idle already", protocol.MaxQueuedInjects)}
 	}
-	return s.checkStream("push.stream", e.key, e.spelling)
+	return nil
 }
 
 func tooManyPushes(session string) *protocol.Error {

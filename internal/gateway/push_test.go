@@ -177,7 +177,7 @@ func TestModelsInjectsAreOneStreak(t *testing.T) {
 		if w := x.warnings(); len(w) != 1 || w[0] != want {
 			t.Errorf("warnings: %q, want %q", w, want)
 		}
-		if n := len(x.s.pushers); n != 4 {
+		if n := len(x.s.prompts.pushers); n != 4 {
 			t.Errorf("%d pushers are kept, want one for each of the 4 names", n)
 		}
 		x.injects(4, adminapi.FateDelivered) // of another provider

@@ -75,9 +75,10 @@ type openQuestion struct {
 	isAbandoned func() bool      // whether its host has stopped waiting
 }
 
-// questions are the open questions of all sessions. An id is never used twice, not even
-// by the next gateway, so that a person never answers another question than the one
-// that they saw. Its lock is a leaf.
+// questions are the open questions of all sessions. They are the gateway's: an id is never
+// used twice, not even by the next gateway, so that a person never answers another question
+// than the one that they saw, and somebody who answers late is told how it ended, even if
+// another session has the id of the question's session by then. Its lock is a leaf.
 type questions struct {
 	prefix string
 	touch  func() // called at each change
@@ -270,8 +271,8 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 		s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s is too long for providers: answer it here", id))
 	}
 	s.g.questions.add(w)
-	s.tellQuestions()
-	defer s.tellQuestions()
+	s.tellProviders((*binding).tellQuestions)
+	defer s.tellProviders((*binding).tellQuestions)
 	if c := s.pendingCall(q.Call); c != nil && c.asked != nil {
 		c.asked(w.view, false)
 		defer c.asked(w.view, true)

@@ -99,20 +99,6 @@ func (w *openQuestion) event() protocol.Raw {
 	return data
 }
 
-// tellQuestions tells the session's providers what changed among its questions. Call under
-// no lock.
-func (s *Session) tellQuestions() {
-	s.g.mu.Lock()
-	var peers []Peer
-	for _, b := range s.bindings {
-		if b.tellQuestions() {
-			peers = append(peers, b.provider.peer)
-		}
-	}
-	s.g.mu.Unlock()
-	flushPeers(peers)
-}
-
 // tellQuestions queues what the provider has not been told of the session's questions:
 // which of those that it knows have ended, and which others wait. It knows of
 // [protocol.MaxToldQuestions] at once, so that no flood of questions fills its connection.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"tapgw/internal/adminapi"
@@ -15,9 +17,45 @@ import (
 // maxQueuedPrompts is how many prompts may wait in a session, injects aside.
 const maxQueuedPrompts = 100
 
+// prompts are the prompts of a session on their way to its host, injects included, and the
+// turns that come of them.
+type prompts struct {
+	ctx   context.Context // ends when the session is torn down: nothing is queued then
+	feed  *feed
+	touch func() // counts a change of what the gateway shows
+
+	// mu guards all that follows, with the prompts, pushers and streaks in it. Below it come
+	// streams.mu and feed.mu.
+	mu          sync.Mutex
+	isBusy      bool
+	isBetween   bool   // busy, but no turn runs: the next prompt of the queue begins one
+	count       uint64 // the last prompt's id
+	queue       []*queuedPrompt
+	given       map[string]*queuedPrompt // the host has them, and their turns have not ended; by id
+	injects     []*inject                // queued, oldest first
+	pushers     map[string]*pusher       // by pushSource.id
+	modelStreak streak                   // of all pushers that the model decides about
+	userSpokeAt time.Time
+	lastTurn    LastTurn
+	turns       map[string]*Turn // that somebody reads, by the id of their prompt, until they end
+	endedTurns  uint64
+	turnEnded   chan struct{} // closed at the next Idle; nil while nobody waits
+}
+
+func newPrompts(ctx context.Context, f *feed, touch func()) *prompts {
+	return &prompts{ctx: ctx, feed: f, touch: touch, given: map[string]*queuedPrompt{},
+		pushers: map[string]*pusher{}, turns: map[string]*Turn{}}
+}
+
+// nextID returns the id of a new prompt. Call with mu held.
+func (ps *prompts) nextID() string {
+	ps.count++
+	return strconv.FormatUint(ps.count, 10)
+}
+
 // queuedPrompt is a prompt on its way to the host. The session keeps those that come behind the turn that runs until
 // the session is idle: what the host has can be neither changed nor taken back (docs/adr/0036-queued-prompts.md).
-// Guarded by Session.mu.
+// Guarded by prompts.mu.
 type queuedPrompt struct {
 	prompt   Prompt
 	turn     *Turn     // nil if nobody reads the prompt's turn
@@ -31,7 +69,7 @@ type queuedPrompt struct {
 	isReported bool       // done has it
 }
 
-// report tells whoever waits for the prompt what has become of it, once. Call with Session.mu held.
+// report tells whoever waits for the prompt what has become of it, once. Call with prompts.mu held.
 func (q *queuedPrompt) report(err error) (isFirst bool) {
 	if q.isReported {
 		return false
@@ -52,32 +90,33 @@ func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queued
 	}
 	p.Source = cmp.Or(p.Source, SourceUser)
 	if p.Source == SourceUser {
-		s.resumeInjects()
+		s.prompts.resumeInjects()
 	}
 	q := &queuedPrompt{
 		prompt: p, turn: t, queuedAt: time.Now(), done: make(chan error, 1),
 		goesNow: p.Mode == adminapi.ModeImmediate || s.whyNotNow() != "", // such a host says why it can't take it
 	}
-	s.mu.Lock()
+	ps := s.prompts
+	ps.mu.Lock()
 	switch {
 	case s.isEnding():
-		s.mu.Unlock()
+		ps.mu.Unlock()
 		return nil, noSession(s.id)
-	case len(s.promptQueue) >= maxQueuedPrompts:
-		s.mu.Unlock()
+	case len(ps.queue) >= maxQueuedPrompts:
+		ps.mu.Unlock()
 		return nil, errorf(protocol.CodeRateLimited, "%d prompts wait in session %s already", maxQueuedPrompts, s.id)
 	}
-	q.prompt.ID = s.nextPromptID()
+	q.prompt.ID = ps.nextID()
 	q.cursor = s.feed.last().Live
 	if t != nil {
 		t.prompt = q.prompt.ID
-		s.followedTurns[t.prompt] = t
+		ps.turns[t.prompt] = t
 		if s.info.Turns {
 			t.eventPrompt = t.prompt
 		}
 	}
-	s.promptQueue = append(s.promptQueue, q)
-	s.mu.Unlock()
+	ps.queue = append(ps.queue, q)
+	ps.mu.Unlock()
 	return q, s.awaitPrompt(ctx, q)
 }
 
@@ -94,40 +133,43 @@ func (s *Session) awaitPrompt(ctx context.Context, q *queuedPrompt) error {
 // sendQueuedPrompts gives the host the prompts that need not wait. The worker calls it.
 func (s *Session) sendQueuedPrompts() {
 	for {
-		q := s.nextPrompt()
+		q := s.prompts.next()
 		if q == nil {
 			break
 		}
 		s.give(q)
 	}
-	s.mu.Lock()
-	hasNone := s.isBetween && len(s.promptQueue) == 0
-	s.mu.Unlock()
+	s.prompts.mu.Lock()
+	hasNone := s.prompts.isBetween && len(s.prompts.queue) == 0
+	s.prompts.mu.Unlock()
 	if hasNone { // what waited was taken back, or the host refused it
 		s.becomeIdle()
 	}
 }
 
-// nextPrompt takes the next prompt that the host is to get from the queue; nil if there is none.
-func (s *Session) nextPrompt() *queuedPrompt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	isFree := !s.isBusy || s.isBetween
-	at := slices.IndexFunc(s.promptQueue, func(q *queuedPrompt) bool { return q.goesNow || isFree })
+// isFree reports whether a turn can begin. Call with mu held.
+func (ps *prompts) isFree() bool { return !ps.isBusy || ps.isBetween }
+
+// next takes the next prompt that the host is to get from the queue; nil if there is none.
+func (ps *prompts) next() *queuedPrompt {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	isFree := ps.isFree()
+	at := slices.IndexFunc(ps.queue, func(q *queuedPrompt) bool { return q.goesNow || isFree })
 	if at < 0 {
-		for _, q := range s.promptQueue {
+		for _, q := range ps.queue {
 			if q.report(nil) {
-				s.g.touch()
+				ps.touch()
 			}
 		}
 		return nil
 	}
-	q := s.promptQueue[at]
-	s.promptQueue = slices.Delete(s.promptQueue, at, at+1)
+	q := ps.queue[at]
+	ps.queue = slices.Delete(ps.queue, at, at+1)
 	q.steers = !isFree
-	q.cursor = s.feed.last().Live
-	s.given[q.prompt.ID] = q
-	s.g.touch()
+	q.cursor = ps.feed.last().Live
+	ps.given[q.prompt.ID] = q
+	ps.touch()
 	return q
 }
 
@@ -135,12 +177,12 @@ func (s *Session) nextPrompt() *queuedPrompt {
 func (s *Session) give(q *queuedPrompt) {
 	q.turn.begin(q.cursor)
 	err := s.send(q.prompt)
-	s.mu.Lock()
+	s.prompts.mu.Lock()
 	if err != nil {
-		delete(s.given, q.prompt.ID)
+		delete(s.prompts.given, q.prompt.ID)
 	}
 	isAwaited := q.report(err)
-	s.mu.Unlock()
+	s.prompts.mu.Unlock()
 	if err != nil && !isAwaited {
 		s.RemoveUploads(q.prompt.Attachments)
 		s.show(adminapi.LogError, sourceGateway, fmt.Sprintf("a prompt that waited was not taken: %v: %q",
@@ -149,13 +191,13 @@ func (s *Session) give(q *queuedPrompt) {
 	}
 }
 
-// promptBegan notes that the host began a prompt: it no longer shows as waiting. A host that does not tell prompts
+// noteBegun notes that the host began a prompt: it no longer shows as waiting. A host that does not tell prompts
 // apart is taken to begin them in order.
-func (s *Session) promptBegan(e Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ps *prompts) noteBegun(e Event) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
 	var oldest *queuedPrompt
-	for id, q := range s.given {
+	for id, q := range ps.given {
 		switch {
 		case q.hasBegun || !q.steers:
 		case slices.Contains(e.Prompts, id):
@@ -168,26 +210,27 @@ func (s *Session) promptBegan(e Event) {
 	if oldest != nil {
 		oldest.hasBegun = true
 	}
-	s.g.touch()
+	ps.touch()
 }
 
 // requeue puts prompts back in the queue that the host got while a turn ran and dropped when the turn was interrupted.
 // It returns the others.
 func (s *Session) requeue(ids []string) (others []string) {
-	s.mu.Lock()
+	ps := s.prompts
+	ps.mu.Lock()
 	var back []*queuedPrompt
 	for _, id := range ids {
-		q := s.given[id]
-		if q == nil || !q.steers || s.ctx.Err() != nil {
+		q := ps.given[id]
+		if q == nil || !q.steers || ps.ctx.Err() != nil {
 			others = append(others, id)
 			continue
 		}
-		delete(s.given, id)
+		delete(ps.given, id)
 		q.goesNow, q.prompt.Mode = false, adminapi.ModeEnqueue
 		back = append(back, q)
 	}
-	s.promptQueue = append(back, s.promptQueue...)
-	s.mu.Unlock()
+	ps.queue = append(back, ps.queue...)
+	ps.mu.Unlock()
 	if len(back) > 0 {
 		s.g.touch()
 		s.wake()
@@ -197,16 +240,17 @@ func (s *Session) requeue(ids []string) (others []string) {
 
 // failQueued ends the prompts and injects that the worker did not come to.
 func (s *Session) failQueued() {
-	s.mu.Lock()
-	prompts, injects := s.promptQueue, s.injects
-	s.promptQueue, s.injects = nil, nil
+	ps := s.prompts
+	ps.mu.Lock()
+	queue, injects := ps.queue, ps.injects
+	ps.queue, ps.injects = nil, nil
 	var texts []string
-	for _, q := range prompts {
+	for _, q := range queue {
 		if !q.report(noSession(s.id)) {
 			texts = append(texts, q.prompt.shown())
 		}
 	}
-	s.mu.Unlock()
+	ps.mu.Unlock()
 	if len(texts) > 0 {
 		s.note(adminapi.LogWarning, sourceGateway, droppedPrompts(texts))
 	}
@@ -218,10 +262,11 @@ func (s *Session) failQueued() {
 // Queue lists the prompts that the session has not begun, in their order: those that were given to the host while a
 // turn runs, those that wait, and injects.
 func (s *Session) Queue() []adminapi.QueuedPrompt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	ps := s.prompts
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
 	var list []adminapi.QueuedPrompt
-	for _, q := range s.given {
+	for _, q := range ps.given {
 		if q.steers && !q.hasBegun {
 			list = append(list, q.view(s.id, true))
 		}
@@ -229,12 +274,12 @@ func (s *Session) Queue() []adminapi.QueuedPrompt {
 	slices.SortFunc(list, func(a, b adminapi.QueuedPrompt) int {
 		return cmp.Or(a.QueuedAt.Compare(b.QueuedAt), strings.Compare(a.ID, b.ID))
 	})
-	for _, q := range s.promptQueue {
+	for _, q := range ps.queue {
 		if q.isReported { // the others are about to be given to the host
 			list = append(list, q.view(s.id, false))
 		}
 	}
-	for _, in := range s.injects {
+	for _, in := range ps.injects {
 		list = append(list, adminapi.QueuedPrompt{ID: in.id, Session: s.id, Prompt: stripEscapes(in.prompt),
 			Source: SourceProvider + in.source.name, QueuedAt: in.queuedAt})
 	}
@@ -265,61 +310,63 @@ func (g *Gateway) Queue() []adminapi.QueuedPrompt {
 	return list
 }
 
-// notQueued is the error for a prompt that is not in the queue any more. Call with Session.mu held.
-func (s *Session) notQueued(id string) error {
-	if q := s.given[id]; q != nil {
+// notQueued is the error for a prompt that is not in the queue any more. Call with mu held.
+func (ps *prompts) notQueued(id string) error {
+	if q := ps.given[id]; q != nil {
 		return errorf(protocol.CodeInvalidState, "prompt %s was given to the agent meanwhile; it can't be changed or "+
 			"taken back: interrupt its turn", id)
 	}
 	return errorf(protocol.CodeNotFound, "prompt %s does not wait: it has begun, or was cancelled", id)
 }
 
-// findQueued is the place of a prompt in the queue of prompts, or of an inject in that of injects; -1 for neither. Call
-// with Session.mu held.
-func (s *Session) findQueued(id string) (prompt, injectAt int) {
-	return slices.IndexFunc(s.promptQueue, func(q *queuedPrompt) bool { return q.prompt.ID == id && q.isReported }),
-		slices.IndexFunc(s.injects, func(in *inject) bool { return in.id == id })
+// find is the place of a prompt in the queue of prompts, or of an inject in that of injects; -1 for neither. Call with
+// mu held.
+func (ps *prompts) find(id string) (prompt, injectAt int) {
+	return slices.IndexFunc(ps.queue, func(q *queuedPrompt) bool { return q.prompt.ID == id && q.isReported }),
+		slices.IndexFunc(ps.injects, func(in *inject) bool { return in.id == id })
 }
 
 // EditQueued changes the text of a prompt that waits. The error is NOT_FOUND or INVALID_STATE if the prompt does not
 // wait any more, and INVALID_STATE for an inject: its words are its provider's.
 func (s *Session) EditQueued(id, text string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	prompt, at := s.findQueued(id)
+	ps := s.prompts
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	prompt, at := ps.find(id)
 	switch {
 	case at >= 0:
 		return errorf(protocol.CodeInvalidState, "prompt %s is of provider %s: cancel it and send one of your own",
-			id, s.injects[at].source.name)
+			id, ps.injects[at].source.name)
 	case prompt < 0:
-		return s.notQueued(id)
-	case s.promptQueue[prompt].prompt.Shown != "":
+		return ps.notQueued(id)
+	case ps.queue[prompt].prompt.Shown != "":
 		return errorf(protocol.CodeInvalidState, "a command made prompt %s: cancel it and send one of your own", id)
 	}
-	s.promptQueue[prompt].prompt.Text = text
-	s.g.touch()
+	ps.queue[prompt].prompt.Text = text
+	ps.touch()
 	return nil
 }
 
 // CancelQueued takes back a prompt or an inject that waits. The errors are those of [Session.EditQueued].
 func (s *Session) CancelQueued(id string) error {
 	const why = "cancelled before its turn"
-	s.mu.Lock()
-	prompt, at := s.findQueued(id)
+	ps := s.prompts
+	ps.mu.Lock()
+	prompt, at := ps.find(id)
 	switch {
 	case at >= 0:
-		in := s.takeInject(at)
-		s.mu.Unlock()
+		in := ps.takeInject(at)
+		ps.mu.Unlock()
 		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: why})
 	case prompt >= 0:
-		attached := s.promptQueue[prompt].prompt.Attachments
-		s.promptQueue = slices.Delete(s.promptQueue, prompt, prompt+1)
-		s.mu.Unlock()
+		attached := ps.queue[prompt].prompt.Attachments
+		ps.queue = slices.Delete(ps.queue, prompt, prompt+1)
+		ps.mu.Unlock()
 		s.RemoveUploads(attached)
 		s.TurnEnded([]string{id}, why)
 	default:
-		defer s.mu.Unlock()
-		return s.notQueued(id)
+		defer ps.mu.Unlock()
+		return ps.notQueued(id)
 	}
 	s.g.touch()
 	s.wake()
@@ -332,16 +379,17 @@ func (s *Session) SendQueued(ctx context.Context, id string) error {
 	if why := s.whyNotNow(); why != "" {
 		return errorf(protocol.CodeInvalidState, "prompt %s waits on: %s", id, why)
 	}
-	s.mu.Lock()
-	prompt, at := s.findQueued(id)
+	ps := s.prompts
+	ps.mu.Lock()
+	prompt, at := ps.find(id)
 	switch {
 	case at >= 0:
-		in := s.takeInject(at)
+		in := ps.takeInject(at)
 		q := &queuedPrompt{prompt: in.asPrompt(), queuedAt: in.queuedAt, goesNow: true, done: make(chan error, 1)}
 		q.prompt.Mode = adminapi.ModeImmediate
-		s.promptQueue = slices.Insert(s.promptQueue, 0, q)
-		endedTurns := s.endedTurns
-		s.mu.Unlock()
+		ps.queue = slices.Insert(ps.queue, 0, q)
+		endedTurns := ps.endedTurns
+		ps.mu.Unlock()
 		s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
 		err := s.awaitPrompt(ctx, q)
 		r := Receipt{Seq: in.seq, Fate: adminapi.FateDelivered, turn: endedTurns}
@@ -352,22 +400,22 @@ func (s *Session) SendQueued(ctx context.Context, id string) error {
 		in.report(r)
 		return err
 	case prompt >= 0:
-		q := s.promptQueue[prompt]
+		q := ps.queue[prompt]
 		now := *q // of its own, so that it waits on if the host refuses it
 		now.goesNow, now.isReported, now.done = true, false, make(chan error, 1)
 		now.prompt.Mode = adminapi.ModeImmediate
-		s.promptQueue = slices.Insert(slices.Delete(s.promptQueue, prompt, prompt+1), 0, &now)
-		s.mu.Unlock()
+		ps.queue = slices.Insert(slices.Delete(ps.queue, prompt, prompt+1), 0, &now)
+		ps.mu.Unlock()
 		err := s.awaitPrompt(ctx, &now)
 		if err != nil && ctx.Err() == nil && s.ctx.Err() == nil {
-			s.mu.Lock()
-			s.promptQueue = slices.Insert(s.promptQueue, 0, q)
-			s.mu.Unlock()
+			ps.mu.Lock()
+			ps.queue = slices.Insert(ps.queue, 0, q)
+			ps.mu.Unlock()
 			s.g.touch()
 			s.wake()
 		}
 		return err
 	}
-	defer s.mu.Unlock()
-	return s.notQueued(id)
+	defer ps.mu.Unlock()
+	return ps.notQueued(id)
 }

@@ -148,8 +148,8 @@ func TestQueue(t *testing.T) {
 		if state, n := r.s.View().State, r.idles(); state != "idle" || n != 1 {
 			t.Errorf("after them the session is %s and was idle %d times, want idle and 1", state, n)
 		}
-		if len(r.s.given) != 0 {
-			t.Errorf("%d prompts are kept, want none", len(r.s.given))
+		if len(r.s.prompts.given) != 0 {
+			t.Errorf("%d prompts are kept, want none", len(r.s.prompts.given))
 		}
 	})
 }
@@ -331,7 +331,7 @@ func TestQueueEnds(t *testing.T) {
 		}
 		_, err := r.s.Prompt(t.Context(), Prompt{Text: "one more"})
 		r.is("one more", err, protocol.CodeRateLimited, "100 prompts wait")
-		last := r.s.followedTurns["101"]
+		last := r.s.prompts.turns["101"]
 		if err := r.s.Stop(context.Background(), "test"); err != nil {
 			t.Error(err)
 		}

@@ -182,14 +182,12 @@ func (s *Session) restoreStreams() {
 			continue
 		}
 		key := streamKey{spelling, protocol.NormalName(r.Provider)}
-		s.mu.Lock()
-		if s.checkStream("stream", key, spelling) == nil {
-			s.store(key, spelling, HistoryRow{StreamRow: adminapi.StreamRow{ID: r.ID, Stream: key.stream,
-				Provider: key.provider, TS: r.TS.UTC(), Event: r.Event, Level: r.Level, Prompt: r.Prompt,
-				Metadata: r.Metadata}})
+		_, err := s.streams.store("stream", key, spelling, HistoryRow{StreamRow: adminapi.StreamRow{ID: r.ID,
+			Stream: key.stream, Provider: key.provider, TS: r.TS.UTC(), Event: r.Event, Level: r.Level,
+			Prompt: r.Prompt, Metadata: r.Metadata}})
+		if err == nil {
 			n++
 		}
-		s.mu.Unlock()
 	}
 	if n > 0 {
 		s.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf("%s from before %s in the session's streams again",

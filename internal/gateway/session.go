@@ -31,9 +31,11 @@ type Session struct {
 	info      HostInfo
 	createdAt time.Time
 
+	// The parts of the session. Each has a lock of its own.
 	feed    *feed                          // the timeline, the host's callbacks, what streams store
+	prompts *prompts                       // on their way to the host, with the turns and injects
+	streams *streams                       // of providers, with their filters
 	runtime *buffer[adminapi.RuntimeEvent] // as the host's runtime tells them
-
 	usage   usage
 	running runningTurns
 
@@ -73,38 +75,23 @@ type Session struct {
 	needsHooks   atomic.Bool
 	pendingHooks atomic.Int32
 
-	mu            sync.Mutex
-	hooksClosed   bool // no user hook may start
-	labelText     string
-	model         string
-	isBusy        bool
-	isBetween     bool   // busy, but no turn runs: the next prompt of the queue begins one
-	promptCount   uint64 // the last prompt's id
-	lastTurn      LastTurn
-	followedTurns map[string]*Turn // by the id of their prompt, until they end
-	endedTurns    uint64
-	turnEnded     chan struct{} // closed at the next Idle; nil while nobody waits
-	promptQueue   []*queuedPrompt
-	given         map[string]*queuedPrompt // the host has them, and their turns have not ended; by id
-	injects       []*inject                // queued, oldest first
-	pushers       map[string]*pusher       // by pushSource.id
-	userSpokeAt   time.Time
-	uploadBytes   int    // of the files that prompts brought
-	uploadCount   int    // of all that they ever brought
-	modelStreak   streak // of all pushers that the model decides about
-	streams       map[streamKey]*stream
-	dropped       []adminapi.DroppedEvent            // by filters; oldest first
-	keepers       map[string]*keeper                 // by the provider's name
-	keptBytes     int                                // the sum of the keepers' bytes
-	runningTools  map[string]toolExecution           // by id
-	askingGates   map[*Pending]int                   // how many attempts of the call ask
-	waits         map[uint64]context.CancelCauseFunc // of calls for required providers; nil before the first
-	waitCount     uint64                             // of all waits
-	permitted     map[string]bool                    // command lines, by a person for the session; nil before the first
-	oldestChange  time.Time                          // of the tools, since the last refresh; zero: none
-	newestChange  time.Time                          // of the tools
-	isRefreshing  bool                               // the worker gives the host a list
-	refreshed     chan struct{}                      // closed when the host has all changes; nil while nobody waits
+	// mu guards what follows: the names, the files of prompts, the calls that run or wait, and
+	// the changes of the tools that the worker has yet to give the host.
+	mu           sync.Mutex
+	hooksClosed  bool // no user hook may start
+	labelText    string
+	model        string
+	uploadBytes  int                                // of the files that prompts brought
+	uploadCount  int                                // of all that they ever brought
+	runningTools map[string]toolExecution           // by id
+	askingGates  map[*Pending]int                   // how many attempts of the call ask
+	waits        map[uint64]context.CancelCauseFunc // of calls for required providers; nil before the first
+	waitCount    uint64                             // of all waits
+	permitted    map[string]bool                    // command lines, by a person for the session; nil before the first
+	oldestChange time.Time                          // of the tools, since the last refresh; zero: none
+	newestChange time.Time                          // of the tools
+	isRefreshing bool                               // the worker gives the host a list
+	refreshed    chan struct{}                      // closed when the host has all changes; nil while nobody waits
 
 	// Written by the worker only: the number of lists that the host was given, the last
 	// one that it took, and the transforms of that time.
@@ -119,30 +106,27 @@ var _ HostCalls = (*Session)(nil)
 func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 	s := &Session{
 		g: g, id: spec.ID, cwd: spec.CWD, host: h, info: info, createdAt: time.Now(),
-		feed:          newFeed(),
-		runtime:       newRuntimeLog(),
-		wakeup:        make(chan struct{}, 1),
-		quit:          make(chan struct{}),
-		uploadDir:     filepath.Join(g.uploadDir, "session-"+newCallID().String()),
-		stopping:      make(chan struct{}),
-		stopped:       make(chan struct{}),
-		labelText:     labelOf(spec.Label),
-		ownHooks:      newUserHooks(spec.Hooks),
-		model:         spec.Model,
-		followedTurns: map[string]*Turn{},
-		given:         map[string]*queuedPrompt{},
-		pushers:       map[string]*pusher{},
-		streams:       map[streamKey]*stream{},
-		nameOwners:    map[string]*nameOwner{},
-		keepers:       map[string]*keeper{},
-		runningTools:  map[string]toolExecution{},
-		askingGates:   map[*Pending]int{},
+		feed:         newFeed(),
+		runtime:      newRuntimeLog(),
+		wakeup:       make(chan struct{}, 1),
+		quit:         make(chan struct{}),
+		uploadDir:    filepath.Join(g.uploadDir, "session-"+newCallID().String()),
+		stopping:     make(chan struct{}),
+		stopped:      make(chan struct{}),
+		labelText:    labelOf(spec.Label),
+		ownHooks:     newUserHooks(spec.Hooks),
+		model:        spec.Model,
+		nameOwners:   map[string]*nameOwner{},
+		runningTools: map[string]toolExecution{},
+		askingGates:  map[*Pending]int{},
 	}
 	if filepath.IsAbs(spec.CWD) {
 		tree, _ := git.Of(spec.CWD)
 		s.repo = tree.Repository
 	}
+	s.streams = newStreams(s.id, s.feed)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.prompts = newPrompts(s.ctx, s.feed, g.touch)
 	s.routes.Store(&routes{})
 	return s
 }
@@ -160,9 +144,9 @@ func (s *Session) label() string {
 }
 
 func (s *Session) isIdle() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.isBusy
+	s.prompts.mu.Lock()
+	defer s.prompts.mu.Unlock()
+	return !s.prompts.isBusy
 }
 
 func (s *Session) isEnding() bool {
@@ -189,7 +173,7 @@ func (s *Session) view() adminapi.Session {
 	v := adminapi.Session{ID: s.id, Label: s.labelText, Host: s.info.Kind, Model: s.model, CWD: s.cwd, State: "idle",
 		Providers: len(s.bindings), Tools: len(s.routes.Load().list), CreatedAt: s.createdAt.UTC(),
 		Repository: s.repo, Attachments: s.info.Attachments}
-	if s.isBusy {
+	if !s.isIdle() {
 		v.State = "busy"
 	}
 	if s.isEnding() {
@@ -347,9 +331,9 @@ func (s *Session) rebuildRoutes() {
 // QueuedInjects is the number of injects of all pushers that wait for the session to be
 // idle.
 func (s *Session) QueuedInjects() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.injects)
+	s.prompts.mu.Lock()
+	defer s.prompts.mu.Unlock()
+	return len(s.prompts.injects)
 }
 
 // wake makes the worker look for work.

@@ -116,7 +116,7 @@ func (s *Session) tearDown() {
 	close(s.quit)
 	s.worker.Wait()
 	s.failQueued()
-	s.signalTurnEnd()
+	s.prompts.signalTurnEnd()
 }
 
 // Ended implements [HostCalls]. It starts [Session.Stop] in a goroutine and returns at

@@ -20,9 +20,9 @@ import (
 // names them, and their turns end. The error is INVALID_STATE if the host can't interrupt
 // a turn: then only the calls end.
 func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []string, err error) {
-	s.mu.Lock()
-	s.lastTurn.Interrupted = shorten(reason)
-	s.mu.Unlock()
+	s.prompts.mu.Lock()
+	s.prompts.lastTurn.Interrupted = shorten(reason)
+	s.prompts.mu.Unlock()
 	if !s.info.Interrupt {
 		s.CancelCalls()
 		s.note(adminapi.LogInfo, sourceGateway, "interrupted: "+reason)
@@ -30,14 +30,14 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 			"the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind)
 	}
 	s.note(adminapi.LogInfo, sourceGateway, "interrupted: "+reason)
-	kept := s.keptPrompts()
+	kept := s.prompts.kept()
 	if s.info.StopsFirst {
 		dropped, err = s.stopAndCancel(ctx, reason)
 	} else {
 		s.CancelCalls()
 		dropped, err = s.host.Interrupt(ctx, reason)
 	}
-	kept = append(kept, s.keptPrompts()...)
+	kept = append(kept, s.prompts.kept()...)
 	dropped = slices.DeleteFunc(dropped, func(text string) bool { return slices.Contains(kept, text) })
 	if len(dropped) > 0 {
 		s.show(adminapi.LogWarning, sourceGateway, droppedPrompts(dropped))
@@ -51,16 +51,16 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 	return dropped, nil
 }
 
-// keptPrompts are the texts of the prompts that an interrupt does not lose: those that wait, and those that the host
+// kept are the texts of the prompts that an interrupt does not lose: those that wait, and those that the host
 // got while a turn runs, which come back to the queue. The worker may have given the host such a prompt again before
 // the interrupt returns: it is among those before the interrupt only.
-func (s *Session) keptPrompts() (texts []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, q := range s.promptQueue {
+func (ps *prompts) kept() (texts []string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, q := range ps.queue {
 		texts = append(texts, q.prompt.Text)
 	}
-	for _, q := range s.given {
+	for _, q := range ps.given {
 		if q.steers && !q.hasBegun {
 			texts = append(texts, q.prompt.Text)
 		}

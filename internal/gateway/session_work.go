@@ -20,8 +20,8 @@ func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err erro
 	if err != nil {
 		return 0, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.prompts.mu.Lock()
+	defer s.prompts.mu.Unlock()
 	return q.cursor, nil // the worker sets it again when a prompt that waited has its turn
 }
 
@@ -62,9 +62,9 @@ func (s *Session) work() {
 // holdPrompts returns the provider that the prompts of an idle session wait for, and how much longer. Its tools were
 // there a moment ago, and the model would be told that they don't exist. name is "" while no prompt waits.
 func (s *Session) holdPrompts() (name string, rest time.Duration) {
-	s.mu.Lock()
-	begins := len(s.promptQueue) > 0 && (!s.isBusy || s.isBetween)
-	s.mu.Unlock()
+	s.prompts.mu.Lock()
+	begins := len(s.prompts.queue) > 0 && s.prompts.isFree()
+	s.prompts.mu.Unlock()
 	if !begins {
 		return "", 0
 	}
@@ -87,17 +87,18 @@ func (s *Session) send(p Prompt) error {
 	if s.info.LiveTools {
 		s.refresh() // the tools may have changed since the worker's last refresh
 	}
-	s.mu.Lock()
-	wasBetween := s.isBetween
-	wasBusy := s.isBusy && !wasBetween
-	endedTurns := s.endedTurns
-	s.isBusy, s.isBetween = true, false
+	ps := s.prompts
+	ps.mu.Lock()
+	wasBetween := ps.isBetween
+	wasBusy := ps.isBusy && !wasBetween
+	endedTurns := ps.endedTurns
+	ps.isBusy, ps.isBetween = true, false
 	if wasBetween { // who looks when the session is idle again is to know that somebody interrupted it
-		s.lastTurn.Failure = ""
+		ps.lastTurn.Failure = ""
 	} else {
-		s.lastTurn = LastTurn{}
+		ps.lastTurn = LastTurn{}
 	}
-	s.mu.Unlock()
+	ps.mu.Unlock()
 	s.g.touch()
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
 	defer cancel()
@@ -107,11 +108,11 @@ func (s *Session) send(p Prompt) error {
 	err := s.host.Send(ctx, p)
 	if err != nil {
 		s.endTurns([]string{p.ID}, err.Error())
-		s.mu.Lock()
-		if !wasBusy && s.endedTurns == endedTurns {
-			s.isBusy, s.isBetween = wasBetween, wasBetween
+		ps.mu.Lock()
+		if !wasBusy && ps.endedTurns == endedTurns {
+			ps.isBusy, ps.isBetween = wasBetween, wasBetween
 		}
-		s.mu.Unlock()
+		ps.mu.Unlock()
 		s.g.touch()
 		return fmt.Errorf("sending the prompt: %w", err)
 	}

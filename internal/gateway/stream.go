@@ -2,9 +2,12 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -25,60 +28,75 @@ func parseStream(s, own string) (key streamKey, spelling string) {
 	return streamKey{protocol.NormalName(spelling), protocol.NormalName(provider)}, spelling
 }
 
-// stream holds the newest events and the filter for new ones. Guarded by Session.mu.
+// streams are the streams of a session: the newest events of each, and the filters for new
+// ones. How much is kept is bounded for a stream, for a provider and for the session.
+type streams struct {
+	session string // its id, for errors
+	feed    *feed  // numbers the events
+
+	// mu guards all that follows. Below it comes feed.mu.
+	mu      sync.Mutex
+	byKey   map[streamKey]*stream
+	byOwner map[string]*ownedStreams // by the provider's name
+	bytes   int                      // of all owners
+	dropped []adminapi.DroppedEvent  // by filters; oldest first
+}
+
+// stream holds the newest events and the filter for new ones.
 type stream struct {
 	rows     []HistoryRow // oldest first
 	filter   filter
 	spelling string // as the provider writes its name; "" if that is the normal name
 }
 
-// checkStream checks whether a provider may use a stream, or add it. The error is
-// INVALID_JSON with the field's name, or PAYLOAD_TOO_LARGE over the limit of streams.
-// Call with Session.mu held.
-func (s *Session) checkStream(field string, key streamKey, spelling string) *protocol.Error {
-	if err := s.checkSpelling(field, key, spelling); err != nil {
+// ownedStreams are the streams of one provider's name.
+type ownedStreams struct {
+	list  []*stream
+	bytes int // of their rows
+}
+
+func newStreams(session string, f *feed) *streams {
+	return &streams{session: session, feed: f, byKey: map[streamKey]*stream{}, byOwner: map[string]*ownedStreams{}}
+}
+
+// check checks whether a provider may use a stream, or add it. The error is INVALID_JSON with
+// the field's name, or PAYLOAD_TOO_LARGE over the limit of streams. Call with mu held.
+func (ss *streams) check(field string, key streamKey, spelling string) *protocol.Error {
+	if err := ss.checkSpelling(field, key, spelling); err != nil {
 		return err
 	}
-	if s.streams[key] != nil || s.countStreams(key.provider) < protocol.MaxStreams {
+	if o := ss.byOwner[key.provider]; ss.byKey[key] != nil || o == nil || len(o.list) < protocol.MaxStreams {
 		return nil
 	}
-	return &protocol.Error{Code: protocol.CodePayloadTooLarge, SessionID: s.id,
+	return &protocol.Error{Code: protocol.CodePayloadTooLarge, SessionID: ss.session,
 		Message: fmt.Sprintf("stream %q would be more than the %d that a provider may have",
 			key.stream, protocol.MaxStreams)}
 }
 
 // checkSpelling refuses a second spelling of one stream: two names that the provider
-// takes for two streams would share one. Call with Session.mu held.
-func (s *Session) checkSpelling(field string, key streamKey, spelling string) *protocol.Error {
-	st := s.streams[key]
+// takes for two streams would share one. Call with mu held.
+func (ss *streams) checkSpelling(field string, key streamKey, spelling string) *protocol.Error {
+	st := ss.byKey[key]
 	if st != nil && st.spelling != "" && spelling != key.stream && spelling != st.spelling {
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, SessionID: s.id,
+		return &protocol.Error{Code: protocol.CodeInvalidJSON, SessionID: ss.session,
 			Message: fmt.Sprintf("%s: %q is stream %q, as %q is already; spell it like that, or choose another",
 				field, spelling, key.stream, st.spelling)}
 	}
 	return nil
 }
 
-// countStreams counts a provider's streams. Call with Session.mu held.
-func (s *Session) countStreams(provider string) int {
-	if k := s.keepers[provider]; k != nil {
-		return len(k.streams)
-	}
-	return 0
-}
-
-// ensureStream finds or adds a stream. Call with Session.mu held.
-func (s *Session) ensureStream(key streamKey, spelling string) *stream {
-	st := s.streams[key]
+// ensure finds or adds a stream. Call with mu held.
+func (ss *streams) ensure(key streamKey, spelling string) *stream {
+	st := ss.byKey[key]
 	if st == nil {
 		st = &stream{}
-		s.streams[key] = st
-		k := s.keepers[key.provider]
-		if k == nil {
-			k = &keeper{}
-			s.keepers[key.provider] = k
+		ss.byKey[key] = st
+		o := ss.byOwner[key.provider]
+		if o == nil {
+			o = &ownedStreams{}
+			ss.byOwner[key.provider] = o
 		}
-		k.streams = append(k.streams, st)
+		o.list = append(o.list, st)
 	}
 	if spelling != key.stream {
 		st.spelling = spelling
@@ -86,12 +104,26 @@ func (s *Session) ensureStream(key streamKey, spelling string) *stream {
 	return st
 }
 
-// streamNames lists a provider's streams by name.
-func (s *Session) streamNames(provider string) []streamKey {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// owners lists the names of the providers that have streams.
+func (ss *streams) owners() []string {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return slices.Collect(maps.Keys(ss.byOwner))
+}
+
+// isOwner reports whether a provider's name has streams.
+func (ss *streams) isOwner(provider string) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.byOwner[provider] != nil
+}
+
+// names lists a provider's streams by name.
+func (ss *streams) names(provider string) []streamKey {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	var keys []streamKey
-	for key := range s.streams {
+	for key := range ss.byKey {
 		if key.provider == provider {
 			keys = append(keys, key)
 		}
@@ -100,72 +132,74 @@ func (s *Session) streamNames(provider string) []streamKey {
 	return keys
 }
 
-// keeper is what the streams of one provider's name keep. Guarded by Session.mu.
-type keeper struct {
-	streams []*stream
-	bytes   int // size of their rows
+// has reports whether a stream has the event of an id.
+func (ss *streams) has(key streamKey, id string) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	st := ss.byKey[key]
+	return st != nil && slices.ContainsFunc(st.rows, func(r HistoryRow) bool { return r.ID == id })
 }
 
-// store appends a row to its stream and returns its number. Call with Session.mu held.
-func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
-	st := s.ensureStream(key, spelling)
-	k := s.keepers[key.provider]
-	row.Seq = s.feed.addRow(row)
+// store appends a row to its stream, which it adds if there is room, and returns the row's
+// number. The error is that of check; field names the stream in it.
+func (ss *streams) store(field string, key streamKey, spelling string, row HistoryRow) (uint64, *protocol.Error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if err := ss.check(field, key, spelling); err != nil {
+		return 0, err
+	}
+	st := ss.ensure(key, spelling)
+	o := ss.byOwner[key.provider]
+	row.Seq = ss.feed.addRow(row)
 	if len(st.rows) == protocol.StreamRetention {
-		s.countRow(k, -rowSize(&st.rows[0]))
+		ss.count(o, -rowSize(&st.rows[0]))
 		copy(st.rows, st.rows[1:])
 		st.rows[len(st.rows)-1] = row
 	} else {
 		st.rows = append(st.rows, row)
 	}
-	s.countRow(k, rowSize(&row))
-	for k.bytes > protocol.MaxStreamBytes {
-		s.dropOldestRow(k)
+	ss.count(o, rowSize(&row))
+	for o.bytes > protocol.MaxStreamBytes {
+		ss.dropOldest(o)
 	}
-	if s.keptBytes > protocol.MaxSessionBytes {
-		s.makeRoom()
+	if ss.bytes > protocol.MaxSessionBytes {
+		ss.makeRoom()
 	}
-	return row.Seq
+	return row.Seq, nil
 }
 
-// countRow adds the size of a row of k, or takes it away. Call with Session.mu held.
-func (s *Session) countRow(k *keeper, size int) {
-	k.bytes += size
-	s.keptBytes += size
+// count adds the size of a row of o, or takes it away. Call with mu held.
+func (ss *streams) count(o *ownedStreams, size int) {
+	o.bytes += size
+	ss.bytes += size
 }
 
-// largestKeeper returns who keeps most. Call with Session.mu held.
-func (s *Session) largestKeeper() *keeper {
-	largest := &keeper{}
-	for _, k := range s.keepers {
-		if k.bytes > largest.bytes {
-			largest = k
-		}
-	}
-	return largest
-}
-
-// makeRoom drops the oldest rows of those who keep most, a little more than must go, and of one up to the half at once:
-// a look for the largest of thousands at each row would hold the session up. Call with Session.mu held.
-func (s *Session) makeRoom() {
+// makeRoom drops the oldest rows of the largest owners, a little more than must go, and of one up to the half at once:
+// a look for the largest of thousands at each row would hold the session up. Call with mu held.
+func (ss *streams) makeRoom() {
 	const enough = protocol.MaxSessionBytes - 1<<20
-	for s.keptBytes > enough {
-		k := s.largestKeeper()
-		for half := k.bytes / 2; s.keptBytes > enough && k.bytes > half; {
-			s.dropOldestRow(k)
+	for ss.bytes > enough {
+		largest := &ownedStreams{}
+		for _, o := range ss.byOwner {
+			if o.bytes > largest.bytes {
+				largest = o
+			}
+		}
+		for half := largest.bytes / 2; ss.bytes > enough && largest.bytes > half; {
+			ss.dropOldest(largest)
 		}
 	}
 }
 
-// dropOldestRow drops the oldest row of k, of whichever stream. Call with Session.mu held.
-func (s *Session) dropOldestRow(k *keeper) {
+// dropOldest drops the oldest row of o, of whichever stream. Call with mu held.
+func (ss *streams) dropOldest(o *ownedStreams) {
 	var oldest *stream
-	for _, st := range k.streams {
+	for _, st := range o.list {
 		if len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
 			oldest = st
 		}
 	}
-	s.countRow(k, -rowSize(&oldest.rows[0]))
+	ss.count(o, -rowSize(&oldest.rows[0]))
 	oldest.rows = slices.Delete(oldest.rows, 0, 1)
 	if len(oldest.rows) <= cap(oldest.rows)/2 { // nothing counts the room behind them
 		oldest.rows = slices.Clone(oldest.rows)

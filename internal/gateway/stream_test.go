@@ -63,56 +63,59 @@ func TestStreamBytes(t *testing.T) {
 		if firsts, _ := of("odd@big"); len(firsts) != protocol.StreamRetention {
 			t.Errorf("%d small events are kept, want %d", len(firsts), protocol.StreamRetention)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		there := 0
-		for key, st := range s.streams {
+		for key, st := range s.streams.byKey {
 			for i := range st.rows {
 				if key.provider == "big" {
 					there += rowSize(&st.rows[i])
 				}
 			}
 		}
-		if s.keepers["big"].bytes != there {
-			t.Errorf("%d bytes are counted, want the %d that are there", s.keepers["big"].bytes, there)
+		if s.streams.byOwner["big"].bytes != there {
+			t.Errorf("%d bytes are counted, want the %d that are there", s.streams.byOwner["big"].bytes, there)
 		}
 	})
+}
+
+// storeEvent stores an event of a provider's stream s.
+func storeEvent(s *Session, provider, text string) {
+	_, err := s.streams.store("stream", streamKey{"s", provider}, "s",
+		HistoryRow{StreamRow: adminapi.StreamRow{Event: text, Level: "keep"}})
+	if err != nil {
+		panic(err)
+	}
 }
 
 // All providers' streams hold 256 MiB in a session, however many names there are. Over that the provider that has most
 // loses its oldest events. An event of another that has little stays.
 func TestSessionBytes(t *testing.T) {
 	_, s, _ := joined(t)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	pad := strings.Repeat("x", 1<<20) // the rows share it
-	keep := func(provider, event string) {
-		s.store(streamKey{"s", provider}, "s", HistoryRow{StreamRow: adminapi.StreamRow{Event: event, Level: "keep"}})
-	}
-	keep("small", "own")
+	storeEvent(s, "small", "own")
 	for i := range 20 {
 		for range 30 {
-			keep(fmt.Sprintf("tap.%02d", i), pad)
+			storeEvent(s, fmt.Sprintf("tap.%02d", i), pad)
 		}
 	}
 	total := 0
-	for key, st := range s.streams {
+	for key, st := range s.streams.byKey {
 		size := 0
 		for i := range st.rows {
 			size += rowSize(&st.rows[i])
 		}
-		if size != s.keepers[key.provider].bytes {
-			t.Errorf("%d bytes of %s are counted, want the %d that are there", s.keepers[key.provider].bytes, key, size)
+		if counted := s.streams.byOwner[key.provider].bytes; size != counted {
+			t.Errorf("%d bytes of %s are counted, want the %d that are there", counted, key, size)
 		}
 		total += size
 	}
-	if total != s.keptBytes || total > protocol.MaxSessionBytes || total < protocol.MaxSessionBytes-2<<20 {
-		t.Errorf("%d bytes are there and %d counted, want just under %d", total, s.keptBytes, protocol.MaxSessionBytes)
+	if total != s.streams.bytes || total > protocol.MaxSessionBytes || total < protocol.MaxSessionBytes-2<<20 {
+		t.Errorf("%d bytes are there and %d counted, want just under %d", total, s.streams.bytes,
+			protocol.MaxSessionBytes)
 	}
-	if rows := s.streams[streamKey{"s", "small"}].rows; len(rows) != 1 {
+	if rows := s.streams.byKey[streamKey{"s", "small"}].rows; len(rows) != 1 {
 		t.Errorf("the provider that has little keeps %d events, want its one", len(rows))
 	}
-	for key, st := range s.streams {
+	for key, st := range s.streams.byKey {
 		if n := len(st.rows); key.provider != "small" && (n < 11 || n > 30) {
 			t.Errorf("%s keeps %d events, want about as many as the others", key, n)
 		}
@@ -122,16 +125,13 @@ func TestSessionBytes(t *testing.T) {
 // What is dropped frees its memory: a stream of many names has no more room behind its rows than rows that grow have.
 func TestSessionBytesOfManyNames(t *testing.T) {
 	_, s, _ := joined(t)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	pad := strings.Repeat("x", 100<<10) // the rows share it
 	for i := range 300 {
 		for range protocol.StreamRetention {
-			key := streamKey{"s", fmt.Sprintf("tap.%d", i)}
-			s.store(key, "s", HistoryRow{StreamRow: adminapi.StreamRow{Event: pad}})
+			storeEvent(s, fmt.Sprintf("tap.%d", i), pad)
 		}
 	}
-	for key, st := range s.streams {
+	for key, st := range s.streams.byKey {
 		if len(st.rows) == 0 || cap(st.rows) > 3*len(st.rows) {
 			t.Errorf("%s keeps %d events in room for %d", key, len(st.rows), cap(st.rows))
 		}
@@ -186,12 +186,12 @@ func TestDroppedEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.setFilter(streamKey{"builds", "ci"}, "builds", f)
+	s.streams.setFilter(streamKey{"builds", "ci"}, "builds", f)
 	push := func(text string) {
 		t.Helper()
-		s.mu.Lock()
-		s.pushers = map[string]*pusher{} // the rate is not what is tested
-		s.mu.Unlock()
+		s.prompts.mu.Lock()
+		s.prompts.pushers = map[string]*pusher{} // the rate is not what is tested
+		s.prompts.mu.Unlock()
 		m := &protocol.Push{Stream: "builds", Level: protocol.LevelKeep, Event: text}
 		if _, err := s.Push(t.Context(), "ci", m); err != nil {
 			t.Fatal(err)

@@ -34,16 +34,33 @@ func (s *Session) tellSubscribers(name string, data protocol.Raw) {
 		s.g.log.Warn("an event is too long for its subscribers", "session", s.id, "event", name, "bytes", len(data))
 		return
 	}
+	s.tellProviders(func(b *binding) bool {
+		isSubscribed := slices.Contains(b.provider.subscribed, name)
+		if isSubscribed {
+			b.sendEvent(name, data)
+		}
+		return isSubscribed
+	})
+}
+
+// tellProviders sends the session's providers what tell queues for each. tell reports whether
+// it queued anything, and is called with Gateway.mu held.
+func (s *Session) tellProviders(tell func(b *binding) bool) {
 	s.g.mu.Lock()
 	var peers []Peer
 	for _, b := range s.bindings {
-		if p := b.provider; slices.Contains(p.subscribed, name) {
-			p.peer.Send(&protocol.SessionEvent{SessionID: s.id, Event: name, Data: data})
-			peers = append(peers, p.peer)
+		if tell(b) {
+			peers = append(peers, b.provider.peer)
 		}
 	}
 	s.g.mu.Unlock()
 	flushPeers(peers)
+}
+
+func flushPeers(peers []Peer) {
+	for _, p := range peers {
+		p.Flush()
+	}
 }
 
 // sessionEvent translates an event to the name and data of a session.event; "" if

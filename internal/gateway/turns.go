@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 
 	"tapgw/internal/protocol"
 )
@@ -77,12 +76,6 @@ func (s *Session) checkPrompt(p Prompt) error {
 	return nil
 }
 
-// nextPromptID returns the id of a new prompt. Call with Session.mu held.
-func (s *Session) nextPromptID() string {
-	s.promptCount++
-	return strconv.FormatUint(s.promptCount, 10)
-}
-
 // TurnEnded implements [HostCalls]. It ends the [Turn] of each prompt at the newest
 // callback, with cutReason as the error of [Turn.Next], and [ErrTurnEnded] for "". Unknown
 // ids are ignored.
@@ -96,17 +89,18 @@ func (s *Session) TurnEnded(prompts []string, cutReason string) {
 	if cutReason != "" {
 		reason = errors.New(cutReason)
 	}
-	s.mu.Lock()
+	ps := s.prompts
+	ps.mu.Lock()
 	var ended []*Turn
 	for _, id := range prompts {
-		delete(s.given, id)
-		if t := s.followedTurns[id]; t != nil {
-			delete(s.followedTurns, id)
+		delete(ps.given, id)
+		if t := ps.turns[id]; t != nil {
+			delete(ps.turns, id)
 			t.last, t.reason = last, reason
 			ended = append(ended, t)
 		}
 	}
-	s.mu.Unlock()
+	ps.mu.Unlock()
 	for _, t := range ended {
 		t.end()
 	}
@@ -185,9 +179,9 @@ func (t *Turn) includes(e Event) bool {
 // Close ends the reading of the turn. The turn itself goes on. A reader calls it when it
 // stops before [Turn.Next] returned an error; calling it again does nothing.
 func (t *Turn) Close() {
-	t.s.mu.Lock()
-	delete(t.s.followedTurns, t.prompt)
-	t.s.mu.Unlock()
+	t.s.prompts.mu.Lock()
+	delete(t.s.prompts.turns, t.prompt)
+	t.s.prompts.mu.Unlock()
 	t.end()
 }
 
@@ -199,35 +193,38 @@ type LastTurn struct {
 
 // LastTurn says how the last turn went, or how the one that runs goes so far.
 func (s *Session) LastTurn() LastTurn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastTurn
+	s.prompts.mu.Lock()
+	defer s.prompts.mu.Unlock()
+	return s.prompts.lastTurn
 }
 
 // Busy implements [HostCalls]. While the session is busy, injects wait and the admin API
 // shows the state busy.
-func (s *Session) Busy() {
-	s.mu.Lock()
-	s.isBusy, s.isBetween = true, false
-	s.mu.Unlock()
-	s.g.touch()
+func (s *Session) Busy() { s.prompts.setBusy(true) }
+
+func (ps *prompts) setBusy(isBusy bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.isBusy, ps.isBetween = isBusy, false
+	ps.touch()
 }
 
 // Idle implements [HostCalls]. If prompts wait in the queue, the next one begins, and the session goes on being busy.
 // Else it publishes OnIdle and, if a turn ran, sends providers session.lifecycle idle before the worker begins the next
 // inject. See docs/protocol.md, "session.lifecycle".
 func (s *Session) Idle() {
-	s.mu.Lock()
-	wasBusy, hasRun := s.isBusy, s.isBusy && !s.isBetween
-	s.isBetween = len(s.promptQueue) > 0
-	s.isBusy = s.isBetween
-	isIdle := !s.isBusy
-	s.endedTurns++
+	ps := s.prompts
+	ps.mu.Lock()
+	wasBusy, hasRun := ps.isBusy, ps.isBusy && !ps.isBetween
+	ps.isBetween = len(ps.queue) > 0
+	ps.isBusy = ps.isBetween
+	isIdle := !ps.isBusy
+	ps.endedTurns++
 	var ended []string
 	if !s.info.Turns {
-		ended = slices.Collect(maps.Keys(s.given))
+		ended = slices.Collect(maps.Keys(ps.given))
 	}
-	s.mu.Unlock()
+	ps.mu.Unlock()
 	s.g.touch()
 	if hasRun {
 		s.g.stats.Turns.Add(1)
@@ -239,7 +236,7 @@ func (s *Session) Idle() {
 		s.publish(Event{Callback: OnIdle})
 	}
 	s.TurnEnded(ended, "")
-	s.signalTurnEnd()
+	ps.signalTurnEnd()
 	defer s.wake()
 	if wasBusy && isIdle {
 		s.tellIdle()
@@ -248,55 +245,44 @@ func (s *Session) Idle() {
 
 // becomeIdle makes the session idle whose queue has nothing to go on with.
 func (s *Session) becomeIdle() {
-	s.mu.Lock()
-	s.isBusy, s.isBetween = false, false
-	s.mu.Unlock()
-	s.g.touch()
+	s.prompts.setBusy(false)
 	s.publish(Event{Callback: OnIdle})
 	s.tellIdle()
 }
 
 // tellIdle tells the session's providers that it is idle.
 func (s *Session) tellIdle() {
-	s.g.mu.Lock()
-	peers := make([]Peer, 0, len(s.bindings))
-	for _, b := range s.bindings {
+	s.tellProviders(func(b *binding) bool {
 		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleIdle})
-		peers = append(peers, b.provider.peer)
-	}
-	s.g.mu.Unlock()
-	flushPeers(peers)
+		return true
+	})
 }
 
-func flushPeers(peers []Peer) {
-	for _, p := range peers {
-		p.Flush()
-	}
-}
-
-func (s *Session) signalTurnEnd() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turnEnded != nil {
-		close(s.turnEnded)
-		s.turnEnded = nil
+// signalTurnEnd ends the waits of [Session.waitForTurnEnd].
+func (ps *prompts) signalTurnEnd() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.turnEnded != nil {
+		close(ps.turnEnded)
+		ps.turnEnded = nil
 	}
 }
 
 // waitForTurnEnd waits until more than counted turns have ended. The error is
 // [ErrSessionEnded] or that of ctx.
 func (s *Session) waitForTurnEnd(ctx context.Context, counted uint64) error {
+	ps := s.prompts
 	for {
-		s.mu.Lock()
-		if s.endedTurns > counted {
-			s.mu.Unlock()
+		ps.mu.Lock()
+		if ps.endedTurns > counted {
+			ps.mu.Unlock()
 			return nil
 		}
-		if s.turnEnded == nil {
-			s.turnEnded = make(chan struct{})
+		if ps.turnEnded == nil {
+			ps.turnEnded = make(chan struct{})
 		}
-		ended := s.turnEnded
-		s.mu.Unlock()
+		ended := ps.turnEnded
+		ps.mu.Unlock()
 		select {
 		case <-ended:
 		case <-s.stopped:

@@ -101,8 +101,8 @@ func TestTurnIsItsPrompts(t *testing.T) {
 				t.Errorf("turn %d: %q, %v, want %q and %v", n, said, end, want.said, want.end)
 			}
 		}
-		if len(s.followedTurns) != 0 {
-			t.Errorf("%d turns are kept, want none", len(s.followedTurns))
+		if len(s.prompts.turns) != 0 {
+			t.Errorf("%d turns are kept, want none", len(s.prompts.turns))
 		}
 	})
 }
@@ -167,10 +167,10 @@ func TestTurnUntilIdle(t *testing.T) {
 			}
 		}
 		h.err = errors.New("no")
-		if _, err := s.Turn(t.Context(), Prompt{Text: "x"}); err == nil || len(s.followedTurns) != 0 {
+		if _, err := s.Turn(t.Context(), Prompt{Text: "x"}); err == nil || len(s.prompts.turns) != 0 {
 			t.Errorf(
 				"a prompt that was not taken: %v, %d turns are kept, want an error and none",
-				err, len(s.followedTurns),
+				err, len(s.prompts.turns),
 			)
 		}
 	})

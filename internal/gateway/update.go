@@ -169,13 +169,13 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 	}
 	for _, b := range bindings {
 		if fault == nil {
-			fault = b.session.checkFilter("filter.set.stream", key, spelling, len(f) == 0)
+			fault = b.session.streams.checkFilter("filter.set.stream", key, spelling, len(f) == 0)
 		}
 	}
 	if fault == nil {
 		p.mu.Lock()
 		for _, b := range bindings {
-			b.session.setFilter(key, spelling, f)
+			b.session.streams.setFilter(key, spelling, f)
 			b.record.revision++
 			c.ack(b, m.RequestID, changedName(spelling))
 		}
@@ -224,10 +224,10 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	budget := maxHistoryBytes
 	for _, b := range bindings {
 		if m.Streams == nil {
-			keys = b.session.streamNames(p.name)
+			keys = b.session.streams.names(p.name)
 		}
 		for _, key := range keys {
-			answer.Streams[key.String()] = b.session.entries(key, last, &budget)
+			answer.Streams[key.String()] = b.session.streams.entries(key, last, &budget)
 		}
 	}
 	c.peer.Send(answer)

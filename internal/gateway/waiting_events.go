@@ -107,17 +107,15 @@ func (s *Session) storeWaitingEvents(w waitingEvents) {
 	if len(w.events) == 0 {
 		return
 	}
-	s.mu.Lock()
 	stored := 0
 	for _, e := range w.events {
 		key := streamKey{e.row.Stream, e.row.Provider}
-		if s.checkStream("stream", key, e.spelling) == nil {
-			e.row.Seq = s.store(key, e.spelling, e.row)
+		if seq, err := s.streams.store("stream", key, e.spelling, e.row); err == nil {
+			e.row.Seq = seq
 			s.recordWaiting(&e.row)
 			stored++
 		}
 	}
-	s.mu.Unlock()
 	text := fmt.Sprintf("%s that came while there was no session %s in its streams",
 		visible.Count(stored, "event"), visible.IsAre(stored))
 	if lost := w.dropped + len(w.events) - stored; lost > 0 {
