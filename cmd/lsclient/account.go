@@ -5,13 +5,15 @@ import (
 	"runtime"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 )
 
 // withServer makes the action of a command that sends the server a request.
-func withServer(args int, do func(c *command, server *langserver.Client) error) cli.ActionFunc {
+func withServer(args int, do func(c *command, server *langserver.Client) error) ucli.ActionFunc {
 	return action(args, shortTimeout, func(c *command) error { return c.server(do) })
 }
 
@@ -33,8 +35,8 @@ func openPage(url string) {
 	_ = exec.Command(program, url).Start() //nolint:gosec // the server's own page
 }
 
-func modelsCommand() *cli.Command {
-	return &cli.Command{
+func modelsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "models",
 		Usage: "list the models that turns can use",
 		Description: `Examples:
@@ -76,8 +78,8 @@ func modelsCommand() *cli.Command {
 	}
 }
 
-func loginCommand() *cli.Command {
-	return &cli.Command{
+func loginCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "login",
 		Usage: "sign in to GitHub",
 		Description: `Prints a code and a page to type it on, and waits until you have done that. The
@@ -104,8 +106,8 @@ Examples:
 	}
 }
 
-func logoutCommand() *cli.Command {
-	return &cli.Command{
+func logoutCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "logout",
 		Usage: "sign out of GitHub, also for editors on this machine",
 		Description: `A token in the environment (GH_COPILOT_TOKEN) keeps you signed in.
@@ -132,8 +134,8 @@ Examples:
 	}
 }
 
-func statusCommand() *cli.Command {
-	return &cli.Command{
+func statusCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "status",
 		Usage: "show the language server and who is signed in",
 		Description: `Exit code 5 if no user is signed in.
@@ -175,8 +177,8 @@ Examples:
 	}
 }
 
-func doctorCommand() *cli.Command {
-	return &cli.Command{
+func doctorCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "doctor",
 		Usage: "check what turns need on this machine",
 		Description: `Each line is ok, warn or fail, and the line below it says what to do. Exit code 1 if

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/agent"
 	"tapgw/internal/agent/consent"
 	"tapgw/internal/agent/outputschema"
@@ -11,29 +13,29 @@ import (
 )
 
 // turnFlags returns the flags of commands that run turns.
-func turnFlags() []cli.Flag {
-	return append([]cli.Flag{
-		&cli.StringFlag{Name: "model", Aliases: []string{"m"},
+func turnFlags() []ucli.Flag {
+	return append([]ucli.Flag{
+		&ucli.StringFlag{Name: "model", Aliases: []string{"m"},
 			Usage: "`ID` of the model (default: the server's, see lsclient models)"},
-		&cli.StringFlag{
+		&ucli.StringFlag{
 			Name:        "effort",
 			Usage:       "`low|medium|high|xhigh`: how much the model reasons, if it can be told",
 			DefaultText: "the server's",
 		},
-		&cli.BoolFlag{Name: "plan", Usage: "only read: the model gets no tool that edits, runs commands or reaches " +
+		&ucli.BoolFlag{Name: "plan", Usage: "only read: the model gets no tool that edits, runs commands or reaches " +
 			"the web, and is told to plan"},
-		&cli.IntFlag{Name: "max-rounds", Usage: "end a turn after `N` rounds of tool calls", DefaultText: "25"},
-		&cli.StringFlag{Name: "gateway",
+		&ucli.IntFlag{Name: "max-rounds", Usage: "end a turn after `N` rounds of tool calls", DefaultText: "25"},
+		&ucli.StringFlag{Name: "gateway",
 			Usage: "`auto|on|off|URL`: be a session of a gateway if one runs, always (else fail), never, " +
 				"or of the one at URL",
 			DefaultText: "auto"},
-		&cli.StringFlag{Name: "label", Usage: "the session's `LABEL` in the gateway",
+		&ucli.StringFlag{Name: "label", Usage: "the session's `LABEL` in the gateway",
 			DefaultText: "the workspace's name"},
 	}, policyFlags()...)
 }
 
-func agentCommand() *cli.Command {
-	return &cli.Command{
+func agentCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "agent",
 		Usage:     "run an agent turn",
 		ArgsUsage: "PROMPT|- [-]",
@@ -57,11 +59,11 @@ Examples:
   lsclient agent - --model gpt-4.1 <prompt.md
   lsclient agent --output-schema risks.schema.json 'which files are risky, and why?'
   lsclient agent -w ~/src/app --tools ./my-tools 'use my_tool' --json | jq -c .`,
-		Flags: slices.Concat([]cli.Flag{
-			&cli.IntFlag{Name: "max-turns", Usage: "end with exit code 1 after `N` answers of the model, in all turns",
+		Flags: slices.Concat([]ucli.Flag{
+			&ucli.IntFlag{Name: "max-turns", Usage: "end with exit code 1 after `N` answers of the model, in all turns",
 				DefaultText: "no limit"},
-			&cli.StringFlag{Name: "output-schema", Usage: "the answer is JSON that matches the JSON Schema in `FILE`"},
-			&cli.IntFlag{Name: "schema-retries", Usage: "ask `N` times again for an answer that matches", Value: 2},
+			&ucli.StringFlag{Name: "output-schema", Usage: "the answer is JSON that matches the JSON Schema in `FILE`"},
+			&ucli.IntFlag{Name: "schema-retries", Usage: "ask `N` times again for an answer that matches", Value: 2},
 			plainFlag(),
 		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,
@@ -69,29 +71,29 @@ Examples:
 	}
 }
 
-func plainFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "plain", Usage: "redraw nothing: plain text as it comes, for screen readers"}
+func plainFlag() ucli.Flag {
+	return &ucli.BoolFlag{Name: "plain", Usage: "redraw nothing: plain text as it comes, for screen readers"}
 }
 
 // efforts are the reasoning efforts that some model takes.
 var efforts = []string{"low", "medium", "high", "xhigh"}
 
 // resumeFlags returns the flags of commands that can go on with a kept conversation.
-func resumeFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "continue", Aliases: []string{"c"},
+func resumeFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "continue", Aliases: []string{"c"},
 			Usage: "go on with the workspace's latest conversation"},
-		&cli.StringFlag{Name: "resume", Usage: "go on with the conversation `ID`, or the one whose id begins so"},
+		&ucli.StringFlag{Name: "resume", Usage: "go on with the conversation `ID`, or the one whose id begins so"},
 	}
 }
 
 // policyFlags returns the flags about calls that lsclient.toml does not allow.
-func policyFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "yes", Aliases: []string{"y"},
+func policyFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
 			Usage: "allow each command, file and server that a tool asks for, " +
 				"but no write to protected places (.git, .tapgw)"},
-		&cli.BoolFlag{Name: "ask", Usage: "ask on the terminal before each edit, and before what lsclient.toml " +
+		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before each edit, and before what lsclient.toml " +
 			"does not allow"},
 	}
 }

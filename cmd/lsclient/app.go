@@ -5,6 +5,8 @@ import (
 	"io"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/agent/console"
 	"tapgw/internal/agent/workspace"
@@ -15,8 +17,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return cli.Run(newApp(), args, stdin, stdout, stderr)
 }
 
-func newApp() *cli.App {
-	return &cli.App{
+func newApp() *ucli.App {
+	return &ucli.App{
 		Name:  "lsclient",
 		Usage: "run agent turns on the Copilot language server",
 		Description: `Tools are built in, or files of a directory: a Python module, or any program with a
@@ -32,22 +34,22 @@ Examples:
   lsclient chat --continue
   lsclient tools call grep_search --args '{"query":"main"}'
   lsclient provide`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + configs.EnvLSConfig +
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + configs.EnvLSConfig +
 				", else the user's and the workspace's)"},
-			&cli.StringSliceFlag{Name: "tools", Usage: "also use the drop-in tools of `DIR`"},
-			&cli.StringSliceFlag{
+			&ucli.StringSliceFlag{Name: "tools", Usage: "also use the drop-in tools of `DIR`"},
+			&ucli.StringSliceFlag{
 				Name:  "mcp",
 				Usage: "`FILE|JSON`: also run MCP servers, in the form that editors write",
 			},
-			&cli.StringFlag{Name: "proxy", Usage: "reach GitHub through the proxy at `URL`"},
-			&cli.BoolFlag{Name: "no-ssl-verify", Usage: "do not check certificates of GitHub and the proxy"},
-			&cli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`",
+			&ucli.StringFlag{Name: "proxy", Usage: "reach GitHub through the proxy at `URL`"},
+			&ucli.BoolFlag{Name: "no-ssl-verify", Usage: "do not check certificates of GitHub and the proxy"},
+			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`",
 				DefaultText: "30s for short requests, else none"},
 			cli.WorkdirFlag(),
 			cli.VerboseFlag(),
 		},
-		Commands: []*cli.Command{
+		Commands: []*ucli.Command{
 			agentCommand(),
 			chatCommand(),
 			conversationsCommand(),
@@ -69,7 +71,7 @@ Examples:
 // command is a running command: its flags and arguments, a context that ends at --timeout or Ctrl-C, its output, and
 // its workspace.
 type command struct {
-	*cli.Context
+	*ucli.Context
 	ctx       context.Context
 	out       *cli.Output
 	console   *console.Console
@@ -81,8 +83,8 @@ const shortTimeout = 30 * time.Second
 
 // action makes the action of a command with at most args arguments. It ends after --timeout, else after timeout; 0
 // means never.
-func action(args int, timeout time.Duration, do func(*command) error) cli.ActionFunc {
-	return func(uc *cli.Context) error {
+func action(args int, timeout time.Duration, do func(*command) error) ucli.ActionFunc {
+	return func(uc *ucli.Context) error {
 		if err := cli.MaxArgs(uc, args); err != nil {
 			return err
 		}
@@ -108,7 +110,7 @@ func action(args int, timeout time.Duration, do func(*command) error) cli.Action
 	}
 }
 
-func newCommand(uc *cli.Context) (*command, error) {
+func newCommand(uc *ucli.Context) (*command, error) {
 	dir, err := cli.Workdir(uc)
 	if err != nil {
 		return nil, err

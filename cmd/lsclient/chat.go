@@ -3,13 +3,14 @@ package main
 import (
 	"slices"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/agent/chat"
-	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 )
 
-func chatCommand() *cli.Command {
-	return &cli.Command{
+func chatCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "chat",
 		Usage: "talk with an agent, turn by turn",
 		Description: `Alt-Enter begins a new line, Tab completes commands and @files, which go along with the
@@ -26,8 +27,8 @@ Examples:
   lsclient chat --continue
   lsclient chat -w ~/src/app --model gpt-4.1
   printf 'read go.mod\nwhat is it for?\n' | lsclient chat`,
-		Flags: slices.Concat([]cli.Flag{
-			&cli.BoolFlag{Name: "no-tools", Usage: "only talk: the model gets no tools"},
+		Flags: slices.Concat([]ucli.Flag{
+			&ucli.BoolFlag{Name: "no-tools", Usage: "only talk: the model gets no tools"},
 			plainFlag(),
 		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,

@@ -7,13 +7,15 @@ import (
 	"strings"
 	"unicode/utf16"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 	"tapgw/internal/visible"
 )
 
-func completeCommand() *cli.Command {
-	return &cli.Command{
+func completeCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "complete",
 		Usage:     "ask for completions at a place in a file",
 		ArgsUsage: "FILE:LINE:COL",

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/agent"
 	"tapgw/internal/agent/console"
 	"tapgw/internal/agent/workspace"
@@ -16,8 +18,8 @@ import (
 	"tapgw/internal/proc"
 )
 
-func conversationsCommand() *cli.Command {
-	return &cli.Command{
+func conversationsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name: "conversations", Usage: "list, show, delete and export kept conversations",
 		Description: `They are the conversations of agent and chat, of all workspaces, the last used first. An ID
 may be shortened to its beginning.
@@ -27,7 +29,7 @@ Examples:
   lsclient conversations show 3f2a
   lsclient agent --resume 3f2a 'go on'`,
 		Action: action(0, 0, listKept),
-		Subcommands: []*cli.Command{
+		Subcommands: []*ucli.Command{
 			{
 				Name: "list", Usage: "list them",
 				Description: `Examples:
@@ -51,7 +53,7 @@ Examples:
 
 Examples:
   lsclient conversations delete 3f2a 7kq --yes`,
-				Flags:        []cli.Flag{&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
+				Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
 				BashComplete: completeKept,
 				Action:       action(maxDeleted, 0, deleteKept),
 			},
@@ -63,7 +65,7 @@ object a line.
 Examples:
   lsclient conversations export 3f2a --output talk.md
   lsclient conversations export --json >talk.jsonl`,
-				Flags: []cli.Flag{&cli.StringFlag{Name: "output", Aliases: []string{"o"},
+				Flags: []ucli.Flag{&ucli.PathFlag{Name: "output", Aliases: []string{"o"},
 					Usage: "write to `FILE`, which only you can read", DefaultText: "stdout"}},
 				BashComplete: completeKept,
 				Action:       action(1, 0, exportKept),
@@ -158,7 +160,7 @@ func exportKept(c *command) error {
 			return agent.KeptError(err)
 		}
 	}
-	switch file := c.String("output"); {
+	switch file := c.Path("output"); {
 	case c.IsSet("output") && file == "":
 		return cli.Usage("flag --output: must be a file")
 	case file != "":
@@ -184,13 +186,13 @@ func writeExport(path string, data []byte) error {
 }
 
 // completeKept completes ids of all workspaces.
-func completeKept(uc *cli.Context) { suggestKept(uc, "", false) }
+func completeKept(uc *ucli.Context) { suggestKept(uc, "", false) }
 
 // completeResume completes the value of --resume to ids of the workspace.
-func completeResume(uc *cli.Context) { suggestKept(uc, "resume", true) }
+func completeResume(uc *ucli.Context) { suggestKept(uc, "resume", true) }
 
 // suggestKept offers ids as the value of a flag, or with "" as an argument.
-func suggestKept(uc *cli.Context, flag string, ofWorkspace bool) {
+func suggestKept(uc *ucli.Context, flag string, ofWorkspace bool) {
 	if cli.Completing(uc) != flag {
 		return
 	}

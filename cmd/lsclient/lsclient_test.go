@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"tapgw/internal/cli"
+	ucli "github.com/urfave/cli/v2"
 )
 
 func TestEveryCommandHasExamples(t *testing.T) {
-	var walk func(path string, commands []*cli.Command)
-	walk = func(path string, commands []*cli.Command) {
+	var walk func(path string, commands []*ucli.Command)
+	walk = func(path string, commands []*ucli.Command) {
 		for _, c := range commands {
 			name := path + " " + c.Name
 			if c.Usage == "" || !strings.Contains(c.Description, "Examples:\n") {

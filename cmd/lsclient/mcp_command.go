@@ -1,16 +1,18 @@
 package main
 
 import (
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/agent/workspace"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 )
 
-func mcpCommand() *cli.Command {
-	run := func(do langserver.MCPAction, listsTools bool) cli.ActionFunc {
+func mcpCommand() *ucli.Command {
+	run := func(do langserver.MCPAction, listsTools bool) ucli.ActionFunc {
 		return action(1, shortTimeout, func(c *command) error { return c.runMCP(do, listsTools) })
 	}
-	return &cli.Command{
+	return &ucli.Command{
 		Name:  "mcp",
 		Usage: "show the MCP servers and try them",
 		Description: `The MCP servers are those of [mcp.NAME] in lsclient.toml and of --mcp. The language
@@ -22,7 +24,7 @@ Examples:
   lsclient mcp tools files --mcp ./mcp.json
   lsclient mcp restart files`,
 		Action: run("", false),
-		Subcommands: []*cli.Command{
+		Subcommands: []*ucli.Command{
 			{
 				Name: "list", Usage: "list the MCP servers with their states", ArgsUsage: "[SERVER]",
 				Description: `Exit code 1 if one has failed.

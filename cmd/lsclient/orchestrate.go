@@ -1,12 +1,14 @@
 package main
 
 import (
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/agent"
 	"tapgw/internal/cli"
 )
 
-func orchestrateCommand() *cli.Command {
-	return &cli.Command{
+func orchestrateCommand() *ucli.Command {
+	return &ucli.Command{
 		Name: "orchestrate", Usage: "give a goal to several agents with roles", ArgsUsage: "GOAL|- [-]",
 		Description: `The model first plans: which tasks, of which roles, after which others. Then a worker for each
 task has a conversation of its own, as many at once as --workers says, all on one
@@ -21,8 +23,8 @@ is 1. If a gateway runs, each worker is a session there, labelled with its name.
 Examples:
   lsclient orchestrate 'find out why the tests are slow, and make them fast' --ask
   lsclient orchestrate --config roles.toml --workers 5 - <goal.md`,
-		Flags: append([]cli.Flag{
-			&cli.IntFlag{Name: "workers", Usage: "at most `N` workers at once", Value: defaultWorkers},
+		Flags: append([]ucli.Flag{
+			&ucli.IntFlag{Name: "workers", Usage: "at most `N` workers at once", Value: defaultWorkers},
 		}, turnFlags()...),
 		Action: action(2, 0, runOrchestrate),
 	}

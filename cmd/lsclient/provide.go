@@ -7,8 +7,9 @@ import (
 	"log/slog"
 	"os"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/agent/consent"
-	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/visible"
 	"tapgw/providers"
@@ -16,8 +17,8 @@ import (
 	"tapgw/tools/provide"
 )
 
-func provideCommand() *cli.Command {
-	return &cli.Command{
+func provideCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "provide",
 		Usage: "offer the tools to a gateway's sessions, until stopped",
 		Description: `In each session the tools work in its directory. When a file of the tool directories
@@ -27,13 +28,13 @@ in lsclient.toml. After a restart of the gateway, provide connects again.
 Examples:
   lsclient provide
   lsclient provide --session 3f2a --tools ./my-tools`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "session",
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "session",
 				Usage: "serve only this session: its `ID`, the beginning of that, or its label"},
-			&cli.StringFlag{Name: "name", Usage: "the provider's `NAME`", Value: provide.Name},
-			&cli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL +
+			&ucli.StringFlag{Name: "name", Usage: "the provider's `NAME`", Value: provide.Name},
+			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL +
 				", else as found)"},
-			&cli.StringFlag{Name: "token",
+			&ucli.StringFlag{Name: "token",
 				Usage: "the admin `TOKEN`; other users of this machine can read it in the command line (default: $" +
 					client.EnvToken + ", else from the gateway's file)"},
 		},

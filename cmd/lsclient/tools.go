@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/visible"
 	"tapgw/providers"
@@ -14,8 +16,8 @@ import (
 	"tapgw/tools/provide"
 )
 
-func toolsCommand() *cli.Command {
-	return &cli.Command{
+func toolsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "tools",
 		Usage: "list the tools",
 		Description: `Built-in tools, and drop-ins of the tool directories: --tools, [tools] dirs in
@@ -26,7 +28,7 @@ Examples:
   lsclient tools check --tools ./my-tools
   lsclient tools call read_file --args '{"filePath":"go.mod"}'`,
 		Action: action(0, 0, listTools),
-		Subcommands: []*cli.Command{
+		Subcommands: []*ucli.Command{
 			{
 				Name: "list", Usage: "list the tools",
 				Description: `Examples:
@@ -41,8 +43,8 @@ workspace are allowed as for an agent: by allow in lsclient.toml, --yes or --ask
 Examples:
   lsclient tools call list_dir --args '{"path":"."}'
   echo '{"command":"go version","explanation":""}' | lsclient tools call run_in_terminal --yes --args -`,
-				Flags: append([]cli.Flag{
-					&cli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object; - reads them from stdin",
+				Flags: append([]ucli.Flag{
+					&ucli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object; - reads them from stdin",
 						Value: "{}"},
 				}, policyFlags()...),
 				BashComplete: completeTool,
@@ -60,7 +62,7 @@ Examples:
 	}
 }
 
-func completeTool(uc *cli.Context) {
+func completeTool(uc *ucli.Context) {
 	c, err := newCommand(uc)
 	if err != nil {
 		return

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/agent"
 	"tapgw/internal/agent/console"
 	"tapgw/internal/checkpoint"
@@ -14,8 +16,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-func undoCommand() *cli.Command {
-	return &cli.Command{
+func undoCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "undo",
 		Usage: "undo the edits of a conversation's last turn",
 		Description: `Files of the workspace get back what they held before the last turn of its latest
@@ -28,11 +30,11 @@ Examples:
   lsclient undo --list
   lsclient undo --turn 3      # the turns from 3 on
   lsclient undo --redo`,
-		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "turn", Usage: "undo all turns from `N` on", DefaultText: "the last one"},
-			&cli.BoolFlag{Name: "redo", Usage: "take the last undo back"},
-			&cli.BoolFlag{Name: "list", Usage: "list the turns with edits, and undo nothing"},
-			&cli.StringFlag{Name: "conversation", Usage: "of the conversation `ID`",
+		Flags: []ucli.Flag{
+			&ucli.IntFlag{Name: "turn", Usage: "undo all turns from `N` on", DefaultText: "the last one"},
+			&ucli.BoolFlag{Name: "redo", Usage: "take the last undo back"},
+			&ucli.BoolFlag{Name: "list", Usage: "list the turns with edits, and undo nothing"},
+			&ucli.StringFlag{Name: "conversation", Usage: "of the conversation `ID`",
 				DefaultText: "the latest with edits in the workspace"},
 		},
 		Action: action(0, 0, runUndo),

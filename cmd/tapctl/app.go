@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
@@ -21,8 +23,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return cli.Run(newApp(), args, stdin, stdout, stderr)
 }
 
-func newApp() *cli.App {
-	return &cli.App{
+func newApp() *ucli.App {
+	return &ucli.App{
 		Name:  "tapctl",
 		Usage: "steer a running gateway: sessions, providers, tools, streams",
 		Description: `tapctl talks to the gateway that --url or $TAP_GATEWAY_URL names, else to the one that
@@ -38,19 +40,19 @@ Examples:
   tapctl sessions query 'call:hello {"name":"you"}'
   tapctl push --level inject 'the build is broken'
   tapctl tools call hello --args '{"name":"you"}'`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
-			&cli.StringFlag{Name: "token", Usage: "the admin `TOKEN`; other users of the machine can read it here " +
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
+			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN`; other users of the machine can read it here " +
 				"(default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
-			&cli.StringFlag{Name: "gateway", Usage: "act on the gateway `NAME` of the cluster, if that allows it"},
-			&cli.DurationFlag{
+			&ucli.StringFlag{Name: "gateway", Usage: "act on the gateway `NAME` of the cluster, if that allows it"},
+			&ucli.DurationFlag{
 				Name: "timeout", Usage: "give up after `TIME`", DefaultText: "30s for short requests, else none",
 			},
 			cli.ConfigFlag(),
 			cli.WorkdirFlag(),
 			cli.VerboseFlag(),
 		},
-		Commands: []*cli.Command{
+		Commands: []*ucli.Command{
 			sessionsCommand(),
 			pushCommand(),
 			queryCommand(),
@@ -78,7 +80,7 @@ Examples:
 // command is a command that runs: its flags and arguments, a context that ends at --timeout or
 // Ctrl-C, its output, and the gateway.
 type command struct {
-	*cli.Context
+	*ucli.Context
 	ctx context.Context
 	out *cli.Output
 	gw  *client.Client
@@ -87,8 +89,8 @@ type command struct {
 // shortAction makes the action of a command that the gateway answers at once. It ends
 // after shortTimeout, unless one of the named flags makes it wait, such as --follow. args is how
 // many arguments the command takes at most.
-func shortAction(args int, do func(*command) error, unless ...string) cli.ActionFunc {
-	return func(flags *cli.Context) error {
+func shortAction(args int, do func(*command) error, unless ...string) ucli.ActionFunc {
+	return func(flags *ucli.Context) error {
 		if slices.ContainsFunc(unless, flags.Bool) {
 			return action(args, 0, do)(flags)
 		}
@@ -98,12 +100,12 @@ func shortAction(args int, do func(*command) error, unless ...string) cli.Action
 
 // longAction makes the action of a command that may wait for a turn or a person. It ends at
 // --timeout only.
-func longAction(args int, do func(*command) error) cli.ActionFunc { return action(args, 0, do) }
+func longAction(args int, do func(*command) error) ucli.ActionFunc { return action(args, 0, do) }
 
 const anyArgs = 1 << 20 // as many arguments as the user gives
 
-func action(args int, timeout time.Duration, do func(*command) error) cli.ActionFunc {
-	return func(flags *cli.Context) error {
+func action(args int, timeout time.Duration, do func(*command) error) ucli.ActionFunc {
+	return func(flags *ucli.Context) error {
 		if err := cli.MaxArgs(flags, args); err != nil {
 			return err
 		}
@@ -116,7 +118,7 @@ func action(args int, timeout time.Duration, do func(*command) error) cli.Action
 	}
 }
 
-func newCommand(flags *cli.Context, timeout time.Duration) (*command, context.CancelFunc, error) {
+func newCommand(flags *ucli.Context, timeout time.Duration) (*command, context.CancelFunc, error) {
 	ctx, cancel, err := limited(flags, timeout)
 	if err != nil {
 		return nil, nil, err
@@ -135,7 +137,7 @@ func newCommand(flags *cli.Context, timeout time.Duration) (*command, context.Ca
 
 // limited returns a context that ends at --timeout, else after the given time; 0 is no limit.
 func limited(
-	flags *cli.Context, timeout time.Duration,
+	flags *ucli.Context, timeout time.Duration,
 ) (context.Context, context.CancelFunc, error) {
 	if flags.IsSet("timeout") {
 		if timeout = flags.Duration("timeout"); timeout <= 0 {
@@ -149,7 +151,7 @@ func limited(
 	return ctx, cancel, nil
 }
 
-func newClient(flags *cli.Context) (*client.Client, error) {
+func newClient(flags *ucli.Context) (*client.Client, error) {
 	if _, err := configFiles(flags); err != nil {
 		return nil, err
 	}
@@ -158,7 +160,7 @@ func newClient(flags *cli.Context) (*client.Client, error) {
 }
 
 // absolute is the path that the user means, relative to -w or else to the working directory.
-func absolute(flags *cli.Context, path string) (string, error) {
+func absolute(flags *ucli.Context, path string) (string, error) {
 	dir, err := cli.Workdir(flags)
 	if err != nil || filepath.IsAbs(path) {
 		return path, err
@@ -167,7 +169,7 @@ func absolute(flags *cli.Context, path string) (string, error) {
 }
 
 // configFiles finds the configuration that --config and -w name.
-func configFiles(flags *cli.Context) (configs.Files, error) {
+func configFiles(flags *ucli.Context) (configs.Files, error) {
 	dir, err := cli.Workdir(flags)
 	if err != nil {
 		return configs.Files{}, err

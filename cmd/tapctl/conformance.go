@@ -8,13 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/conformance"
 	"tapgw/internal/proc"
 )
 
-func conformanceCommand() *cli.Command {
-	return &cli.Command{
+func conformanceCommand() *ucli.Command {
+	return &ucli.Command{
 		Name: "conformance", Usage: "judge a provider in any language by the rules of the protocol",
 		ArgsUsage: "-- CMD...",
 		Description: `Starts a provider as a gateway would, plays the gateway for it, and names each rule of
@@ -39,22 +41,22 @@ Examples:
   tapctl conformance --junit report.xml --tool greet --args '{"name":"you"}' -- ./provider
   tapctl conformance --url ws://127.0.0.1:9555
   tapctl conformance --sdk -- python3 sample.py`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "junit", Usage: "also write the report to `FILE` as JUnit XML"},
-			&cli.BoolFlag{Name: "sdk", Usage: "play the scenarios of the SDKs with the sample program CMD"},
-			&cli.StringFlag{
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "junit", Usage: "also write the report to `FILE` as JUnit XML"},
+			&ucli.BoolFlag{Name: "sdk", Usage: "play the scenarios of the SDKs with the sample program CMD"},
+			&ucli.StringFlag{
 				Name:  "tool",
 				Usage: "call the tool `NAME` (default: one whose arguments the kit can make)",
 			},
-			&cli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object", Value: "{}"},
-			&cli.StringFlag{Name: "slow-tool", Usage: "the tool `NAME` runs until it is cancelled"},
-			&cli.StringFlag{Name: "slow-args", Usage: "its arguments, a `JSON` object", Value: "{}"},
+			&ucli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object", Value: "{}"},
+			&ucli.StringFlag{Name: "slow-tool", Usage: "the tool `NAME` runs until it is cancelled"},
+			&ucli.StringFlag{Name: "slow-args", Usage: "its arguments, a `JSON` object", Value: "{}"},
 		},
 		Action: conform,
 	}
 }
 
-func conform(flags *cli.Context) error {
+func conform(flags *ucli.Context) error {
 	command := flags.Args().Slice()
 	o := conformance.ProviderOptions{
 		Command: command, URL: flags.String("url"), Token: flags.String("token"),
@@ -103,7 +105,7 @@ func conform(flags *cli.Context) error {
 }
 
 // toolArgs returns the JSON object that a flag has.
-func toolArgs(flags *cli.Context, name string) (json.RawMessage, error) {
+func toolArgs(flags *ucli.Context, name string) (json.RawMessage, error) {
 	args := json.RawMessage(strings.TrimSpace(flags.String(name)))
 	if !json.Valid(args) || args[0] != '{' {
 		return nil, cli.Usage("flag --%s: must be a JSON object like {\"name\":\"you\"}, got %s", name,
@@ -117,7 +119,7 @@ type kit func(ctx context.Context, j *judgment) (*conformance.Report, error)
 
 // judge runs a kit and reports what it finds: each result as it comes, or with --json all of them at the end. The exit
 // code is 1 if a rule is broken.
-func judge(flags *cli.Context, rules int, run kit) error {
+func judge(flags *ucli.Context, rules int, run kit) error {
 	ctx, cancel, err := limited(flags, 0)
 	if err != nil {
 		return err

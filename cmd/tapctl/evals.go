@@ -12,23 +12,25 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/evals"
 	"tapgw/internal/proc"
 )
 
-func evalsCommand() *cli.Command {
-	return &cli.Command{
+func evalsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:        "evals",
 		Usage:       "run cases in sessions, and measure how often they pass",
 		Description: "Examples:\n  tapctl evals run evals --repeat 10\n  tapctl evals optimize evals --repeat 30",
-		Subcommands: []*cli.Command{evalsRunCommand(), evalsOptimizeCommand()},
+		Subcommands: []*ucli.Command{evalsRunCommand(), evalsOptimizeCommand()},
 	}
 }
 
-func evalsRunCommand() *cli.Command {
-	return &cli.Command{
+func evalsRunCommand() *ucli.Command {
+	return &ucli.Command{
 		Name: "run", Usage: "run the cases of a directory, and judge what the sessions did",
 		ArgsUsage: "DIR",
 		Description: `Each run has a session and a workspace of its own, which end with it, also at Ctrl-C. A case
@@ -47,17 +49,17 @@ Examples:
   tapctl evals run evals --case weather --repeat 20 --concurrency 4
   tapctl evals run evals --host local --no-judge
   tapctl evals run evals --model gpt-5-mini --judge-model gpt-5 --artifacts out --json`,
-		Flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "dry-run", Usage: "check the cases and list them; it needs no gateway"},
-			&cli.StringFlag{Name: "junit", Usage: "also write the report to `FILE` as JUnit XML"},
+		Flags: append([]ucli.Flag{
+			&ucli.BoolFlag{Name: "dry-run", Usage: "check the cases and list them; it needs no gateway"},
+			&ucli.StringFlag{Name: "junit", Usage: "also write the report to `FILE` as JUnit XML"},
 		}, evalsFlags()...),
 		BashComplete: completeEvalCase(),
-		Action:       func(flags *cli.Context) error { return evalsAction(flags, runEvals) },
+		Action:       func(flags *ucli.Context) error { return evalsAction(flags, runEvals) },
 	}
 }
 
-func evalsOptimizeCommand() *cli.Command {
-	return &cli.Command{
+func evalsOptimizeCommand() *ucli.Command {
+	return &ucli.Command{
 		Name: "optimize", Usage: "measure which changes of descriptions and prompts help",
 		ArgsUsage: "DIR",
 		Description: `The files in DIR/variants change descriptions of tools, contexts of providers, or prompts;
@@ -73,26 +75,26 @@ Examples:
   tapctl evals optimize evals --case weather --json | jq '.variants[0]'`,
 		Flags:        evalsFlags(),
 		BashComplete: completeEvalCase(),
-		Action:       func(flags *cli.Context) error { return evalsAction(flags, optimizeEvals) },
+		Action:       func(flags *ucli.Context) error { return evalsAction(flags, optimizeEvals) },
 	}
 }
 
-func evalsFlags() []cli.Flag {
-	return append([]cli.Flag{
-		&cli.StringSliceFlag{Name: "case", Usage: "only the case `ID` (repeatable)"},
-		&cli.IntFlag{Name: "repeat", Usage: "run each case `N` times (default: what the cases say)"},
-		&cli.IntFlag{Name: "concurrency", Usage: "`N` runs at the same time", Value: 2},
-		&cli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the sessions", Value: "copilot"},
-		&cli.StringFlag{Name: "judge-model", Usage: "the `MODEL` that judges (default: that of the sessions)"},
-		&cli.BoolFlag{Name: "no-judge", Usage: "leave out what a model has to judge"},
-		&cli.BoolFlag{Name: "allow", Usage: "allow what the sessions ask permission for, on this machine"},
-		&cli.StringFlag{Name: "artifacts", Usage: "write a transcript of each run into `DIR`"},
+func evalsFlags() []ucli.Flag {
+	return append([]ucli.Flag{
+		&ucli.StringSliceFlag{Name: "case", Usage: "only the case `ID` (repeatable)"},
+		&ucli.IntFlag{Name: "repeat", Usage: "run each case `N` times (default: what the cases say)"},
+		&ucli.IntFlag{Name: "concurrency", Usage: "`N` runs at the same time", Value: 2},
+		&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the sessions", Value: "copilot"},
+		&ucli.StringFlag{Name: "judge-model", Usage: "the `MODEL` that judges (default: that of the sessions)"},
+		&ucli.BoolFlag{Name: "no-judge", Usage: "leave out what a model has to judge"},
+		&ucli.BoolFlag{Name: "allow", Usage: "allow what the sessions ask permission for, on this machine"},
+		&ucli.StringFlag{Name: "artifacts", Usage: "write a transcript of each run into `DIR`"},
 	}, settingsFlags()...)
 }
 
 // completeEvalCase completes the value of --case from the directory that is named.
-func completeEvalCase() cli.BashCompleteFunc {
-	return func(flags *cli.Context) {
+func completeEvalCase() ucli.BashCompleteFunc {
+	return func(flags *ucli.Context) {
 		if cli.Completing(flags) != "case" || flags.NArg() == 0 {
 			return
 		}
@@ -104,7 +106,7 @@ func completeEvalCase() cli.BashCompleteFunc {
 }
 
 // evalsAction reads the cases before it looks for a gateway.
-func evalsAction(flags *cli.Context, do func(*command, evals.Options, []configs.EvalCase) error) error {
+func evalsAction(flags *ucli.Context, do func(*command, evals.Options, []configs.EvalCase) error) error {
 	if err := cli.MaxArgs(flags, 1); err != nil {
 		return err
 	}
@@ -132,7 +134,7 @@ func evalsAction(flags *cli.Context, do func(*command, evals.Options, []configs.
 }
 
 // inWorkdir returns a path that the user gave, relative to what -w names; without -w it is as it was.
-func inWorkdir(flags *cli.Context, path string) (string, error) {
+func inWorkdir(flags *ucli.Context, path string) (string, error) {
 	if path == "" || flags.String("workdir") == "" || filepath.IsAbs(path) {
 		return path, nil
 	}
@@ -141,7 +143,7 @@ func inWorkdir(flags *cli.Context, path string) (string, error) {
 }
 
 // readCases reads the cases of a directory that --case names, else all, with the number of runs that --repeat says.
-func readCases(flags *cli.Context, dir string) ([]configs.EvalCase, error) {
+func readCases(flags *ucli.Context, dir string) ([]configs.EvalCase, error) {
 	cases, err := configs.EvalCases(dir)
 	if err != nil {
 		return nil, wrongFiles(cli.Out(flags), dir, err)

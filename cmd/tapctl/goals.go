@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
@@ -13,29 +15,29 @@ import (
 const listedGoals = `Lists the goals of sessions, those that go on and the last that have ended. A state is active,
 met, budget (it is used up), stopped (by somebody) or blocked (it can't go on).`
 
-func goalsCommand() *cli.Command {
+func goalsCommand() *ucli.Command {
 	r := &goalResource
 	active := goalResource
 	active.suggest = suggestGoals(true)
-	return &cli.Command{
+	return &ucli.Command{
 		Name:  "goals",
 		Usage: "keep a session at work until checks show that a goal is met; list, show and stop goals",
 		Description: listedGoals + "\n\nExamples:\n  tapctl goals\n" +
 			`  tapctl goals start --check '{"call":"make test"}' --turns 20 'Make the tests pass.'`,
 		Action: shortAction(0, r.print),
-		Subcommands: []*cli.Command{
+		Subcommands: []*ucli.Command{
 			r.listCommand("list goals", listedGoals+"\n\nExamples:\n"+
 				"  tapctl goals list --json | jq -r '.[] | select(.state==\"active\") | .id'"),
 			startGoalCommand(),
-			r.short(&cli.Command{
+			r.short(&ucli.Command{
 				Name: "show", Usage: "show a goal: its checks, and what was missing after each turn",
 				Description: "Examples:\n  tapctl goals show g-3f2a5c1e",
 			}, showGoal),
-			active.short(&cli.Command{
+			active.short(&ucli.Command{
 				Name: "stop", Usage: "stop an active goal; the turn that runs goes on",
 				Description: "Examples:\n  tapctl goals stop g-3f2a5c1e --reason 'I do it myself'",
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "reason", Usage: "`WHY`, for those who look at it"},
+				Flags: []ucli.Flag{
+					&ucli.StringFlag{Name: "reason", Usage: "`WHY`, for those who look at it"},
 				},
 			}, stopGoal),
 		},
@@ -69,8 +71,8 @@ func suggestGoals(onlyActive bool) func(*command) {
 	}
 }
 
-func startGoalCommand() *cli.Command {
-	return &cli.Command{
+func startGoalCommand() *ucli.Command {
+	return &ucli.Command{
 		Name: "start", Usage: "start a goal for a session", ArgsUsage: "TEXT|-",
 		Description: `The gateway looks at the checks whenever the session is idle. While one does not hold, the
 session gets the text again with what is missing, until the budget is used up. A check is
@@ -83,17 +85,17 @@ With --wait it follows the goal: exit code 0 if it is met, 1 if it ends otherwis
 Examples:
   tapctl goals start --check '{"call":"make test"}' 'Make the tests pass.'
   tapctl goals start --session review --check '{"file":"review.md"}' --time 1h --wait - <goal.txt`,
-		Flags: []cli.Flag{
+		Flags: []ucli.Flag{
 			sessionFlag(),
-			&cli.StringSliceFlag{Name: "check", Usage: "`JSON` of what must hold; once for each check"},
-			&cli.IntFlag{Name: "turns", Usage: "at most `N` turns", Value: 50},
-			&cli.DurationFlag{
+			&ucli.StringSliceFlag{Name: "check", Usage: "`JSON` of what must hold; once for each check"},
+			&ucli.IntFlag{Name: "turns", Usage: "at most `N` turns", Value: 50},
+			&ucli.DurationFlag{
 				Name:        "time",
 				Usage:       "at most `D`, such as 90m, while the session runs",
 				DefaultText: "none",
 			},
-			&cli.Int64Flag{Name: "tokens", Usage: "at most `N` tokens of the session's model", DefaultText: "none"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait until the goal has ended"},
+			&ucli.Int64Flag{Name: "tokens", Usage: "at most `N` tokens of the session's model", DefaultText: "none"},
+			&ucli.BoolFlag{Name: "wait", Usage: "wait until the goal has ended"},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(1, startGoal, "wait"),

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/proc"
@@ -40,14 +42,14 @@ type importResult struct {
 
 func (r *importResult) name() string { return cli.OneLine(cmp.Or(r.Server, r.Emitter)) }
 
-func importFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show the files and write nothing"},
+func importFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show the files and write nothing"},
 	}
 }
 
 // write writes a provider file beside the config in use, or with --dry-run says what would become of it.
-func (r *importResult) write(c *cli.Context, files configs.Files, name string, text []byte) {
+func (r *importResult) write(c *ucli.Context, files configs.Files, name string, text []byte) {
 	r.State = importSkipped
 	path, err := files.UserProvider(name)
 	if err != nil {

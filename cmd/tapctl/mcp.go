@@ -1,13 +1,13 @@
 package main
 
-import "tapgw/internal/cli"
+import ucli "github.com/urfave/cli/v2"
 
-func mcpCommand() *cli.Command {
-	return &cli.Command{
+func mcpCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "mcp",
 		Usage: "MCP servers and clients",
 		Description: "Examples:\n  tapctl mcp token --session review\n" +
 			"  tapctl mcp import .vscode/mcp.json --dry-run",
-		Subcommands: []*cli.Command{mcpTokenCommand(), mcpImportCommand()},
+		Subcommands: []*ucli.Command{mcpTokenCommand(), mcpImportCommand()},
 	}
 }

@@ -8,14 +8,16 @@ import (
 	"os"
 	"slices"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/mcpclients"
 	"tapgw/internal/visible"
 )
 
-func mcpImportCommand() *cli.Command {
-	return &cli.Command{
+func mcpImportCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "import",
 		Usage:     "turn the MCP servers of a client's config file into provider files",
 		ArgsUsage: "FILE",
@@ -35,7 +37,7 @@ Examples:
 	}
 }
 
-func importMCP(c *cli.Context) error {
+func importMCP(c *ucli.Context) error {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func importMCP(c *cli.Context) error {
 
 // importServer writes the provider file of a server, or with --dry-run says what it would be.
 func importServer(
-	c *cli.Context,
+	c *ucli.Context,
 	files configs.Files,
 	s mcpclients.Imported,
 	p *mcpclients.ProviderFile,

@@ -4,11 +4,11 @@ import (
 	"net/url"
 	"strings"
 
-	"tapgw/internal/cli"
+	ucli "github.com/urfave/cli/v2"
 )
 
-func mcpTokenCommand() *cli.Command {
-	return &cli.Command{
+func mcpTokenCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "token",
 		Usage: "print the token with which MCP clients use a session",
 		Description: `The token opens one session at /mcp of the gateway, and nothing else: an MCP client can use
@@ -18,7 +18,7 @@ has one token, so the command prints the same again. --json also prints the URL.
 Examples:
   export TAP_MCP_TOKEN=$(tapctl mcp token --session review)
   tapctl mcp token --json`,
-		Flags:        []cli.Flag{sessionFlag()},
+		Flags:        []ucli.Flag{sessionFlag()},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(0, mcpToken),
 	}

@@ -4,12 +4,14 @@ import (
 	"strconv"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
-func modelsCommand() *cli.Command {
-	return &cli.Command{
+func modelsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "models",
 		Usage: "list the models that sessions can use",
 		Description: `EFFORTS are the values of sessions start --effort that the model knows; its default has
@@ -18,8 +20,8 @@ a star. MULTIPLIER is the cost of a request, in premium requests.
 Examples:
   tapctl models
   tapctl models --json | jq -r '.[].id'`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "host", Usage: "`local|copilot`: the kind of session", Value: "copilot"},
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: the kind of session", Value: "copilot"},
 		},
 		Action: shortAction(0, modelResource.print),
 	}

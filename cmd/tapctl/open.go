@@ -7,11 +7,13 @@ import (
 	"os/exec"
 	"runtime"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 )
 
-func openCommand() *cli.Command {
-	return &cli.Command{
+func openCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "open",
 		Usage: "open the gateway's page in a browser, signed in",
 		Description: `Prints a link that signs a browser in. On a terminal it also opens the link, through a
@@ -25,9 +27,9 @@ Examples:
   tapctl open
   tapctl open --print | xclip
   tapctl open --sign-out`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "print", Usage: "only print the link"},
-			&cli.BoolFlag{Name: "sign-out", Usage: "sign all browsers out instead, and cancel all links"},
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "print", Usage: "only print the link"},
+			&ucli.BoolFlag{Name: "sign-out", Usage: "sign all browsers out instead, and cancel all links"},
 		},
 		Action: shortAction(0, openPage),
 	}

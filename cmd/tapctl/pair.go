@@ -3,12 +3,13 @@ package main
 import (
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
-	"tapgw/internal/cli"
 )
 
-func pairCommand() *cli.Command {
-	return &cli.Command{
+func pairCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "pair",
 		Usage: "show the pairing codes to type into providers",
 		Description: `A provider without a token, a browser tab for example, asks to pair: type the code that

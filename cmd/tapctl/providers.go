@@ -5,28 +5,30 @@ import (
 	"fmt"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func providersCommand() *cli.Command {
+func providersCommand() *ucli.Command {
 	r := &providerResource
-	return &cli.Command{
+	return &ucli.Command{
 		Name:  "providers",
 		Usage: "list providers; stop, start and read the ones that files name",
 		Description: listedProviders + "\n\nExamples:\n  tapctl providers\n  tapctl providers --all\n" +
 			"  tapctl providers restart hello\n  tapctl providers log hello -f",
-		Flags:  []cli.Flag{allFlag()},
+		Flags:  []ucli.Flag{allFlag()},
 		Action: shortAction(0, r.print),
-		Subcommands: []*cli.Command{
+		Subcommands: []*ucli.Command{
 			r.listCommand("list providers", listedProviders+`
 
 Examples:
   tapctl providers list --json
   tapctl providers list --json | jq -r '.[] | select(.state=="failed") | .reason'`, allFlag()),
-			r.short(&cli.Command{
+			r.short(&ucli.Command{
 				Name: "stop", Usage: "stop a provider's processes, or close its connections",
 				Description: `A provider that a file names stays stopped until you start it, or the gateway starts
 again. For any other provider this closes its connections, and it may connect again.
@@ -36,12 +38,12 @@ NAME is the file's name, or the name that its program uses if no other file's do
 Examples:
   tapctl providers stop hello`,
 			}, stopProvider),
-			r.short(&cli.Command{
+			r.short(&ucli.Command{
 				Name: "start", Usage: "start a provider that a file names",
 				Description: "Starts a provider that was stopped, or that failed too often. A running one goes on." +
 					"\n\nExamples:\n  tapctl providers start hello",
 			}, counted("started", (*client.Client).StartProvider)),
-			r.short(&cli.Command{
+			r.short(&ucli.Command{
 				Name: "restart", Usage: "start a provider that a file names anew",
 				Description: `The new process starts beside the old one, which ends when the new one has joined the
 sessions, so that they have its tools and gates all the time. If the new one fails, the
@@ -200,8 +202,8 @@ func (c *command) doneCount(done, name string, n int) error {
 	return c.done(map[string]int{done: n}, "%s %s: %d", done, name, n)
 }
 
-func reloadCommand() *cli.Command {
-	return &cli.Command{
+func reloadCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "reload",
 		Usage: "make the gateway read its config and provider files now",
 		Description: "The gateway reads changed files by itself, a moment later. The exit code is 1 if a file\n" +

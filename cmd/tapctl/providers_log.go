@@ -1,12 +1,14 @@
 package main
 
 import (
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
-func providerLogCommand() *cli.Command {
-	return providerResource.short(&cli.Command{
+func providerLogCommand() *ucli.Command {
+	return providerResource.short(&ucli.Command{
 		Name: "log", Usage: "show the last lines of a provider that a file names",
 		Description: `Shows the last 200 lines: what the provider printed, and when its processes started and
 ended. With --follow and --json each line is an object with ts, level, source (stdout,
@@ -15,7 +17,7 @@ stderr, tapgw) and message.
 Examples:
   tapctl providers log hello
   tapctl providers log hello -f --last 10`,
-		Flags: []cli.Flag{followFlag("its file is removed"), lastLinesFlag()},
+		Flags: []ucli.Flag{followFlag("its file is removed"), lastLinesFlag()},
 	}, logProvider, "follow")
 }
 

@@ -1,11 +1,13 @@
 package main
 
 import (
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 )
 
-func providerLoginCommand() *cli.Command {
-	return providerResource.long(&cli.Command{
+func providerLoginCommand() *ucli.Command {
+	return providerResource.long(&ucli.Command{
 		Name: "login", Usage: "log in at the MCP server of a provider",
 		Description: `For a provider of kind mcp with a URL whose server wants OAuth. Prints a link, and on a
 terminal opens it in a browser. The browser returns to a port of the gateway's machine, so
@@ -19,7 +21,7 @@ With --json the first line has url, the last has provider and loggedIn.
 Examples:
   tapctl providers login tools
   tapctl providers login tools --print`,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "print", Usage: "only print the link, and wait"}},
+		Flags: []ucli.Flag{&ucli.BoolFlag{Name: "print", Usage: "only print the link, and wait"}},
 	}, loginProvider)
 }
 
@@ -46,8 +48,8 @@ func loginProvider(c *command, name string) error {
 	return nil
 }
 
-func providerLogoutCommand() *cli.Command {
-	return providerResource.short(&cli.Command{
+func providerLogoutCommand() *ucli.Command {
+	return providerResource.short(&ucli.Command{
 		Name: "logout", Usage: "forget the login at the MCP server of a provider",
 		Description: `Removes what the gateway keeps of the login. The server is not told: its own pages say how
 to withdraw what you allowed.

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
-func pushCommand() *cli.Command {
-	return &cli.Command{
+func pushCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "push",
 		Usage:     "push an event, or a prompt, into a session",
 		ArgsUsage: "TEXT|-",
@@ -28,21 +30,21 @@ Examples:
   tapctl push --level inject --wait 'the build is broken'
   tail -f app.log | tapctl push --stream app --level keep --lines -
   tapctl push --all --stream deploys 'deployed to production'`,
-		Flags: []cli.Flag{
+		Flags: []ucli.Flag{
 			sessionFlag(),
-			&cli.StringFlag{Name: "stream", Usage: "the `STREAM` to store it in", Value: "tapctl"},
-			&cli.StringFlag{
+			&ucli.StringFlag{Name: "stream", Usage: "the `STREAM` to store it in", Value: "tapctl"},
+			&ucli.StringFlag{
 				Name: "provider", Usage: "the provider's `NAME` that it is shown to be from", Value: "tapctl",
 			},
-			&cli.StringFlag{
+			&ucli.StringFlag{
 				Name:  "level",
 				Usage: "`keep|surface|inject`: store it, show it, or give it to the model",
 				Value: "surface",
 			},
-			&cli.BoolFlag{Name: "prompt", Usage: "the text is a prompt: it starts a turn at any level"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the turn that it starts to end"},
-			&cli.BoolFlag{Name: "all", Usage: "to all sessions of all gateways of the cluster"},
-			&cli.BoolFlag{Name: "lines", Usage: "read stdin, and push each line as an event of its own"},
+			&ucli.BoolFlag{Name: "prompt", Usage: "the text is a prompt: it starts a turn at any level"},
+			&ucli.BoolFlag{Name: "wait", Usage: "wait for the turn that it starts to end"},
+			&ucli.BoolFlag{Name: "all", Usage: "to all sessions of all gateways of the cluster"},
+			&ucli.BoolFlag{Name: "lines", Usage: "read stdin, and push each line as an event of its own"},
 		},
 		BashComplete: completeSessionFlag(),
 		// --wait lasts as long as the turn, --lines as long as stdin.

@@ -4,13 +4,15 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func queryCommand() *cli.Command {
-	return &cli.Command{
+func queryCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "query",
 		Usage:     "show what was pushed into streams, newest first",
 		ArgsUsage: "[STREAM[@PROVIDER]...]",
@@ -23,12 +25,12 @@ Examples:
   tapctl query builds@ci --since 10m --json
   tapctl query --follow
   tapctl query --all deploys --since 24h`,
-		Flags: []cli.Flag{
+		Flags: []ucli.Flag{
 			sessionFlag(),
-			&cli.IntFlag{Name: "last", Usage: "at most `N` events of each stream", Value: 20},
+			&ucli.IntFlag{Name: "last", Usage: "at most `N` events of each stream", Value: 20},
 			sinceFlag(),
 			followFlag("the session ends"),
-			&cli.BoolFlag{Name: "all", Usage: "of all gateways of the cluster, instead of a session"},
+			&ucli.BoolFlag{Name: "all", Usage: "of all gateways of the cluster, instead of a session"},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(anyArgs, queryStreams, "follow"),
@@ -98,8 +100,8 @@ func (c *command) queryKept(q client.HistoryQuery) error {
 	return keptResource.printRows(c, kept.Events)
 }
 
-func sinceFlag() cli.Flag {
-	return &cli.StringFlag{Name: "since",
+func sinceFlag() ucli.Flag {
+	return &ucli.StringFlag{Name: "since",
 		Usage: "nothing before `TIME`: 2026-01-02T15:04:05Z, or 10m for the last ten minutes"}
 }
 

@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"regexp"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/recording"
 )
 
-func recordCommand() *cli.Command {
-	return &cli.Command{
+func recordCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "record",
 		Usage: "record what a session's providers and the gateway say to each other",
 		Description: `Prints JSON: a line for the session and its providers, then one for each message, until the
@@ -26,9 +28,9 @@ Examples:
   tapctl record > bug.jsonl
   tapctl record --session review --redact 'ACME-[0-9]+' --redact '(?i)internal\.example' > bug.jsonl
   tapctl record | jq -c 'select(.message.type == "tool.call").message'`,
-		Flags: []cli.Flag{
+		Flags: []ucli.Flag{
 			sessionFlag(),
-			&cli.StringSliceFlag{Name: "redact",
+			&ucli.StringSliceFlag{Name: "redact",
 				Usage: "also replace what matches `PATTERN`, a regular expression (may be repeated)"},
 		},
 		BashComplete: completeSessionFlag(),

@@ -5,13 +5,15 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/protocol"
 )
 
-func recordsCommand() *cli.Command {
-	return &cli.Command{
+func recordsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "records",
 		Usage: "show what happened: sessions, turns, calls, gates, pushes, runs of sources",
 		Description: `It shows the newest records that have all the given values, oldest first, also of sessions
@@ -21,31 +23,31 @@ Examples:
   tapctl records --since 1h
   tapctl records --kind call --outcome failed --last 20
   tapctl records --session review --json | jq -s 'map(.[].durationMs // 0) | add'`,
-		Flags: []cli.Flag{
+		Flags: []ucli.Flag{
 			sinceFlag(),
-			&cli.StringFlag{Name: "until", Usage: "nothing after `TIME`, as in --since"},
-			&cli.StringFlag{
+			&ucli.StringFlag{Name: "until", Usage: "nothing after `TIME`, as in --since"},
+			&ucli.StringFlag{
 				Name: "kind", Usage: "only `KIND`: session, turn, call, gate, push, source, goal or webhook",
 			},
-			&cli.StringFlag{
+			&ucli.StringFlag{
 				Name: "session", Aliases: []string{"s"},
 				Usage: "only of a session: its `ID`; while it runs, also the ID's beginning or its label",
 			},
-			&cli.StringFlag{Name: "provider", Usage: "only of the provider `NAME`"},
-			&cli.StringFlag{Name: "tool", Usage: "only about the tool `NAME`"},
-			&cli.StringFlag{
+			&ucli.StringFlag{Name: "provider", Usage: "only of the provider `NAME`"},
+			&ucli.StringFlag{Name: "tool", Usage: "only about the tool `NAME`"},
+			&ucli.StringFlag{
 				Name:  "outcome",
 				Usage: "only with `OUTCOME`: ok, failed, deny, allow, context, refused, ignored, or the fate of a push",
 			},
-			&cli.StringFlag{
+			&ucli.StringFlag{
 				Name:  "trace",
 				Usage: "only of the trace `ID`, 32 hexadecimal digits; each below what it is part of",
 			},
-			&cli.IntFlag{Name: "last", Usage: "at most `N` records", Value: 100},
+			&ucli.IntFlag{Name: "last", Usage: "at most `N` records", Value: 100},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(0, listRecords),
-		Subcommands:  []*cli.Command{recordsSQLCommand()},
+		Subcommands:  []*ucli.Command{recordsSQLCommand()},
 	}
 }
 

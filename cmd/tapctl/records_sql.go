@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/records/recordsql"
 	"tapgw/internal/statedir"
@@ -24,8 +26,8 @@ const (
 // maxCell is how much of a value a table shows, in characters.
 const maxCell = 100
 
-func recordsSQLCommand() *cli.Command {
-	return &cli.Command{
+func recordsSQLCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "sql",
 		Usage:     "ask the records a question in SQL",
 		ArgsUsage: "QUERY",
@@ -42,9 +44,9 @@ Examples:
   tapctl records sql 'SELECT tool, count(*), max(durationMs) FROM calls GROUP BY tool'
   tapctl records sql "SELECT ts, command FROM calls WHERE exitCode <> 0 AND ts > strftime('%FT%T', 'now', '-1 day')"
   tapctl records sql 'SELECT * FROM pushes' --csv > pushes.csv`,
-		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "rows", Usage: "fail if there are more than `N` rows", Value: sqlRows},
-			&cli.BoolFlag{Name: "csv", Usage: "print CSV with a line of headings"},
+		Flags: []ucli.Flag{
+			&ucli.IntFlag{Name: "rows", Usage: "fail if there are more than `N` rows", Value: sqlRows},
+			&ucli.BoolFlag{Name: "csv", Usage: "print CSV with a line of headings"},
 		},
 		Action: longAction(1, askRecords),
 	}
@@ -63,7 +65,7 @@ func askRecords(c *command) error {
 	case c.IsSet("url"):
 		return cli.Usage("records sql: reads the files of this machine's gateway; leave out --url")
 	}
-	if flags := c.SetAbove(); len(flags) > 0 {
+	if flags := c.Lineage()[1].LocalFlagNames(); len(flags) > 0 {
 		return cli.Usage("records sql: takes no --%s; write it into the query", flags[0])
 	}
 	home, err := statedir.Home()

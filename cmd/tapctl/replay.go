@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
@@ -18,8 +20,8 @@ import (
 	"tapgw/internal/recording"
 )
 
-func replayCommand() *cli.Command {
-	return &cli.Command{
+func replayCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "replay",
 		Usage:     "replay a recording against a provider, or as one against a gateway",
 		ArgsUsage: "FILE -- CMD...",
@@ -39,32 +41,32 @@ Examples:
   tapctl replay bug.jsonl --speed 1 --ignore /data/time -- ./provider
   tapctl replay bug.jsonl --gateway ws://127.0.0.1:9400
   tapctl replay bug.jsonl --json -- node provider.mjs | jq -c '.findings[]'`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "gateway", Usage: "replay it against the gateway at `URL`, not a provider"},
-			&cli.StringFlag{Name: "provider", Usage: "replay the part of the provider `NAME` (default: the only one)"},
-			&cli.StringFlag{
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "gateway", Usage: "replay it against the gateway at `URL`, not a provider"},
+			&ucli.StringFlag{Name: "provider", Usage: "replay the part of the provider `NAME` (default: the only one)"},
+			&ucli.StringFlag{
 				Name:  "speed",
 				Value: "max",
 				Usage: "`1|10|max`: as fast as it was, that many times, or as the answers come",
 			},
-			&cli.DurationFlag{
+			&ucli.DurationFlag{
 				Name:  "wait",
 				Value: 5 * time.Second,
 				Usage: "wait `TIME` for a message that does not come",
 			},
-			&cli.StringSliceFlag{Name: "ignore",
+			&ucli.StringSliceFlag{Name: "ignore",
 				Usage: "the value at `POINTER`, a JSON pointer into a message, may differ (may be repeated)"},
 		},
 		Action: replay,
 	}
 }
 
-func replay(flags *cli.Context) error {
+func replay(flags *ucli.Context) error {
 	file := flags.Args().First()
 	if file == "" {
 		return cli.Usage("FILE is missing: tapctl replay FILE -- CMD...; tapctl record writes one")
 	}
-	command := flags.Args().Slice()[1:]
+	command := flags.Args().Tail()
 	if flags.IsSet("gateway") == (len(command) > 0) {
 		return cli.Usage(
 			"name a provider or a gateway: tapctl replay %s -- CMD..., or --gateway URL",
@@ -95,7 +97,7 @@ func replay(flags *cli.Context) error {
 
 // replayAgainstGateway starts a session for the replay, and ends it also after --timeout or Ctrl-C.
 func replayAgainstGateway(
-	ctx context.Context, flags *cli.Context, o conformance.ReplayOptions,
+	ctx context.Context, flags *ucli.Context, o conformance.ReplayOptions,
 ) (*conformance.ReplayReport, error) {
 	gw, err := client.New(client.Options{URL: flags.String("gateway"), Token: flags.String("token"), Flag: "--gateway"})
 	if err != nil {
@@ -123,7 +125,7 @@ func replayAgainstGateway(
 	})
 }
 
-func replayOptions(flags *cli.Context, file string, out *cli.Output) (o conformance.ReplayOptions, err error) {
+func replayOptions(flags *ucli.Context, file string, out *cli.Output) (o conformance.ReplayOptions, err error) {
 	o.Provider, o.Patience, o.Ignore = flags.String("provider"), flags.Duration("wait"), flags.StringSlice("ignore")
 	o.Home, _ = os.UserHomeDir()
 	if o.Patience <= 0 {
@@ -153,7 +155,7 @@ func replayOptions(flags *cli.Context, file string, out *cli.Output) (o conforma
 	return o, nil
 }
 
-func readRecording(flags *cli.Context, file string) (*recording.File, error) {
+func readRecording(flags *ucli.Context, file string) (*recording.File, error) {
 	in := flags.App.Reader
 	if file != "-" {
 		f, err := os.Open(file)

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/lazyregexp"
 )
@@ -37,15 +39,15 @@ func (c *command) sessionAnd(missing string) (id, word string, err error) {
 }
 
 // sessionFlag is --session, for commands whose arguments are not a session.
-func sessionFlag() cli.Flag {
-	return &cli.StringFlag{Name: "session", Aliases: []string{"s"},
+func sessionFlag() ucli.Flag {
+	return &ucli.StringFlag{Name: "session", Aliases: []string{"s"},
 		Usage: "a session's `ID`, its beginning, or its label (default: the only session, or the foreground session)"}
 }
 
 // completing makes a BashComplete that asks the gateway. suggest prints the candidates for the
 // value of a flag, "" for the next argument. An error gives no candidates.
-func completing(suggest func(c *command, flag string)) cli.BashCompleteFunc {
-	return func(flags *cli.Context) {
+func completing(suggest func(c *command, flag string)) ucli.BashCompleteFunc {
+	return func(flags *ucli.Context) {
 		c, cancel, err := newCommand(flags, 0)
 		if err != nil {
 			return
@@ -56,7 +58,7 @@ func completing(suggest func(c *command, flag string)) cli.BashCompleteFunc {
 }
 
 // completeArgument completes the first argument.
-func completeArgument(suggest func(*command)) cli.BashCompleteFunc {
+func completeArgument(suggest func(*command)) ucli.BashCompleteFunc {
 	return completing(func(c *command, flag string) {
 		if flag == "" && c.NArg() == 0 {
 			suggest(c)
@@ -65,7 +67,7 @@ func completeArgument(suggest func(*command)) cli.BashCompleteFunc {
 }
 
 // completeSessionFlag completes the value of --session.
-func completeSessionFlag() cli.BashCompleteFunc {
+func completeSessionFlag() ucli.BashCompleteFunc {
 	return completing(func(c *command, flag string) {
 		if flag == "session" {
 			c.suggestSessions()

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 )
 
@@ -52,26 +54,26 @@ func (r *resource[T]) table(all []T) *cli.Table {
 }
 
 // listCommand makes the subcommand list, which does the same as the command without a subcommand.
-func (r *resource[T]) listCommand(usage, description string, flags ...cli.Flag) *cli.Command {
-	return &cli.Command{Name: "list", Aliases: []string{"ls"}, Usage: usage, Description: description,
+func (r *resource[T]) listCommand(usage, description string, flags ...ucli.Flag) *ucli.Command {
+	return &ucli.Command{Name: "list", Aliases: []string{"ls"}, Usage: usage, Description: description,
 		Flags: flags, Action: shortAction(0, r.print)}
 }
 
 // short completes a subcommand for one thing. It ends as a [shortAction] does.
 func (r *resource[T]) short(
-	sub *cli.Command, do func(c *command, name string) error, unless ...string,
-) *cli.Command {
+	sub *ucli.Command, do func(c *command, name string) error, unless ...string,
+) *ucli.Command {
 	return r.complete(sub, shortAction(1, r.named(do), unless...))
 }
 
 // long completes a subcommand for one thing. It ends as a [longAction] does.
 func (r *resource[T]) long(
-	sub *cli.Command, do func(c *command, name string) error,
-) *cli.Command {
+	sub *ucli.Command, do func(c *command, name string) error,
+) *ucli.Command {
 	return r.complete(sub, longAction(1, r.named(do)))
 }
 
-func (r *resource[T]) complete(sub *cli.Command, action cli.ActionFunc) *cli.Command {
+func (r *resource[T]) complete(sub *ucli.Command, action ucli.ActionFunc) *ucli.Command {
 	sub.ArgsUsage, sub.BashComplete, sub.Action = r.argument, completeArgument(r.suggest), action
 	return sub
 }

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func sessionsCommand() *cli.Command {
-	return &cli.Command{
+func sessionsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "sessions",
 		Usage: "list sessions; start, query, follow and stop one",
 		Description: `Examples:
@@ -18,9 +20,9 @@ func sessionsCommand() *cli.Command {
   tapctl sessions --json | jq -r '.[].id'
   tapctl sessions --all
   tapctl sessions start --host local --label scratch`,
-		Flags:  []cli.Flag{allFlag()},
+		Flags:  []ucli.Flag{allFlag()},
 		Action: shortAction(0, sessionResource.print),
-		Subcommands: []*cli.Command{
+		Subcommands: []*ucli.Command{
 			listCommand(),
 			showCommand(),
 			startCommand(),
@@ -42,8 +44,8 @@ func sessionsCommand() *cli.Command {
 }
 
 // allFlag makes a list have what is on all gateways of the cluster.
-func allFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "all", Usage: "also those that other gateways of the cluster share"}
+func allFlag() ucli.Flag {
+	return &ucli.BoolFlag{Name: "all", Usage: "also those that other gateways of the cluster share"}
 }
 
 var sessionResource = resource[adminapi.Session]{

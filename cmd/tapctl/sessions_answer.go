@@ -12,13 +12,15 @@ import (
 	"sync"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/visible"
 )
 
-func answerCommand() *cli.Command {
-	return &cli.Command{
+func answerCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "answer",
 		Usage:     "answer a question of a session, or list the questions",
 		ArgsUsage: "[ID] [once|session|deny|TEXT]",
@@ -39,15 +41,15 @@ Examples:
   tapctl sessions answer 3f2a 'the second one' --question k7fq-2
   tapctl sessions answer --content '{"name":"Ada"}'
   tapctl sessions answer --json | jq -r '.[].id'`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{
 				Name:    "question",
 				Aliases: []string{"q"},
 				Usage:   "the question's `ID`: the answer is for this one or for none",
 			},
-			&cli.StringFlag{Name: "content", Usage: "`JSON|-`: the content of a form"},
-			&cli.BoolFlag{Name: "decline", Usage: "refuse to answer, whatever the question is"},
-			&cli.StringFlag{Name: "reason", Usage: "with deny: `TEXT` that the model is told"},
+			&ucli.StringFlag{Name: "content", Usage: "`JSON|-`: the content of a form"},
+			&ucli.BoolFlag{Name: "decline", Usage: "refuse to answer, whatever the question is"},
+			&ucli.StringFlag{Name: "reason", Usage: "with deny: `TEXT` that the model is told"},
 		},
 		BashComplete: completing(func(c *command, flag string) {
 			switch {

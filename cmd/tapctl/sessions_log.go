@@ -8,13 +8,15 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func liveCommand() *cli.Command {
-	return sessionResource.long(&cli.Command{
+func liveCommand() *ucli.Command {
+	return sessionResource.long(&ucli.Command{
 		Name: "live", Usage: "follow a session's callbacks, one JSON object a line",
 		Description: "It ends with the session, or at Ctrl-C.\n\nExamples:\n" +
 			"  tapctl sessions live 3f2a | jq -r 'select(.callback==\"onMessage\").delta'",
@@ -64,8 +66,8 @@ func withTimelineFields(l client.LiveLine) json.RawMessage {
 		object, level, source, bytes.TrimSpace(b.Bytes()))
 }
 
-func logCommand() *cli.Command {
-	return &cli.Command{
+func logCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "log",
 		Usage:     "show a session's timeline",
 		ArgsUsage: "[ID]",
@@ -78,11 +80,11 @@ Examples:
   tapctl sessions log review --since 10m
   tapctl sessions log 3f2a --follow --json
   tapctl sessions log --events --follow | jq -c 'select(.type | startswith("model."))'`,
-		Flags: []cli.Flag{
+		Flags: []ucli.Flag{
 			followFlag("the session ends"),
 			lastLinesFlag(),
 			sinceFlag(),
-			&cli.BoolFlag{Name: "events", Usage: "the events of the session's runtime, raw"},
+			&ucli.BoolFlag{Name: "events", Usage: "the events of the session's runtime, raw"},
 		},
 		BashComplete: completeArgument((*command).suggestSessions),
 		Action:       longAction(1, logSession),
@@ -117,12 +119,12 @@ func (c *command) logQuery() (q client.LogQuery, err error) {
 	return q, err
 }
 
-func followFlag(until string) cli.Flag {
-	return &cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until " + until + ", or until Ctrl-C"}
+func followFlag(until string) ucli.Flag {
+	return &ucli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until " + until + ", or until Ctrl-C"}
 }
 
-func lastLinesFlag() cli.Flag {
-	return &cli.IntFlag{Name: "last",
+func lastLinesFlag() ucli.Flag {
+	return &ucli.IntFlag{Name: "last",
 		Usage: "at most the last `N` lines that are there (default: all)"}
 }
 

@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
-	"tapgw/internal/cli"
 )
 
 const effortUsage = "`low|medium|high|xhigh|max`: how hard the model thinks; tapctl models lists what each knows"
 
-func modelCommand() *cli.Command {
-	return &cli.Command{
+func modelCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "model",
 		Usage:     "change the model of a running session",
 		ArgsUsage: "[ID] MODEL",
@@ -21,7 +22,7 @@ as it is.
 Examples:
   tapctl sessions model 3f2a gpt-5-mini
   tapctl sessions model gpt-5-mini --effort high`,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "effort", Usage: effortUsage}},
+		Flags: []ucli.Flag{&ucli.StringFlag{Name: "effort", Usage: effortUsage}},
 		BashComplete: completing(func(c *command, flag string) {
 			if flag != "" || c.NArg() > 1 {
 				return

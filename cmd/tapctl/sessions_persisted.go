@@ -5,13 +5,15 @@ import (
 	"context"
 	"os"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func listCommand() *cli.Command {
-	return &cli.Command{
+func listCommand() *ucli.Command {
+	return &ucli.Command{
 		Name: "list", Aliases: []string{"ls"}, Usage: "list running sessions, or those on disk",
 		Description: `With --persisted it lists the Copilot sessions on disk, the last used first, also those of
 other programs and of a gateway that was killed. The state is stored (it can be resumed),
@@ -21,13 +23,13 @@ are for --persisted, except --all.
 Examples:
   tapctl sessions list --json
   tapctl sessions list --persisted --cwd . --last 5`,
-		Flags: []cli.Flag{
+		Flags: []ucli.Flag{
 			allFlag(),
-			&cli.BoolFlag{Name: "persisted", Usage: "the sessions on disk"},
-			&cli.StringFlag{Name: "cwd", Usage: "only sessions with this working `DIR`"},
-			&cli.StringFlag{Name: "repository", Usage: "only sessions of this repository, `OWNER/NAME`"},
-			&cli.StringFlag{Name: "branch", Usage: "only sessions of this `BRANCH`"},
-			&cli.IntFlag{Name: "last", Usage: "at most `N`"},
+			&ucli.BoolFlag{Name: "persisted", Usage: "the sessions on disk"},
+			&ucli.StringFlag{Name: "cwd", Usage: "only sessions with this working `DIR`"},
+			&ucli.StringFlag{Name: "repository", Usage: "only sessions of this repository, `OWNER/NAME`"},
+			&ucli.StringFlag{Name: "branch", Usage: "only sessions of this `BRANCH`"},
+			&ucli.IntFlag{Name: "last", Usage: "at most `N`"},
 		},
 		Action: shortAction(0, func(c *command) error {
 			if c.Bool("persisted") {
@@ -86,8 +88,8 @@ func (c *command) existingDirectory() (string, error) {
 	return dir, nil
 }
 
-func resumeCommand() *cli.Command {
-	return persistedResource.short(&cli.Command{
+func resumeCommand() *ucli.Command {
+	return persistedResource.short(&ucli.Command{
 		Name: "resume", Usage: "resume a session on disk, with its history",
 		Description: `The session keeps its id, its model, its profile and its label. Its tools come back with
 their providers. Keys and tokens are not stored: a session on an endpoint of your own
@@ -100,10 +102,10 @@ Examples:
   tapctl sessions resume 3f2a
   tapctl sessions resume 3f2a --continue
   tapctl sessions resume 3f2a --provider-url http://127.0.0.1:11434/v1`,
-		Flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "continue", Usage: "make the pending tool calls again"},
-			&cli.StringFlag{Name: "cwd", Usage: "another working `DIR`"},
-			&cli.StringFlag{Name: "label", Usage: "another `NAME` for people"},
+		Flags: append([]ucli.Flag{
+			&ucli.BoolFlag{Name: "continue", Usage: "make the pending tool calls again"},
+			&ucli.StringFlag{Name: "cwd", Usage: "another working `DIR`"},
+			&ucli.StringFlag{Name: "label", Usage: "another `NAME` for people"},
 		}, settingsFlags()...),
 	}, resumeSession)
 }
@@ -124,12 +126,12 @@ func resumeSession(c *command, id string) (err error) {
 	return c.doneTo(id, "resumed")
 }
 
-func deleteCommand() *cli.Command {
-	return persistedResource.short(&cli.Command{
+func deleteCommand() *ucli.Command {
+	return persistedResource.short(&ucli.Command{
 		Name: "delete", Usage: "delete a session from the disk",
 		Description: "It can't be undone. Stop a running session first.\n\n" +
 			"Examples:\n  tapctl sessions delete 3f2a --yes",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
+		Flags: []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
 	}, func(c *command, id string) error {
 		if !c.Bool("yes") {
 			return cli.Usage("deleting session %s can't be undone; give --yes to confirm", id)

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"sync/atomic"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func sessionsQueryCommand() *cli.Command {
-	return &cli.Command{
+func sessionsQueryCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "query",
 		Usage:     "give a session a prompt and stream its answer",
 		ArgsUsage: "[ID] PROMPT|-",
@@ -28,13 +30,13 @@ Examples:
   tapctl sessions query 'what is wrong here?' --attach main.go:10-20 --attach error.png
   tapctl sessions query 'no, the other branch' --mode immediate
   tapctl sessions query 'call:hello {"name":"you"}' --json`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "detach", Usage: "do not wait for the answer"},
-			&cli.StringSliceFlag{Name: "attach", Aliases: []string{"a"},
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "detach", Usage: "do not wait for the answer"},
+			&ucli.StringSliceFlag{Name: "attach", Aliases: []string{"a"},
 				Usage: "a file, a directory, an image or lines of a file: `FILE|DIR|FILE:LINE-LINE` (repeatable)"},
-			&cli.StringSliceFlag{Name: "header",
+			&ucli.StringSliceFlag{Name: "header",
 				Usage: "`NAME:VALUE`, for the requests to the model that the prompt makes (repeatable)"},
-			&cli.StringFlag{Name: "mode", Value: adminapi.ModeEnqueue,
+			&ucli.StringFlag{Name: "mode", Value: adminapi.ModeEnqueue,
 				Usage: "`enqueue|immediate`: behind the turn that runs, or into it"},
 		},
 		BashComplete: completeArgument((*command).suggestSessions),

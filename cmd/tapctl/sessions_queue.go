@@ -4,12 +4,14 @@ import (
 	"slices"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
-func queueCommand() *cli.Command {
-	return &cli.Command{
+func queueCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "queue",
 		Usage:     "list the prompts that wait in sessions; take one back, or send it now",
 		ArgsUsage: "[ID] [cancel PROMPT|send PROMPT]",

@@ -1,11 +1,13 @@
 package main
 
 import (
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 )
 
-func renameCommand() *cli.Command {
-	return &cli.Command{
+func renameCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "rename",
 		Usage:     "give a session another label",
 		ArgsUsage: "[ID] LABEL",

@@ -5,14 +5,16 @@ import (
 	"slices"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/visible"
 )
 
-func showCommand() *cli.Command {
-	return sessionResource.short(&cli.Command{
+func showCommand() *ucli.Command {
+	return sessionResource.short(&ucli.Command{
 		Name: "show", Usage: "show one session with its providers, tools and timeline",
 		Description: `Shows what the list does, the session's providers and tools, its open questions, what its
 models used, and the end of its timeline.

@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
@@ -10,8 +12,8 @@ import (
 // defaultKeyEnv is the variable that holds the key of the user's own model endpoint.
 const defaultKeyEnv = "TAP_MODEL_KEY"
 
-func startCommand() *cli.Command {
-	return &cli.Command{
+func startCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "start",
 		Usage: "start a session and print its id",
 		Description: `A local session has no model: a prompt "call:NAME {json}" calls that tool, which is enough
@@ -24,10 +26,10 @@ Examples:
   tapctl sessions start --model gpt-5-mini --effort high --cwd ~/project
   tapctl sessions start --profile review
   tapctl sessions start --provider-url http://127.0.0.1:11434/v1 --model qwen3`,
-		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the session", Value: "copilot"},
-			&cli.StringFlag{Name: "cwd", Usage: "the session's working `DIR` (default: where tapctl runs)"},
-			&cli.StringFlag{
+		Flags: append([]ucli.Flag{
+			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the session", Value: "copilot"},
+			&ucli.StringFlag{Name: "cwd", Usage: "the session's working `DIR` (default: where tapctl runs)"},
+			&ucli.StringFlag{
 				Name:  "label",
 				Usage: "the session's `NAME` for people (default: its repository and branch, else its directory)",
 			},
@@ -62,16 +64,16 @@ func startSession(c *command) error {
 }
 
 // settingsFlags are the flags of a new or resumed session's model.
-func settingsFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "profile", Usage: "the `PROFILE` of tapgw.toml to use, [copilot.profile.NAME]"},
-		&cli.StringFlag{Name: "model", Usage: "the `MODEL` (see tapctl models)"},
-		&cli.StringFlag{Name: "effort", Usage: effortUsage},
-		&cli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
-		&cli.StringFlag{
+func settingsFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.StringFlag{Name: "profile", Usage: "the `PROFILE` of tapgw.toml to use, [copilot.profile.NAME]"},
+		&ucli.StringFlag{Name: "model", Usage: "the `MODEL` (see tapctl models)"},
+		&ucli.StringFlag{Name: "effort", Usage: effortUsage},
+		&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
+		&ucli.StringFlag{
 			Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key", Value: defaultKeyEnv,
 		},
-		&cli.StringFlag{
+		&ucli.StringFlag{
 			Name:  "github-token-env",
 			Usage: "the environment `VARIABLE` that holds the GitHub token to use the models with",
 		},
@@ -98,7 +100,7 @@ func (c *command) modelSettings() (adminapi.ModelSettings, error) {
 
 // providerKey reads the key of the endpoint that --provider-url names. An endpoint may need no
 // key, but a variable that the user names must be set.
-func providerKey(flags *cli.Context) (string, error) {
+func providerKey(flags *ucli.Context) (string, error) {
 	name, isNamed := flags.String("provider-key-env"), flags.IsSet("provider-key-env")
 	if flags.String("provider-url") == "" {
 		if isNamed {

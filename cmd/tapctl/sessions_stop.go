@@ -6,12 +6,14 @@ import (
 	"sync"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
-func stopCommand() *cli.Command {
-	return &cli.Command{
+func stopCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "stop",
 		Usage:     "end a session",
 		ArgsUsage: "[ID]",
@@ -21,7 +23,7 @@ If there are several sessions, name the one to end, or end all of them with --al
 Examples:
   tapctl sessions stop 3f2a
   tapctl sessions stop --all`,
-		Flags:        []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "end all sessions"}},
+		Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "all", Usage: "end all sessions"}},
 		BashComplete: completeArgument((*command).suggestSessions),
 		Action: shortAction(1, func(c *command) error {
 			if c.Bool("all") {
@@ -97,15 +99,15 @@ func stopAll(c *command) error {
 	return nil
 }
 
-func interruptCommand() *cli.Command {
-	return sessionResource.short(&cli.Command{
+func interruptCommand() *ucli.Command {
+	return sessionResource.short(&ucli.Command{
 		Name: "interrupt", Usage: "stop a session's turn and cancel its tool calls",
 		Description: `Prompts that wait behind the turn stay, and the first of them begins. tapctl prints a prompt
 that was given to the agent just before and did not begin.
 
 Examples:
   tapctl sessions interrupt 3f2a --reason 'wrong branch'`,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY`, for the timeline"}},
+		Flags: []ucli.Flag{&ucli.StringFlag{Name: "reason", Usage: "`WHY`, for the timeline"}},
 	}, func(c *command, id string) error {
 		dropped, err := c.gw.Interrupt(c.ctx, id, c.String("reason"))
 		if err != nil {
@@ -126,10 +128,10 @@ func (c *command) printDropped(dropped []string) {
 	}
 }
 
-func foregroundCommand() *cli.Command {
+func foregroundCommand() *ucli.Command {
 	named := sessionResource
 	named.find = (*command).findNamedSession
-	return named.short(&cli.Command{
+	return named.short(&ucli.Command{
 		Name: "foreground", Usage: "make a session the foreground session",
 		Description: "Commands without an ID mean the foreground session.\n\n" +
 			"Examples:\n  tapctl sessions foreground 3f2a",

@@ -3,12 +3,14 @@ package main
 import (
 	"strconv"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
-func usageCommand() *cli.Command {
-	return sessionResource.short(&cli.Command{
+func usageCommand() *ucli.Command {
+	return sessionResource.short(&ucli.Command{
 		Name: "usage", Usage: "show what a session's models read, wrote and cost",
 		Description: `Shows the tokens, the cost and the time of model calls, by turn, by model and in all, since
 this gateway has the session. The cost is in premium requests: each call times its

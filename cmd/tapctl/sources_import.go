@@ -4,13 +4,15 @@ import (
 	"errors"
 	"path/filepath"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/tapconfig"
 	"tapgw/internal/visible"
 )
 
-func sourcesImportCommand() *cli.Command {
-	return &cli.Command{
+func sourcesImportCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "import",
 		Usage:     "turn the emitters of a project's tap.config.json into provider files",
 		ArgsUsage: "[DIR]",
@@ -28,7 +30,7 @@ Examples:
 	}
 }
 
-func importSources(c *cli.Context) error {
+func importSources(c *ucli.Context) error {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return err
 	}

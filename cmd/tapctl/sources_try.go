@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
@@ -32,8 +34,8 @@ type trial struct {
 	Events     []sources.TriedEvent `json:"events"`
 }
 
-func sourcesTryCommand() *cli.Command {
-	return &cli.Command{
+func sourcesTryCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "try",
 		Usage:     "show what a source's file would do, and send nothing",
 		ArgsUsage: "FILE",
@@ -48,9 +50,9 @@ Examples:
   tapctl sources try ~/.config/tapgw/providers/build.toml
   tapctl sources try build.toml --run
   tapctl sources try build.toml --session 3f2a --json | jq -r '.events[] | select(.outcome=="inject") | .text'`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "run", Usage: "run its command once, or ask its URL"},
-			&cli.StringFlag{Name: "session", Usage: "judge the events in the stream of session `ID`"},
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "run", Usage: "run its command once, or ask its URL"},
+			&ucli.StringFlag{Name: "session", Usage: "judge the events in the stream of session `ID`"},
 		},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(1, trySource),

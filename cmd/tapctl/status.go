@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
-func statusCommand() *cli.Command {
-	return &cli.Command{
+func statusCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:        "status",
 		Usage:       "show the gateway's state and the faults in its config files",
 		Description: "Examples:\n  tapctl status\n  tapctl status --json | jq .url",

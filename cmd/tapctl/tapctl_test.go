@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
@@ -31,8 +32,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // goes without an example.
 func TestHelpIsReviewed(t *testing.T) {
 	var all bytes.Buffer
-	var walk func(path []string, commands []*cli.Command)
-	walk = func(path []string, commands []*cli.Command) {
+	var walk func(path []string, commands []*ucli.Command)
+	walk = func(path []string, commands []*ucli.Command) {
 		line := append(append([]string{"tapctl"}, path...), "--help")
 		all.WriteString("$ " + strings.Join(line, " ") + "\n\n")
 		begin := all.Len()
@@ -141,7 +142,8 @@ func newTestCommand(t *testing.T, out io.Writer, h http.HandlerFunc) *command {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { gw.Close(); web.Close() })
-	flags := &cli.Context{Context: t.Context(), App: &cli.App{}}
+	app := &ucli.App{}
+	flags := ucli.NewContext(app, flag.NewFlagSet("", flag.ContinueOnError), &ucli.Context{Context: t.Context()})
 	return &command{flags, t.Context(), &cli.Output{W: out, Err: io.Discard, Terminal: true}, gw}
 }
 

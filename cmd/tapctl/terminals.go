@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"strconv"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/proc"
 )
 
-func attachCommand() *cli.Command {
-	return &cli.Command{
+func attachCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "attach",
 		Usage:     "join a terminal that was started with: copilot --ui-server",
 		ArgsUsage: "PORT|auto",

@@ -6,23 +6,25 @@ import (
 	"encoding/json"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
-func toolsCommand() *cli.Command {
+func toolsCommand() *ucli.Command {
 	listTools := toolResource.listCommand("list the providers' tools",
 		"Examples:\n  tapctl tools list --json", toolsSessionFlag())
 	listTools.BashComplete = completeSessionFlag()
-	return &cli.Command{
+	return &ucli.Command{
 		Name:  "tools",
 		Usage: "list the providers' tools, or call one",
 		Description: "Examples:\n  tapctl tools\n  tapctl tools --session 3f2a --json\n" +
 			"  tapctl tools call hello --args '{\"name\":\"you\"}'",
-		Flags:        []cli.Flag{toolsSessionFlag()},
+		Flags:        []ucli.Flag{toolsSessionFlag()},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(0, toolResource.print),
-		Subcommands: []*cli.Command{
+		Subcommands: []*ucli.Command{
 			listTools,
 			{
 				Name: "call", Usage: "call a tool as the session's model would", ArgsUsage: "NAME",
@@ -32,9 +34,9 @@ The exit code is 1 if the call failed. Ctrl-C cancels the call.
 Examples:
   tapctl tools call hello --args '{"name":"you"}'
   echo '{"name":"you"}' | tapctl tools call hello --args - --json`,
-				Flags: []cli.Flag{
+				Flags: []ucli.Flag{
 					sessionFlag(),
-					&cli.StringFlag{
+					&ucli.StringFlag{
 						Name: "args", Usage: "the arguments as a `JSON` object, or - for stdin", Value: "{}",
 					},
 				},
@@ -45,8 +47,8 @@ Examples:
 	}
 }
 
-func toolsSessionFlag() cli.Flag {
-	return &cli.StringFlag{Name: "session", Aliases: []string{"s"},
+func toolsSessionFlag() ucli.Flag {
+	return &ucli.StringFlag{Name: "session", Aliases: []string{"s"},
 		Usage: "only the tools of the session with this `ID` or label"}
 }
 

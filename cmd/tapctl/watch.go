@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
@@ -20,8 +22,8 @@ const (
 	watchAge      = 5 * time.Second        // how often "3s ago" is drawn anew, if nothing changes
 )
 
-func watchCommand() *cli.Command {
-	return &cli.Command{
+func watchCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "watch",
 		Usage: "watch sessions, providers, pairings, questions and timelines",
 		Description: `On a terminal it draws the view anew at each change. Elsewhere, and with --json, it prints

@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 )
@@ -11,8 +13,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return cli.Run(newApp(), args, stdin, stdout, stderr)
 }
 
-func newApp() *cli.App {
-	return &cli.App{
+func newApp() *ucli.App {
+	return &ucli.App{
 		Name:  "tapgw",
 		Usage: "give agent sessions the tools and events of other processes",
 		Description: `The gateway connects agent sessions (of the Copilot CLI, or local ones without a
@@ -27,8 +29,8 @@ Examples:
   tapgw serve
   tapgw ensure && tapctl sessions start --host local
   tapgw doctor`,
-		Flags: []cli.Flag{cli.ConfigFlag(), cli.WorkdirFlag(), cli.VerboseFlag()},
-		Commands: []*cli.Command{
+		Flags: []ucli.Flag{cli.ConfigFlag(), cli.WorkdirFlag(), cli.VerboseFlag()},
+		Commands: []*ucli.Command{
 			serveCommand(),
 			ensureCommand(),
 			stopCommand(),
@@ -53,7 +55,7 @@ Examples:
 }
 
 // loadConfig finds the config files that apply and reads them.
-func loadConfig(c *cli.Context) (configs.Config, configs.Files, error) {
+func loadConfig(c *ucli.Context) (configs.Config, configs.Files, error) {
 	dir, err := cli.Workdir(c)
 	if err != nil {
 		return configs.Config{}, configs.Files{}, err

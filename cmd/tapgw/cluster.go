@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/assembly"
 	"tapgw/internal/cli"
 )
@@ -11,13 +13,13 @@ import (
 // clusterCheckTimeout bounds all checks of tapgw cluster check.
 const clusterCheckTimeout = 20 * time.Second
 
-func clusterCommand() *cli.Command {
-	return &cli.Command{
+func clusterCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "cluster",
 		Usage: "check how this gateway joins others",
 		Description: `Examples:
   tapgw cluster check`,
-		Subcommands: []*cli.Command{{
+		Subcommands: []*ucli.Command{{
 			Name:  "check",
 			Usage: "say what is reachable and what is allowed",
 			Description: `Connects to each server of [cluster] in tapgw.toml as this gateway would, whether one
@@ -33,7 +35,7 @@ Examples:
 	}
 }
 
-func checkCluster(c *cli.Context) error {
+func checkCluster(c *ucli.Context) error {
 	if err := cli.MaxArgs(c, 0); err != nil {
 		return err
 	}

@@ -5,18 +5,20 @@ import (
 	"slices"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 )
 
-func configCommand() *cli.Command {
-	return &cli.Command{
+func configCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "config",
 		Usage: "check config files, and print their schemas",
 		Description: `Examples:
   tapgw config check
   tapgw config schema provider`,
-		Subcommands: []*cli.Command{{
+		Subcommands: []*ucli.Command{{
 			Name:      "check",
 			Usage:     "name every fault in config files",
 			ArgsUsage: "[FILE…]",
@@ -39,7 +41,7 @@ Examples:
   tapgw config schema provider | jq .properties.kind
   mkdir -p ~/.config/tapgw/schema
   for s in tapgw lsclient provider; do tapgw config schema $s > ~/.config/tapgw/schema/$s.json; done`,
-			BashComplete: func(c *cli.Context) {
+			BashComplete: func(c *ucli.Context) {
 				for _, name := range configs.Schemas() {
 					cli.Candidate(c, name, "")
 				}
@@ -49,7 +51,7 @@ Examples:
 	}
 }
 
-func printSchema(c *cli.Context) error {
+func printSchema(c *ucli.Context) error {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return err
 	}
@@ -63,7 +65,7 @@ func printSchema(c *cli.Context) error {
 	return cli.Out(c).Printf("%s", configs.Schema(name))
 }
 
-func checkConfig(c *cli.Context) error {
+func checkConfig(c *ucli.Context) error {
 	files, faults, err := checkFiles(c)
 	if err != nil {
 		return err
@@ -104,7 +106,7 @@ func checkConfig(c *cli.Context) error {
 
 // checkFiles checks the files that the arguments name, else all that apply. It returns
 // their names, too.
-func checkFiles(c *cli.Context) (files []string, faults configs.Faults, err error) {
+func checkFiles(c *ucli.Context) (files []string, faults configs.Faults, err error) {
 	dir, err := cli.Workdir(c)
 	if err != nil {
 		return nil, nil, err

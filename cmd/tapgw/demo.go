@@ -3,6 +3,8 @@ package main
 import (
 	"log/slog"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/assembly"
 	"tapgw/internal/cli"
 	"tapgw/internal/copilot"
@@ -10,8 +12,8 @@ import (
 	"tapgw/internal/gateway"
 )
 
-func demoCommand() *cli.Command {
-	return &cli.Command{
+func demoCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "demo",
 		Usage: "show a session with a tool of another process, and an event that wakes it",
 		Description: `It runs a gateway on a free port with a temporary home, a scripted model endpoint, a
@@ -24,14 +26,14 @@ Examples:
   tapgw demo
   tapgw demo --host local
   tapgw demo --keep`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{
 				Name: "host", Value: demo.HostAuto,
 				Usage: "`auto|copilot|local`: the session's host; auto is copilot if its runtime is found",
 			},
-			&cli.BoolFlag{Name: "keep", Usage: "run on after the demo, and print commands to try"},
+			&ucli.BoolFlag{Name: "keep", Usage: "run on after the demo, and print commands to try"},
 		},
-		Action: func(c *cli.Context) error {
+		Action: func(c *ucli.Context) error {
 			host, err := cli.OneOf(c, "host", demo.HostAuto, copilot.Kind, gateway.HostLocal)
 			if err != nil {
 				return err
@@ -52,9 +54,9 @@ Examples:
 }
 
 // demoProviderCommand runs the sample provider of the demo, which starts it.
-func demoProviderCommand() *cli.Command {
-	return &cli.Command{
+func demoProviderCommand() *ucli.Command {
+	return &ucli.Command{
 		Name: demo.ProviderCommand, Hidden: true, Usage: "the demo's sample provider",
-		Action: func(c *cli.Context) error { return demo.Provide(c.Context, c.App.Reader, c.App.ErrWriter) },
+		Action: func(c *ucli.Context) error { return demo.Provide(c.Context, c.App.Reader, c.App.ErrWriter) },
 	}
 }

@@ -5,14 +5,16 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/statedir"
 )
 
 const ensureTimeout = 20 * time.Second
 
-func ensureCommand() *cli.Command {
-	return &cli.Command{
+func ensureCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "ensure",
 		Usage: "start a gateway in the background if none runs, and print its URL",
 		Description: `Any number of processes may run it at once: one gateway starts, and all print its
@@ -22,12 +24,12 @@ for 30 seconds. It logs to gateway.log beside its token files.
 Examples:
   tapgw ensure
   export TAP_GATEWAY_URL=$(tapgw ensure)`,
-		Flags:  []cli.Flag{listenFlag()},
+		Flags:  []ucli.Flag{listenFlag()},
 		Action: ensure,
 	}
 }
 
-func ensure(c *cli.Context) error {
+func ensure(c *ucli.Context) error {
 	g, err := ensureGateway(c)
 	if err != nil {
 		return err
@@ -40,7 +42,7 @@ func ensure(c *cli.Context) error {
 }
 
 // ensureGateway starts a gateway in the background if none runs. It ends when nobody uses it.
-func ensureGateway(c *cli.Context) (statedir.Info, error) {
+func ensureGateway(c *ucli.Context) (statedir.Info, error) {
 	config, files, err := loadConfig(c)
 	if err != nil {
 		return statedir.Info{}, err

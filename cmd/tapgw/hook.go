@@ -4,13 +4,15 @@ import (
 	"slices"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/terminals/hook"
 )
 
-func hookCommand() *cli.Command {
-	return &cli.Command{
+func hookCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "hook",
 		Usage:     "answer a hook of a Copilot CLI",
 		ArgsUsage: "EVENT",
@@ -29,7 +31,7 @@ Example:
 	}
 }
 
-func answerHook(c *cli.Context) error {
+func answerHook(c *ucli.Context) error {
 	event := c.Args().First()
 	switch {
 	case c.NArg() != 1:

@@ -8,35 +8,37 @@ import (
 	"os"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/install"
 	"tapgw/internal/visible"
 )
 
-func installCommand() *cli.Command {
-	return &cli.Command{
+func installCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "install",
 		Usage: "write what agents read: skills, and what makes Copilot CLIs join the gateway",
 		Description: `Examples:
   tapgw install skills
   tapgw install copilot
   tapgw install status`,
-		Subcommands: []*cli.Command{installSkillsCommand(), installCopilotCommand(), installStatusCommand()},
+		Subcommands: []*ucli.Command{installSkillsCommand(), installCopilotCommand(), installStatusCommand()},
 	}
 }
 
 // installFlags choose where something is installed.
-func installFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "user", Usage: "for all projects of yours; the default"},
-		&cli.BoolFlag{Name: "project", Usage: "in the working directory"},
-		&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show what would change, and change nothing"},
-		&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask, on a terminal either"},
+func installFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "user", Usage: "for all projects of yours; the default"},
+		&ucli.BoolFlag{Name: "project", Usage: "in the working directory"},
+		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show what would change, and change nothing"},
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask, on a terminal either"},
 	}
 }
 
 // installProject returns the project's directory, or "" to install for the user.
-func installProject(c *cli.Context) (string, error) {
+func installProject(c *ucli.Context) (string, error) {
 	if err := cli.MaxArgs(c, 0); err != nil {
 		return "", err
 	}
@@ -49,8 +51,8 @@ func installProject(c *cli.Context) (string, error) {
 	return cli.Workdir(c)
 }
 
-func installStatusCommand() *cli.Command {
-	return &cli.Command{
+func installStatusCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "status",
 		Usage: "show what is installed, for you and in the working directory",
 		Description: `A state is absent, installed, partly (some of it is absent), outdated (another version of
@@ -60,7 +62,7 @@ of it, which tapgw leaves alone), or unreadable (the reason is on stderr).
 Examples:
   tapgw install status
   tapgw install status --json`,
-		Action: func(c *cli.Context) error {
+		Action: func(c *ucli.Context) error {
 			if err := cli.MaxArgs(c, 0); err != nil {
 				return err
 			}
@@ -89,7 +91,7 @@ Examples:
 }
 
 // inProject installs or uninstalls something where the flags say.
-func inProject(c *cli.Context, do func(d install.Dialog, ctx context.Context, project string) error) error {
+func inProject(c *ucli.Context, do func(d install.Dialog, ctx context.Context, project string) error) error {
 	project, err := installProject(c)
 	if err != nil {
 		return err
@@ -97,7 +99,7 @@ func inProject(c *cli.Context, do func(d install.Dialog, ctx context.Context, pr
 	return do(dialog(c), c.Context, project)
 }
 
-func changeCopilot(c *cli.Context, isInstall bool) error {
+func changeCopilot(c *ucli.Context, isInstall bool) error {
 	var parts []string
 	for _, part := range []string{install.Hooks, install.MCP, install.Extension} {
 		if c.Bool(part) {
@@ -110,7 +112,7 @@ func changeCopilot(c *cli.Context, isInstall bool) error {
 }
 
 // dialog is how the command shows its changes and asks. It asks on a terminal.
-func dialog(c *cli.Context) install.Dialog {
+func dialog(c *ucli.Context) install.Dialog {
 	d := install.Dialog{
 		Out: cli.Out(c), DryRun: c.Bool("dry-run"), Yes: c.Bool("yes"),
 		Workdir: func() (string, error) { return cli.Workdir(c) },
@@ -123,7 +125,7 @@ func dialog(c *cli.Context) install.Dialog {
 }
 
 // confirm asks a question on the terminal. An answer other than yes is an error.
-func confirm(ctx context.Context, c *cli.Context, question string) error {
+func confirm(ctx context.Context, c *ucli.Context, question string) error {
 	_, _ = fmt.Fprintf(c.App.ErrWriter, "%s [y/N] ", question)
 	answer := make(chan string, 1)
 	go func() { // ends with the line, or with the process

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"tapgw/internal/cli"
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/install"
 )
 
-func installCopilotCommand() *cli.Command {
-	return &cli.Command{
+func installCopilotCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "copilot",
 		Usage: "make Copilot CLIs in terminals sessions of the gateway",
 		Description: `It writes up to three things where the Copilot CLI looks for them:
@@ -27,12 +28,12 @@ Examples:
   tapgw install copilot --extension
   tapgw install copilot --project --hooks --dry-run`,
 		Flags:  append(installFlags(), copilotFlags()...),
-		Action: func(c *cli.Context) error { return changeCopilot(c, true) },
+		Action: func(c *ucli.Context) error { return changeCopilot(c, true) },
 	}
 }
 
-func uninstallCopilotCommand() *cli.Command {
-	return &cli.Command{
+func uninstallCopilotCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "copilot",
 		Usage: "take away what tapgw install copilot wrote",
 		Description: `It removes the files of tapgw install copilot, the directories that were made for them, and the
@@ -43,14 +44,14 @@ Examples:
   tapgw uninstall copilot
   tapgw uninstall copilot --project --dry-run`,
 		Flags:  append(installFlags(), copilotFlags()...),
-		Action: func(c *cli.Context) error { return changeCopilot(c, false) },
+		Action: func(c *ucli.Context) error { return changeCopilot(c, false) },
 	}
 }
 
-func copilotFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: install.Hooks, Usage: "the hook file"},
-		&cli.BoolFlag{Name: install.MCP, Usage: "the entry of the MCP servers"},
-		&cli.BoolFlag{Name: install.Extension, Usage: "the extension"},
+func copilotFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: install.Hooks, Usage: "the hook file"},
+		&ucli.BoolFlag{Name: install.MCP, Usage: "the entry of the MCP servers"},
+		&ucli.BoolFlag{Name: install.Extension, Usage: "the extension"},
 	}
 }

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"tapgw/internal/cli"
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/install"
 )
 
-func installSkillsCommand() *cli.Command {
-	return &cli.Command{
+func installSkillsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "skills",
 		Usage: "teach agents the tap_* tools: loops, monitors, goals, several sessions, providers",
 		Description: `It writes the skills tap-loop, tap-monitor, tap-goal, tap-orchestrate and
@@ -23,12 +24,12 @@ Examples:
   tapgw install skills --project --dry-run
   tapgw install skills --yes --json`,
 		Flags:  installFlags(),
-		Action: func(c *cli.Context) error { return inProject(c, install.Dialog.InstallSkills) },
+		Action: func(c *ucli.Context) error { return inProject(c, install.Dialog.InstallSkills) },
 	}
 }
 
-func uninstallSkillsCommand() *cli.Command {
-	return &cli.Command{
+func uninstallSkillsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "skills",
 		Usage: "take away the skills that tapgw wrote",
 		Description: `It removes the files of tapgw install skills, and the directories that are empty then. A file
@@ -38,6 +39,6 @@ Examples:
   tapgw uninstall skills
   tapgw uninstall skills --project --dry-run`,
 		Flags:  installFlags(),
-		Action: func(c *cli.Context) error { return inProject(c, install.Dialog.UninstallSkills) },
+		Action: func(c *ucli.Context) error { return inProject(c, install.Dialog.UninstallSkills) },
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
 	"tapgw/internal/service"
@@ -15,8 +17,8 @@ import (
 
 const defaultLogLines = 100
 
-func logsCommand() *cli.Command {
-	return &cli.Command{
+func logsCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "logs",
 		Usage: "show the log of the gateway in the background",
 		Description: `A gateway of tapgw ensure logs to gateway.log beside its token files, a service to
@@ -27,15 +29,15 @@ further fields, as it was logged.
 Examples:
   tapgw logs -f
   tapgw logs --last 500 --json | jq 'select(.level=="WARN")'`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until Ctrl-C"},
-			&cli.IntFlag{Name: "last", Usage: "print at most the last `N` lines", Value: defaultLogLines},
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until Ctrl-C"},
+			&ucli.IntFlag{Name: "last", Usage: "print at most the last `N` lines", Value: defaultLogLines},
 		},
 		Action: showLogs,
 	}
 }
 
-func showLogs(c *cli.Context) error {
+func showLogs(c *ucli.Context) error {
 	if err := cli.MaxArgs(c, 0); err != nil {
 		return err
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/mcpserver"
 )
 
-func mcpCommand() *cli.Command {
-	return &cli.Command{
+func mcpCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "mcp",
 		Usage: "give MCP clients the tools of a session",
 		Description: `MCP clients start it: it speaks MCP on stdin and stdout, in every revision of the
@@ -21,17 +23,17 @@ that was killed, but not of one that somebody has stopped.
 Examples:
   tapgw mcp install claude
   tapgw mcp --session review --ensure`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "session", Usage: "a session's `ID`, its beginning, or its label"},
-			&cli.BoolFlag{Name: "ensure", Usage: "start a gateway in the background if none runs"},
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "session", Usage: "a session's `ID`, its beginning, or its label"},
+			&ucli.BoolFlag{Name: "ensure", Usage: "start a gateway in the background if none runs"},
 		},
 		Action:      mcp,
-		Subcommands: []*cli.Command{mcpInstallCommand(), mcpUninstallCommand()},
+		Subcommands: []*ucli.Command{mcpInstallCommand(), mcpUninstallCommand()},
 	}
 }
 
 // mcp serves a session to the MCP client that started this program.
-func mcp(c *cli.Context) error {
+func mcp(c *ucli.Context) error {
 	if err := cli.MaxArgs(c, 0); err != nil {
 		return err
 	}

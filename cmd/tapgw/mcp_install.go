@@ -3,14 +3,16 @@ package main
 import (
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/install"
 	"tapgw/internal/mcpclients"
 )
 
-func mcpInstallCommand() *cli.Command {
-	return &cli.Command{
+func mcpInstallCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "install",
 		Usage:     "add the gateway to an MCP client's config file",
 		ArgsUsage: strings.Join(mcpclients.Names(), "|"),
@@ -28,12 +30,12 @@ Examples:
   tapgw mcp install copilot --session review --yes
   tapgw mcp install codex --http`,
 		Flags: append(mcpFileFlags(),
-			&cli.StringFlag{Name: "session", Usage: "give it the session `ID`, not the foreground one"},
-			&cli.BoolFlag{Name: "ensure", Usage: "let the client start a gateway if none runs"},
-			&cli.BoolFlag{Name: "http", Usage: "write the gateway's URL, not a command"},
+			&ucli.StringFlag{Name: "session", Usage: "give it the session `ID`, not the foreground one"},
+			&ucli.BoolFlag{Name: "ensure", Usage: "let the client start a gateway if none runs"},
+			&ucli.BoolFlag{Name: "http", Usage: "write the gateway's URL, not a command"},
 		),
 		BashComplete: completeClients,
-		Action: func(c *cli.Context) error {
+		Action: func(c *ucli.Context) error {
 			client, project, err := mcpClient(c)
 			if err != nil {
 				return err
@@ -47,8 +49,8 @@ Examples:
 	}
 }
 
-func mcpUninstallCommand() *cli.Command {
-	return &cli.Command{
+func mcpUninstallCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "uninstall",
 		Usage:     "take the gateway out of an MCP client's config file",
 		ArgsUsage: strings.Join(mcpclients.Names(), "|"),
@@ -59,7 +61,7 @@ Examples:
   tapgw mcp uninstall vscode --project --yes`,
 		Flags:        mcpFileFlags(),
 		BashComplete: completeClients,
-		Action: func(c *cli.Context) error {
+		Action: func(c *ucli.Context) error {
 			client, project, err := mcpClient(c)
 			if err != nil {
 				return err
@@ -69,15 +71,15 @@ Examples:
 	}
 }
 
-func mcpFileFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "project", Usage: "in the working directory's file, not in the user's"},
-		&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show the change and write nothing"},
-		&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "write without asking"},
+func mcpFileFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "project", Usage: "in the working directory's file, not in the user's"},
+		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show the change and write nothing"},
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "write without asking"},
 	}
 }
 
-func completeClients(c *cli.Context) {
+func completeClients(c *ucli.Context) {
 	if c.NArg() == 0 && cli.Completing(c) == "" {
 		for _, name := range mcpclients.Names() {
 			cli.Candidate(c, name, "")
@@ -86,7 +88,7 @@ func completeClients(c *cli.Context) {
 }
 
 // mcpClient returns the client that the argument names, and with --project the directory.
-func mcpClient(c *cli.Context) (client mcpclients.Client, project string, err error) {
+func mcpClient(c *ucli.Context) (client mcpclients.Client, project string, err error) {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return client, "", err
 	}
@@ -104,7 +106,7 @@ func mcpClient(c *cli.Context) (client mcpclients.Client, project string, err er
 }
 
 // mcpServer returns how the client is to reach the gateway.
-func mcpServer(c *cli.Context, client mcpclients.Client) (s mcpclients.Server, err error) {
+func mcpServer(c *ucli.Context, client mcpclients.Client) (s mcpclients.Server, err error) {
 	session := c.String("session")
 	if c.IsSet("session") && session == "" {
 		return s, cli.Usage("flag --session: is empty")

@@ -3,6 +3,8 @@ package main
 import (
 	"path/filepath"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/gateway"
@@ -10,13 +12,13 @@ import (
 	"tapgw/internal/visible"
 )
 
-func newCommand() *cli.Command {
-	return &cli.Command{
+func newCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "new",
 		Usage: "write a provider of your own, which runs at once",
 		Description: `Examples:
   tapgw new provider weather --lang python`,
-		Subcommands: []*cli.Command{{
+		Subcommands: []*ucli.Command{{
 			Name:      "provider",
 			Usage:     "write a provider's program, its test and its provider file",
 			ArgsUsage: "NAME",
@@ -31,16 +33,16 @@ Examples:
   tapgw new provider weather --lang python
   tapgw new provider weather --lang go --dir ~/src/weather
   tapgw new provider weather --lang node --json`,
-			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "lang", Usage: "`go|node|python`: the language to write it in"},
-				&cli.StringFlag{Name: "dir", Usage: "the `DIR` to make; NAME in the current directory if not set"},
+			Flags: []ucli.Flag{
+				&ucli.StringFlag{Name: "lang", Usage: "`go|node|python`: the language to write it in"},
+				&ucli.StringFlag{Name: "dir", Usage: "the `DIR` to make; NAME in the current directory if not set"},
 			},
 			Action: newProvider,
 		}},
 	}
 }
 
-func newProvider(c *cli.Context) error {
+func newProvider(c *ucli.Context) error {
 	p, err := newProject(c)
 	if err != nil {
 		return err
@@ -64,7 +66,7 @@ func newProvider(c *cli.Context) error {
 }
 
 // newProject checks the arguments and finds out where the files go.
-func newProject(c *cli.Context) (*scaffold.Project, error) {
+func newProject(c *ucli.Context) (*scaffold.Project, error) {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return nil, err
 	}

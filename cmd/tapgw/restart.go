@@ -3,14 +3,16 @@ package main
 import (
 	"context"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
 	"tapgw/internal/service"
 	"tapgw/internal/statedir"
 )
 
-func restartCommand() *cli.Command {
-	return &cli.Command{
+func restartCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "restart",
 		Usage: "end the gateway that runs, and start it again as it was started",
 		Description: `A gateway of tapgw ensure starts with the flags that it had, and with the environment
@@ -23,7 +25,7 @@ URL.
 
 Examples:
   tapgw restart`,
-		Action: func(c *cli.Context) error {
+		Action: func(c *ucli.Context) error {
 			if err := cli.MaxArgs(c, 0); err != nil {
 				return err
 			}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/configs"
 	"tapgw/internal/assembly"
 	"tapgw/internal/cli"
@@ -15,8 +17,8 @@ import (
 // and an admin request.
 const onDemandGrace = 30 * time.Second
 
-func serveCommand() *cli.Command {
-	return &cli.Command{
+func serveCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "serve",
 		Usage: "run the gateway in the foreground",
 		Description: `It prints the gateway's URL on stdout when it is ready, and logs to stderr only: text
@@ -35,18 +37,18 @@ Examples:
   tapgw serve
   tapgw serve --listen 127.0.0.1:0
   TAP_MODEL_KEY=... tapgw serve --provider-url http://127.0.0.1:8080/v1`,
-		Flags: []cli.Flag{
+		Flags: []ucli.Flag{
 			listenFlag(),
-			&cli.StringFlag{Name: "log-level", Usage: "`debug|info|warn|error`: what to log"},
-			&cli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
-			&cli.StringFlag{Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key"},
-			&cli.BoolFlag{
+			&ucli.StringFlag{Name: "log-level", Usage: "`debug|info|warn|error`: what to log"},
+			&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
+			&ucli.StringFlag{Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key"},
+			&ucli.BoolFlag{
 				Name:   "on-demand",
 				Hidden: true,
 				Usage:  "end when no session, provider or admin request is left",
 			},
 			// The variable is for tests: it reaches what `ensure` starts.
-			&cli.DurationFlag{
+			&ucli.DurationFlag{
 				Name: "grace", Hidden: true, Usage: "`TIME` that on-demand waits before it ends",
 				Value: onDemandGrace, EnvVars: []string{"TAPGW_GRACE"},
 			},
@@ -55,13 +57,13 @@ Examples:
 	}
 }
 
-func listenFlag() cli.Flag {
-	return &cli.StringFlag{
+func listenFlag() ucli.Flag {
+	return &ucli.StringFlag{
 		Name: "listen", Usage: "listen on `ADDR`, host:port (default: 127.0.0.1:9400; port 0 picks a free one)",
 	}
 }
 
-func serve(c *cli.Context) error {
+func serve(c *ucli.Context) error {
 	out, onDemand := cli.Out(c), c.Bool("on-demand")
 	s := assembly.Service{
 		Options: func() (assembly.Options, error) {
@@ -95,7 +97,7 @@ func printInfo(out *cli.Output, g statedir.Info) error {
 
 // override puts the flags' values into a config. It checks them as the file's values are
 // checked.
-func override(c *cli.Context, config *configs.Config) error {
+func override(c *ucli.Context, config *configs.Config) error {
 	if c.IsSet("listen") {
 		config.Listen = c.String("listen")
 	}

@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"github.com/adrg/xdg"
+	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/service"
 )
 
-func serviceCommand() *cli.Command {
-	return &cli.Command{
+func serviceCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "service",
 		Usage: "run the gateway from login on, restarted when it fails",
 		Description: `A systemd user unit on Linux, a launchd agent on macOS, for this user alone. It runs
@@ -26,7 +27,7 @@ Examples:
   tapgw service install
   tapgw service status
   tapgw service uninstall`,
-		Subcommands: []*cli.Command{
+		Subcommands: []*ucli.Command{
 			{
 				Name:  "install",
 				Usage: "write the service's file and start it",
@@ -39,10 +40,10 @@ Examples:
   tapgw service install
   tapgw service install --listen 127.0.0.1:9500 --config ~/tapgw.toml
   tapgw service install --print`,
-				Flags: []cli.Flag{
+				Flags: []ucli.Flag{
 					listenFlag(),
-					&cli.BoolFlag{Name: "print", Usage: "print the file and change nothing"},
-					&cli.BoolFlag{Name: "no-start", Usage: "leave it for the next login to start or restart"},
+					&ucli.BoolFlag{Name: "print", Usage: "print the file and change nothing"},
+					&ucli.BoolFlag{Name: "no-start", Usage: "leave it for the next login to start or restart"},
 				},
 				Action: installService,
 			},
@@ -68,8 +69,8 @@ Examples:
 	}
 }
 
-func serviceAction(do func(context.Context, *service.Service, *cli.Output) error) cli.ActionFunc {
-	return func(c *cli.Context) error {
+func serviceAction(do func(context.Context, *service.Service, *cli.Output) error) ucli.ActionFunc {
+	return func(c *ucli.Context) error {
 		s, err := service.New()
 		if err != nil {
 			return err
@@ -80,7 +81,7 @@ func serviceAction(do func(context.Context, *service.Service, *cli.Output) error
 	}
 }
 
-func installService(c *cli.Context) error {
+func installService(c *ucli.Context) error {
 	s, err := service.New()
 	if err != nil {
 		return err
@@ -207,7 +208,7 @@ func printService(out *cli.Output, line service.Line, title string) error {
 // serviceProgram is this program as the service runs it: with the flags that were given
 // and parts of this environment. It checks the flags and the config file as tapgw serve
 // does.
-func serviceProgram(c *cli.Context) (service.Program, error) {
+func serviceProgram(c *ucli.Context) (service.Program, error) {
 	p := service.Program{Args: []string{"serve"}}
 	dir, err := cli.Workdir(c)
 	if err != nil {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 )
 
-func stopCommand() *cli.Command {
-	return &cli.Command{
+func stopCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "stop",
 		Usage: "end the gateway that runs, and wait until it is gone",
 		Description: `It ends any gateway of this COPILOT_HOME, however that was started. Sessions and
@@ -16,7 +18,7 @@ use tapgw service uninstall.
 Examples:
   tapgw stop
   tapgw stop || [ $? = 3 ]     # a gateway that does not run is fine`,
-		Action: func(c *cli.Context) error {
+		Action: func(c *ucli.Context) error {
 			if err := cli.MaxArgs(c, 0); err != nil {
 				return err
 			}

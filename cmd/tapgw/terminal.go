@@ -5,19 +5,21 @@ import (
 	"io"
 	"os"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
 	"tapgw/internal/terminals/pipe"
 )
 
 // terminalCommand is what the extension of the Copilot CLI runs.
-func terminalCommand() *cli.Command {
-	return &cli.Command{
+func terminalCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:   "terminal",
 		Hidden: true,
 		Usage:  "connect a terminal of the Copilot CLI with the gateway; its extension runs this",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "ensure", Usage: "start a gateway in the background if none runs"},
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "ensure", Usage: "start a gateway in the background if none runs"},
 		},
 		Action: terminal,
 	}
@@ -25,7 +27,7 @@ func terminalCommand() *cli.Command {
 
 // terminal lends the pipe on stdin and stdout to the gateway of this user, and to the next one when that is gone.
 // Without a gateway it is silent: the CLI works as it does without the extension.
-func terminal(c *cli.Context) error {
+func terminal(c *ucli.Context) error {
 	session := os.Getenv(pipe.EnvSession)
 	if session == "" {
 		return cli.Usage("the Copilot CLI's extension runs this: %s is not set", pipe.EnvSession)

@@ -7,14 +7,15 @@ import (
 	"slices"
 
 	"github.com/rogpeppe/go-internal/diff"
+	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/visible"
 )
 
-func trustCommand() *cli.Command {
-	return &cli.Command{
+func trustCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "trust",
 		Usage:     "let the gateway use a project's own config, providers and tools",
 		ArgsUsage: "[DIR]",
@@ -30,13 +31,13 @@ Examples:
   tapgw trust --dry-run .
   tapgw trust .
   tapgw trust --json`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{
 				Name: "dry-run", Aliases: []string{"n"},
 				Usage: "say what would count and what has changed, and trust nothing",
 			},
 		},
-		Action: func(c *cli.Context) error {
+		Action: func(c *ucli.Context) error {
 			if err := cli.MaxArgs(c, 1); err != nil {
 				return err
 			}
@@ -135,8 +136,8 @@ func diffOf(c configs.Change) string {
 	return "  permission to run it\n"
 }
 
-func untrustCommand() *cli.Command {
-	return &cli.Command{
+func untrustCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:      "untrust",
 		Usage:     "end the trust in a directory",
 		ArgsUsage: "DIR",
@@ -145,7 +146,7 @@ tapgw.toml from then on.
 
 Examples:
   tapgw untrust ~/src/some-project`,
-		Action: func(c *cli.Context) error {
+		Action: func(c *ucli.Context) error {
 			if err := cli.MaxArgs(c, 1); err != nil {
 				return err
 			}
@@ -173,7 +174,7 @@ Examples:
 }
 
 // trustArg returns the directory that the argument names, relative to -w.
-func trustArg(c *cli.Context) (string, error) {
+func trustArg(c *ucli.Context) (string, error) {
 	dir := c.Args().First()
 	if dir == "" {
 		return "", cli.Usage("%s: the directory name is empty", c.Command.Name)

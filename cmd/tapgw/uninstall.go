@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/cli"
 	"tapgw/internal/install"
 )
 
-func uninstallCommand() *cli.Command {
-	return &cli.Command{
+func uninstallCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:  "uninstall",
 		Usage: "take away what tapgw wrote into other programs' files, and the service",
 		Description: `Without a name it removes all that tapgw install, tapgw mcp install and tapgw service install
@@ -25,8 +27,8 @@ Examples:
   tapgw uninstall --yes --json
   tapgw uninstall mcp`,
 		Flags:  uninstallFlags(),
-		Action: func(c *cli.Context) error { return uninstall(c, install.Dialog.Uninstall) },
-		Subcommands: []*cli.Command{
+		Action: func(c *ucli.Context) error { return uninstall(c, install.Dialog.Uninstall) },
+		Subcommands: []*ucli.Command{
 			uninstallCopilotCommand(),
 			uninstallSkillsCommand(),
 			{
@@ -39,7 +41,7 @@ Examples:
   tapgw uninstall mcp --dry-run
   tapgw uninstall mcp --yes`,
 				Flags:  uninstallFlags(),
-				Action: func(c *cli.Context) error { return uninstall(c, install.Dialog.UninstallClients) },
+				Action: func(c *ucli.Context) error { return uninstall(c, install.Dialog.UninstallClients) },
 			},
 			{
 				Name:  "service",
@@ -50,21 +52,21 @@ Examples:
   tapgw uninstall service --dry-run
   tapgw uninstall service --yes`,
 				Flags:  uninstallFlags(),
-				Action: func(c *cli.Context) error { return uninstall(c, install.Dialog.UninstallService) },
+				Action: func(c *ucli.Context) error { return uninstall(c, install.Dialog.UninstallService) },
 			},
 		},
 	}
 }
 
-func uninstallFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show what would go, and remove nothing"},
-		&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "remove without asking"},
+func uninstallFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "show what would go, and remove nothing"},
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "remove without asking"},
 	}
 }
 
 // uninstall runs an uninstallation of the user's.
-func uninstall(c *cli.Context, do func(install.Dialog, context.Context) error) error {
+func uninstall(c *ucli.Context, do func(install.Dialog, context.Context) error) error {
 	if err := cli.MaxArgs(c, 0); err != nil {
 		return err
 	}

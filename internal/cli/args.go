@@ -4,12 +4,13 @@ import (
 	"slices"
 	"strings"
 
+	ucli "github.com/urfave/cli/v2"
 	"github.com/xrash/smetrics"
 )
 
 // words is a command line in parts: the command, its flags and its arguments.
 type words struct {
-	path    []*Command // below the root
+	path    []*ucli.Command // below the root
 	flags   []flagWord
 	args    []string
 	help    bool
@@ -20,21 +21,43 @@ type words struct {
 
 // flagWord is a flag of the command line.
 type flagWord struct {
-	name  string // its first name
-	value string
+	name string // its first name
+	word string // --name=value
 }
 
 // command is the deepest command, nil for the root.
-func (w *words) command() *Command {
+func (w *words) command() *ucli.Command {
 	if len(w.path) == 0 {
 		return nil
 	}
 	return w.path[len(w.path)-1]
 }
 
+// line returns the words in the order that the flag package can read: flags before arguments.
+// Each flag stands behind the deepest command that defines it, so that a subcommand gets the
+// flags that stand before its name.
+func (w *words) line(app *ucli.App) []string {
+	levels := make([][]string, len(w.path)+1)
+	for _, f := range w.flags {
+		_, level := w.definition(app, f.name)
+		levels[level] = append(levels[level], f.word)
+	}
+	line := append([]string{app.Name}, levels[0]...)
+	for i, c := range w.path {
+		line = append(append(line, c.Name), levels[i+1]...)
+	}
+	if len(w.args) > 0 {
+		line = append(append(line, "--"), w.args...)
+	}
+	return line
+}
+
 // sortWords reads a command line without the program's name. A flag may stand anywhere behind
 // the command that defines it, and a flag of the program anywhere at all; "--" ends flags.
-func sortWords(app *App, line []string) (*words, error) {
+//
+// Version 2 of the CLI library can't do this: it takes everything after the first argument for
+// arguments, so that `push hi --level inject` would run silently with the default level.
+func sortWords(app *ucli.App, line []string) (*words, error) {
 	w := &words{}
 	// --json decides how an error is printed, so it is looked for first.
 	for _, word := range line {
@@ -71,14 +94,14 @@ func sortWords(app *App, line []string) (*words, error) {
 }
 
 // flag reads the flag that line begins with and returns how many words it used.
-func (w *words) flag(app *App, line []string) (int, error) {
+func (w *words) flag(app *ucli.App, line []string) (int, error) {
 	name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(line[0], "-"), "-"), "=")
 	def, _ := w.definition(app, name)
 	if def == nil {
 		return 0, w.unknownFlag(app, line[0])
 	}
-	long := def.names()[0]
-	if !def.takesValue() {
+	long := def.Names()[0]
+	if !takesValue(def) {
 		if !hasValue {
 			value = "true"
 		}
@@ -90,7 +113,7 @@ func (w *words) flag(app *App, line []string) (int, error) {
 		case long == versionFlag:
 			w.version = isOn
 		default:
-			w.flags = append(w.flags, flagWord{long, value})
+			w.flags = append(w.flags, flagWord{long, "--" + long + "=" + value})
 		}
 		return 1, nil
 	}
@@ -107,15 +130,19 @@ func (w *words) flag(app *App, line []string) (int, error) {
 				long, value, long, value)
 		}
 	}
-	w.flags = append(w.flags, flagWord{long, value})
+	w.flags = append(w.flags, flagWord{long, "--" + long + "=" + value})
 	return used, nil
 }
 
 // definition returns the flag of a name and the level of its command, the deepest command's first.
-func (w *words) definition(app *App, name string) (Flag, int) {
+func (w *words) definition(app *ucli.App, name string) (ucli.Flag, int) {
 	for level := len(w.path); level >= 0; level-- {
-		for _, f := range w.defined(app, level) {
-			if slices.Contains(f.names(), name) {
+		flags := app.Flags
+		if level > 0 {
+			flags = w.path[level-1].Flags
+		}
+		for _, f := range flags {
+			if slices.Contains(f.Names(), name) {
 				return f, level
 			}
 		}
@@ -123,15 +150,7 @@ func (w *words) definition(app *App, name string) (Flag, int) {
 	return nil, 0
 }
 
-// defined returns the flags that a level of the command line defines: 0 is the program.
-func (w *words) defined(app *App, level int) []Flag {
-	if level == 0 {
-		return app.Flags
-	}
-	return w.path[level-1].Flags
-}
-
-func (w *words) subcommands(app *App) []*Command {
+func (w *words) subcommands(app *ucli.App) []*ucli.Command {
 	if c := w.command(); c != nil {
 		return c.Subcommands
 	}
@@ -139,7 +158,7 @@ func (w *words) subcommands(app *App) []*Command {
 }
 
 // check refuses an argument where a command must stand, and arguments of a command without any.
-func (w *words) check(app *App) error {
+func (w *words) check(app *ucli.App) error {
 	if len(w.args) == 0 || w.version {
 		return nil
 	}
@@ -147,7 +166,7 @@ func (w *words) check(app *App) error {
 		var names []string
 		for _, c := range subs {
 			if !c.Hidden {
-				names = append(names, c.names()...)
+				names = append(names, c.Names()...)
 			}
 		}
 		hint := didYouMean(w.args[0], names)
@@ -162,14 +181,14 @@ func (w *words) check(app *App) error {
 	return nil
 }
 
-func (w *words) unknownFlag(app *App, word string) error {
+func (w *words) unknownFlag(app *ucli.App, word string) error {
 	var names []string
-	lists := [][]Flag{app.Flags}
+	lists := [][]ucli.Flag{app.Flags}
 	for _, c := range w.path {
 		lists = append(lists, c.Flags)
 	}
 	for _, f := range slices.Concat(lists...) {
-		for _, name := range f.names() {
+		for _, name := range f.Names() {
 			if len(name) > 1 {
 				names = append(names, "--"+name)
 			}
@@ -184,7 +203,7 @@ func (w *words) unknownFlag(app *App, word string) error {
 }
 
 // name is the command as people type it.
-func (w *words) name(app *App) string {
+func (w *words) name(app *ucli.App) string {
 	names := []string{app.Name}
 	for _, c := range w.path {
 		names = append(names, c.Name)
@@ -192,17 +211,23 @@ func (w *words) name(app *App) string {
 	return strings.Join(names, " ")
 }
 
-func find(commands []*Command, name string) *Command {
+func find(commands []*ucli.Command, name string) *ucli.Command {
 	for _, c := range commands {
-		if slices.Contains(c.names(), name) {
+		if c.HasName(name) {
 			return c
 		}
 	}
 	return nil
 }
 
+func takesValue(f ucli.Flag) bool {
+	d, ok := f.(ucli.DocGenerationFlag)
+	return !ok || d.TakesValue()
+}
+
 // didYouMean returns "; did you mean X?" for the nearest name that is at most two letters away,
-// "" if there is none.
+// "" if there is none. The library's own SuggestCommand and SuggestFlag suggest a name for any
+// word, however far away.
 func didYouMean(word string, names []string) string {
 	const maxLength = 64 // of a word; the comparison takes as many steps as the product of both lengths
 	nearest, best := "", 3

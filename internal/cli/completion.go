@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/visible"
 )
@@ -27,8 +29,8 @@ const (
 	completeTimeout = 2 * time.Second
 )
 
-func completionCommand(name string) *Command {
-	return &Command{
+func completionCommand(name string) *ucli.Command {
+	return &ucli.Command{
 		Name:      completionCommandName,
 		Usage:     "print the completion script of a shell",
 		ArgsUsage: "bash|zsh|fish",
@@ -36,7 +38,7 @@ func completionCommand(name string) *Command {
   source <(NAME completion bash)
   NAME completion zsh > "${fpath[1]}/_NAME"
   NAME completion fish > ~/.config/fish/completions/NAME.fish`, "NAME", name),
-		Action: func(c *Context) error {
+		Action: func(c *ucli.Context) error {
 			shell := c.Args().First()
 			if shell == "" {
 				return Usage("completion: needs a shell: bash, zsh or fish")
@@ -59,14 +61,14 @@ type completingKey struct{}
 
 // Completing tells a command's BashComplete what to complete: it returns the name of the flag (without dashes) whose
 // value stands at the cursor, or "" for an argument.
-func Completing(c *Context) string {
+func Completing(c *ucli.Context) string {
 	flag, _ := c.Context.Value(completingKey{}).(string)
 	return flag
 }
 
 // Candidate prints a word that may stand where [Completing] says, and a description, which may be "". It leaves out a
 // word with characters that can't be seen, which a shell would print as they are.
-func Candidate(c *Context, word, description string) {
+func Candidate(c *ucli.Context, word, description string) {
 	if visible.Line(word) != word {
 		return // a shell would print it as it is
 	}
@@ -78,7 +80,7 @@ var alternatives = lazyregexp.New(`^[a-z]+(\|[a-z]+)+$`)
 
 // completeWords prints what may stand at the cursor. What is wrong with the
 // words before it, or with the gateway, gives no candidates and no message.
-func completeWords(ctx context.Context, app *App, line []string) {
+func completeWords(ctx context.Context, app *ucli.App, line []string) {
 	line = joinEquals(line)
 	if len(line) == 0 {
 		return
@@ -120,8 +122,8 @@ func completeWords(ctx context.Context, app *App, line []string) {
 	}
 }
 
-func completeFlags(app *App, w *words, offer func(word, description string)) {
-	lists := [][]Flag{app.Flags}
+func completeFlags(app *ucli.App, w *words, offer func(word, description string)) {
+	lists := [][]ucli.Flag{app.Flags}
 	for _, c := range w.path {
 		lists = append(lists, c.Flags)
 	}
@@ -133,35 +135,36 @@ func completeFlags(app *App, w *words, offer func(word, description string)) {
 	}
 }
 
-func completeValue(ctx context.Context, app *App, w *words, offer func(word, description string)) {
+func completeValue(ctx context.Context, app *ucli.App, w *words, offer func(word, description string)) {
 	if f, _ := w.definition(app, w.pending); f != nil {
-		usage, _ := f.text()
-		if placeholder, _ := unquote(usage); alternatives.MatchString(placeholder) {
-			for word := range strings.SplitSeq(placeholder, "|") {
-				offer(word, "")
+		if doc, ok := f.(ucli.DocGenerationFlag); ok {
+			if placeholder, _ := unquote(doc.GetUsage()); alternatives.MatchString(placeholder) {
+				for word := range strings.SplitSeq(placeholder, "|") {
+					offer(word, "")
+				}
+				return
 			}
-			return
 		}
 	}
 	completeByCommand(ctx, app, w, offer)
 }
 
-// completeByCommand runs the BashComplete of the command.
-func completeByCommand(ctx context.Context, app *App, w *words, offer func(word, description string)) {
-	command := w.command()
-	if command == nil || command.BashComplete == nil {
+// completeByCommand runs the command with its BashComplete in place of its action.
+func completeByCommand(ctx context.Context, app *ucli.App, w *words, offer func(word, description string)) {
+	c := w.command()
+	if c == nil || c.BashComplete == nil {
 		return
 	}
+	complete := c.BashComplete
+	c.Action = func(cc *ucli.Context) error { complete(cc); return nil }
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
 	ctx = context.WithValue(ctx, completingKey{}, w.pending)
 	var found bytes.Buffer
 	app.Writer, app.ErrWriter = &found, io.Discard
-	c, err := w.context(ctx, app)
-	if err != nil {
+	if err := app.RunContext(ctx, w.line(app)); err != nil {
 		return
 	}
-	command.BashComplete(c)
 	for line := range strings.Lines(found.String()) {
 		word, description, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		offer(word, description)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	ucli "github.com/urfave/cli/v2"
 )
 
 // EnvConfig is the environment variable with the path of the config file. The flag --config comes before it.
@@ -14,8 +16,8 @@ const EnvConfig = "TAPGW_CONFIG"
 
 // WorkdirFlag returns the flag -w or --workdir, which names the directory to work in. [Workdir] reads and checks its
 // value.
-func WorkdirFlag() Flag {
-	return &StringFlag{
+func WorkdirFlag() ucli.Flag {
+	return &ucli.StringFlag{
 		Name:    "workdir",
 		Aliases: []string{"w"},
 		Usage:   "work in `DIR` (default: the current directory)",
@@ -24,14 +26,14 @@ func WorkdirFlag() Flag {
 
 // VerboseFlag returns the flag -v or --verbose, which sets [Output].Verbose. Commands then write what they do to
 // stderr.
-func VerboseFlag() Flag {
-	return &BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "tell on stderr what is done"}
+func VerboseFlag() ucli.Flag {
+	return &ucli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "tell on stderr what is done"}
 }
 
 // ConfigFlag returns the flag --config, which names the config file to read in place of all others. Its value is a
 // path, "" if the flag is not set.
-func ConfigFlag() Flag {
-	return &StringFlag{
+func ConfigFlag() ucli.Flag {
+	return &ucli.StringFlag{
 		Name: "config",
 		Usage: "read `FILE` (default: $" + EnvConfig +
 			", else the user's own and, over it, the trusted working directory's)",
@@ -40,7 +42,7 @@ func ConfigFlag() Flag {
 
 // Workdir returns the directory that -w names as an absolute path, or the current directory without -w. A path that
 // does not exist or is no directory is a usage error.
-func Workdir(c *Context) (string, error) {
+func Workdir(c *ucli.Context) (string, error) {
 	named := c.String("workdir")
 	dir, err := filepath.Abs(named)
 	if err != nil {
@@ -60,17 +62,17 @@ func Workdir(c *Context) (string, error) {
 
 // MaxArgs returns a usage error if the command has more than n arguments, else nil. The error shows the first of those
 // that are too many, which is often part of a text without quotes.
-func MaxArgs(c *Context, n int) error {
+func MaxArgs(c *ucli.Context, n int) error {
 	if c.NArg() > n {
 		return Usage("%s: unexpected argument %q (quote a text of several words)",
-			strings.TrimPrefix((&words{path: c.path}).name(c.App), c.App.Name+" "), c.Args().Get(n))
+			strings.TrimPrefix(c.Command.HelpName, c.App.Name+" "), c.Args().Get(n))
 	}
 	return nil
 }
 
 // OneOf returns a flag's value, which must be one of the allowed words, or "" if the flag is not set. Any other value
 // is a usage error that lists the words and proposes the nearest.
-func OneOf(c *Context, flag string, allowed ...string) (string, error) {
+func OneOf(c *ucli.Context, flag string, allowed ...string) (string, error) {
 	value := c.String(flag)
 	if slices.Contains(allowed, value) {
 		return value, nil
@@ -87,7 +89,7 @@ const maxInput = 2 << 20
 
 // Text returns an argument, or for "-" all of stdin without its last line end. Stdin with more than 2 MiB is a usage
 // error, because the admin API accepts no more.
-func Text(c *Context, arg string) (string, error) {
+func Text(c *ucli.Context, arg string) (string, error) {
 	if arg != "-" {
 		return arg, nil
 	}

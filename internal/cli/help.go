@@ -5,15 +5,17 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	ucli "github.com/urfave/cli/v2"
 )
 
 // printHelp shows what a command is for, its flags, its commands and examples.
 // A command's Description holds the prose and, behind a line "Examples:", the
 // examples.
-func printHelp(out io.Writer, app *App, w *words) error {
+func printHelp(out io.Writer, app *ucli.App, w *words) error {
 	var b strings.Builder
 	name, usage, description := w.name(app), app.Usage, app.Description
-	argsUsage, commands, flags := app.ArgsUsage, app.Commands, []Flag(nil)
+	argsUsage, commands, flags := app.ArgsUsage, app.Commands, []ucli.Flag(nil)
 	if c := w.command(); c != nil {
 		usage, description, argsUsage, commands, flags = c.Usage, c.Description, c.ArgsUsage, c.Subcommands, c.Flags
 	}
@@ -41,7 +43,7 @@ func printHelp(out io.Writer, app *App, w *words) error {
 		b.WriteString("\nCommands:\n")
 		t := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
 		for _, c := range cs {
-			_, _ = fmt.Fprintf(t, "  %s\t%s\n", strings.Join(c.names(), ", "), c.Usage)
+			_, _ = fmt.Fprintf(t, "  %s\t%s\n", strings.Join(c.Names(), ", "), c.Usage)
 		}
 		_ = t.Flush()
 	}
@@ -60,8 +62,8 @@ func splitDescription(description string) (prose, examples string) {
 	return strings.TrimSpace(prose), strings.Trim(examples, "\n")
 }
 
-func shown(commands []*Command) []*Command {
-	var list []*Command
+func shown(commands []*ucli.Command) []*ucli.Command {
+	var list []*ucli.Command
 	for _, c := range commands {
 		if !c.Hidden {
 			list = append(list, c)
@@ -70,7 +72,7 @@ func shown(commands []*Command) []*Command {
 	return list
 }
 
-func writeFlags(b *strings.Builder, title string, flags []Flag) {
+func writeFlags(b *strings.Builder, title string, flags []ucli.Flag) {
 	if len(flags) == 0 {
 		return
 	}
@@ -87,6 +89,42 @@ func writeFlags(b *strings.Builder, title string, flags []Flag) {
 		_, _ = fmt.Fprintf(t, "  %s\t%s\n", left, f.usage)
 	}
 	_ = t.Flush()
+}
+
+// flagText is a flag as help and manual pages show it.
+type flagText struct {
+	names []string // with their dashes, the short one first
+	value string   // what stands for its value, "" when it takes none
+	usage string   // with the default
+}
+
+// describe puts the visible ones of the flags into words.
+func describe(flags []ucli.Flag) []flagText {
+	var list []flagText
+	for _, f := range flags {
+		doc, ok := f.(ucli.DocGenerationFlag)
+		if v, isVisible := f.(ucli.VisibleFlag); !ok || isVisible && !v.IsVisible() {
+			continue
+		}
+		var text flagText
+		var placeholder string
+		placeholder, text.usage = unquote(doc.GetUsage())
+		for _, n := range f.Names() {
+			if len(n) == 1 {
+				text.names = append([]string{"-" + n}, text.names...)
+			} else {
+				text.names = append(text.names, "--"+n)
+			}
+		}
+		if doc.TakesValue() {
+			text.value = placeholder
+			if d := doc.GetDefaultText(); d != "" && d != `""` && d != "0s" && d != "0" {
+				text.usage += " (default: " + strings.Trim(d, `"`) + ")"
+			}
+		}
+		list = append(list, text)
+	}
+	return list
 }
 
 // unquote takes the name of a flag's value out of its usage, where it stands

@@ -3,22 +3,25 @@ package cli
 import (
 	"fmt"
 	"strings"
+
+	ucli "github.com/urfave/cli/v2"
 )
 
 const manCommandName = "man"
 
 // manCommand prints the manual page, for packages and for `NAME man | man -l -`.
-func manCommand() *Command {
-	return &Command{
+func manCommand() *ucli.Command {
+	return &ucli.Command{
 		Name:   manCommandName,
 		Hidden: true,
 		Usage:  "print the manual page",
-		Action: func(c *Context) error { return Out(c).Printf("%s", manPage(c.App)) },
+		Action: func(c *ucli.Context) error { return Out(c).Printf("%s", manPage(c.App)) },
 	}
 }
 
-// manPage is the help of an app and all its commands as man(7) has it.
-func manPage(app *App) string {
+// manPage is the help of an app and all its commands as man(7) has it. urfave/cli
+// can write one, but without descriptions, examples and arguments.
+func manPage(app *ucli.App) string {
 	m := &man{}
 	m.macro("TH", strings.ToUpper(app.Name), "1", "", app.Name+" "+Version(), "")
 	m.WriteString(".nh\n.ad l\n") // names of files and flags stay whole
@@ -83,7 +86,7 @@ func (m *man) example(text string) {
 	m.macro("EE")
 }
 
-func (m *man) commands(above string, commands []*Command) {
+func (m *man) commands(above string, commands []*ucli.Command) {
 	for _, c := range shown(commands) {
 		name := above + " " + c.Name
 		m.macro("SS", strings.TrimSpace(name+" "+c.ArgsUsage))
@@ -109,7 +112,7 @@ func (m *man) commands(above string, commands []*Command) {
 	}
 }
 
-func (m *man) flags(flags []Flag) {
+func (m *man) flags(flags []ucli.Flag) {
 	for _, f := range describe(flags) {
 		m.macro("TP")
 		names := make([]string, len(f.names))

@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	ucli "github.com/urfave/cli/v2"
 )
 
 func TestManPage(t *testing.T) {
@@ -34,7 +36,7 @@ func TestManPage(t *testing.T) {
 // What roff would take for its own, or print as another character, is escaped.
 func TestManEscapes(t *testing.T) {
 	app := testApp()
-	app.Commands = []*Command{{
+	app.Commands = []*ucli.Command{{
 		Name: "odd", Usage: "say \"it\"", ArgsUsage: `"A" [FILE…]`,
 		Description: ".config is read\n'quoted' at a line's beginning, \\n and `x`\n\nExamples:\n  tap odd 'a b' --x ~/y^2\n\n  .hidden",
 	}}

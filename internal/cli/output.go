@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/mattn/go-isatty"
+	ucli "github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
 	"tapgw/internal/lazyregexp"
@@ -53,7 +54,7 @@ func (o *Output) write(s string) error {
 }
 
 // Out returns the output of a command: the writers of its app, the values of --json and -v, and what stdout can show.
-func Out(c *Context) *Output {
+func Out(c *ucli.Context) *Output {
 	return &Output{
 		W: c.App.Writer, Err: c.App.ErrWriter,
 		JSON: c.Bool(jsonFlag), Verbose: c.Bool("verbose"),

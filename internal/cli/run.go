@@ -7,7 +7,10 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
+
+	ucli "github.com/urfave/cli/v2"
 )
 
 // Flags and commands that every binary has.
@@ -22,7 +25,7 @@ const (
 // --version, --json, the completion scripts and the manual page. Flags may stand before and behind arguments.
 //
 // The context of the commands ends at SIGINT or SIGTERM; a second signal ends the process at once.
-func Run(app *App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := make(chan os.Signal, 1)
@@ -41,7 +44,7 @@ func Run(app *App, args []string, stdin io.Reader, stdout, stderr io.Writer) int
 }
 
 // RunContext is [Run] with a context of the caller, and without signals: the commands end with ctx. Tests call it.
-func RunContext(ctx context.Context, app *App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	prepare(app, stdin, stdout, stderr)
 	if len(args) > 1 && args[1] == completeCommand {
 		completeWords(ctx, app, args[2:])
@@ -55,7 +58,7 @@ func RunContext(ctx context.Context, app *App, args []string, stdin io.Reader, s
 	case w.help:
 		err = printHelp(stdout, app, w)
 	default:
-		err = w.run(ctx, app)
+		err = app.RunContext(ctx, w.line(app))
 	}
 	if err == nil {
 		return ExitDone
@@ -63,25 +66,88 @@ func RunContext(ctx context.Context, app *App, args []string, stdin io.Reader, s
 	return report(app, w, AsError(err))
 }
 
-// prepare adds the flags and commands that all apps share.
-func prepare(app *App, stdin io.Reader, stdout, stderr io.Writer) {
+// prepare adds the flags and commands that all apps share, and keeps urfave/cli from
+// printing anything itself.
+func prepare(app *ucli.App, stdin io.Reader, stdout, stderr io.Writer) {
 	app.Reader, app.Writer, app.ErrWriter = stdin, stdout, stderr
+	app.HideHelp, app.HideVersion, app.Suggest = true, true, false
+	app.ExitErrHandler = func(*ucli.Context, error) {}
+	app.OnUsageError = usageError
+	app.SliceFlagSeparator = ""
+	app.DisableSliceFlagSeparator = true
 	if find(app.Commands, completionCommandName) == nil {
 		app.Commands = append(app.Commands, completionCommand(app.Name), manCommand())
 	}
-	for _, f := range []Flag{
-		&BoolFlag{Name: jsonFlag, Usage: "print JSON: one document, or one object a line for streams"},
-		&BoolFlag{Name: helpFlag, Aliases: []string{"h"}, Usage: "show help and examples"},
-		&BoolFlag{Name: versionFlag, Usage: "print the version"},
+	for _, f := range []ucli.Flag{
+		&ucli.BoolFlag{Name: jsonFlag, Usage: "print JSON: one document, or one object a line for streams"},
+		&ucli.BoolFlag{Name: helpFlag, Aliases: []string{"h"}, Usage: "show help and examples"},
+		&ucli.BoolFlag{Name: versionFlag, Usage: "print the version"},
 	} {
-		if !slices.ContainsFunc(app.Flags, func(have Flag) bool { return have.names()[0] == f.names()[0] }) {
+		if !slices.ContainsFunc(app.Flags, func(have ucli.Flag) bool { return have.Names()[0] == f.Names()[0] }) {
 			app.Flags = append(app.Flags, f)
 		}
 	}
+	if app.Action == nil {
+		app.Action = func(*ucli.Context) error { return printHelp(stdout, app, &words{}) }
+	}
+	prepareCommands(app, app.Commands, nil)
+}
+
+func prepareCommands(app *ucli.App, commands, path []*ucli.Command) {
+	for _, c := range commands {
+		at := append(slices.Clone(path), c)
+		c.HideHelp = true
+		c.OnUsageError = usageError
+		if c.Action == nil && len(c.Subcommands) > 0 {
+			c.Action = func(*ucli.Context) error {
+				var names []string
+				for _, s := range c.Subcommands {
+					if !s.Hidden {
+						names = append(names, s.Name)
+					}
+				}
+				w := words{path: at}
+				return Usage("%s: needs a command: %s", w.name(app), strings.Join(names, ", "))
+			}
+		}
+		prepareCommands(app, c.Subcommands, at)
+	}
+}
+
+// usageError rephrases an error of the flag package.
+func usageError(c *ucli.Context, err error, _ bool) error {
+	// invalid value "x" for flag -timeout: parse error
+	if rest, ok := strings.CutPrefix(err.Error(), "invalid value "); ok {
+		if value, rest, ok := strings.Cut(rest, " for flag -"); ok {
+			name, why, _ := strings.Cut(rest, ": ")
+			return Usage("flag --%s: invalid value %s: %s", name, value, wants(c, name, why))
+		}
+	}
+	return &Error{Exit: ExitUsage, Code: CodeUsage, Message: err.Error(), Err: err}
+}
+
+// wants says what a flag's value must be, else why the given value is wrong.
+func wants(c *ucli.Context, name, why string) string {
+	flags := c.App.Flags
+	if c.Command != nil {
+		flags = append(slices.Clone(flags), c.Command.Flags...)
+	}
+	for _, f := range flags {
+		if !slices.Contains(f.Names(), name) {
+			continue
+		}
+		switch f.(type) {
+		case *ucli.DurationFlag:
+			return "want a time like 30s or 5m"
+		case *ucli.IntFlag, *ucli.Int64Flag, *ucli.UintFlag, *ucli.Uint64Flag:
+			return "want a whole number"
+		}
+	}
+	return why
 }
 
 // report prints why a command failed, once, and returns the exit code. If stdout takes no JSON, stderr has the reason.
-func report(app *App, w *words, e *Error) int {
+func report(app *ucli.App, w *words, e *Error) int {
 	if e.Message == "" {
 		return e.Exit
 	}

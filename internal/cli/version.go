@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	ucli "github.com/urfave/cli/v2"
 )
 
 // version is set by the linker where a release is built without its repository:
@@ -47,7 +49,7 @@ func versionOf(info *debug.BuildInfo) string {
 	return version
 }
 
-func printVersion(app *App, json bool) error {
+func printVersion(app *ucli.App, json bool) error {
 	version := Version()
 	if json {
 		return (&Output{W: app.Writer}).Line(map[string]string{
