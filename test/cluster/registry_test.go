@@ -87,7 +87,7 @@ func sizeOf(v any) int {
 }
 
 // TestRegistryTraffic holds the simulation against five real gateways, at rest and while sessions start, and then
-// prints what docs/cluster.md says of larger fleets.
+// prints what README.md says of larger fleets.
 func TestRegistryTraffic(t *testing.T) {
 	const gateways, beats, tolerance = 5, 10, 0.25
 	s, err := server.NewServer(&server.Options{ServerName: "n", Host: "127.0.0.1", Port: -1, JetStream: true,
