@@ -11,16 +11,16 @@ import (
 
 	"tapgw/internal/cli"
 	"tapgw/internal/conformance"
-	"tapgw/internal/terminal"
+	"tapgw/internal/terminal/status"
 )
 
 // judgment shows how a run of a kit goes: the results, and on a terminal a line with the rule that is judged now. The
 // run ends when nobody can read the results any more.
 type judgment struct {
 	out    *cli.Output
-	rules  int              // of the kit
-	judged int              // so far
-	line   *terminal.Status // nil: no person looks at stderr
+	rules  int          // of the kit
+	judged int          // so far
+	line   *status.Line // nil: no person looks at stderr
 	cancel context.CancelCauseFunc
 	pipes  chan os.Signal
 }
@@ -32,7 +32,7 @@ func newJudgment(ctx context.Context, out *cli.Output, rules int) (*judgment, co
 	// Without this, the first result that nobody reads would kill tapctl, and leave the judged program running.
 	signal.Notify(j.pipes, syscall.SIGPIPE)
 	if cli.Foreground(out.Err) && cli.Color(out.Err) {
-		j.line = terminal.NewStatus(out.Err, out.W, true)
+		j.line = status.New(out.Err, out.W, true)
 		out.Err = j.line.Writer(out.Err)
 		if out.Terminal {
 			out.W = j.line.Writer(out.W)

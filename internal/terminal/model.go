@@ -8,6 +8,8 @@ import (
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"tapgw/internal/terminal/status"
 )
 
 // What begins the lines of a prompt.
@@ -83,10 +85,13 @@ func newModel(t *Terminal, o Options) *model {
 		return promptIndent
 	})
 	area.KeyMap.Paste.SetEnabled(false) // it would start a program; terminals paste by themselves
-	area.SetWidth(firstWidth)
+	area.SetWidth(status.FirstWidth)
 	area.SetHeight(1)
 	area.Focus()
-	return &model{t: t, options: o, area: area, width: firstWidth, height: 24, history: openHistory(o.History), at: -1}
+	return &model{
+		t: t, options: o, area: area, width: status.FirstWidth, height: 24,
+		history: openHistory(o.History), at: -1,
+	}
 }
 
 // Init implements [tea.Model].
@@ -106,7 +111,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case complete:
 		m.menu.answer(msg, m.word())
 	case tea.WindowSizeMsg:
-		m.width, m.height = max(msg.Width, minWidth), msg.Height
+		m.width, m.height = max(msg.Width, status.MinWidth), msg.Height
 		m.t.columns.Store(int64(m.width))
 		m.area.SetWidth(m.width)
 	case tea.PasteMsg:
@@ -132,7 +137,7 @@ func (m *model) animate() tea.Cmd {
 		return nil
 	}
 	m.ticking = true
-	return tea.Tick(frameTime, func(time.Time) tea.Msg { return tick{} })
+	return tea.Tick(status.FrameTime, func(time.Time) tea.Msg { return tick{} })
 }
 
 func (m *model) paste(msg tea.PasteMsg) tea.Cmd {
@@ -317,7 +322,7 @@ func (m *model) lower() ([]string, *tea.Cursor) {
 		lines = append(lines, m.style(dim, ansi.Truncate("  "+line, m.width-1, "…")))
 	}
 	if m.work != "" {
-		text := spin(m.frame, m.work, m.since) + " · Ctrl-C stops"
+		text := status.Spin(m.frame, m.work, m.since) + " · Ctrl-C stops"
 		lines = append(lines, m.style(dim, ansi.Truncate(text, m.width-1, "…")))
 	}
 	for _, text := range m.t.waiting() {

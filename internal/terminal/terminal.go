@@ -12,12 +12,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
+	"tapgw/internal/terminal/status"
 	"tapgw/internal/visible"
 )
 
@@ -63,7 +63,7 @@ type Terminal struct {
 // Open takes the terminal over. The caller ends it with [Terminal.Close].
 func Open(o Options) *Terminal {
 	t := &Terminal{color: o.Color, done: make(chan struct{}), ready: make(chan struct{}, 1)}
-	t.columns.Store(firstWidth)
+	t.columns.Store(status.FirstWidth)
 	profile := colorprofile.ASCII
 	if o.Color {
 		profile = colorprofile.ANSI
@@ -221,12 +221,6 @@ func (t *Terminal) Width() int { return t.width() }
 
 func (t *Terminal) width() int { return int(t.columns.Load()) - 1 }
 
-// firstWidth is the width until it is known; text is wrapped to minWidth at least.
-const (
-	firstWidth = 80
-	minWidth   = 20
-)
-
 // Ask prints a question, and below it reads an answer of one line. What was typed before is not an answer: it stays in
 // the prompt. The error is [ErrInterrupted] after Ctrl-C, io.EOF when the terminal is closed, else that of ctx.
 func (t *Terminal) Ask(ctx context.Context, text, label string) (string, error) {
@@ -280,22 +274,4 @@ func (q *question) key(k tea.KeyPressMsg) (over, interrupted bool) {
 		q.typed += visible.Line(k.Text)
 	}
 	return false, false
-}
-
-// frameTime is how long a frame of the spinner is shown.
-const frameTime = 100 * time.Millisecond
-
-// spin is a frame of the spinner, with what runs since when.
-func spin(frame int, what string, since time.Time) string {
-	spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
-	return string(spinner[frame%len(spinner)]) + " " + what + " · " + elapsed(time.Since(since))
-}
-
-// elapsed is a time as people read it: 3 s, 2 min 5 s.
-func elapsed(d time.Duration) string {
-	d = d.Truncate(time.Second)
-	if d < time.Minute {
-		return ansi.Strip(itoa(int(d/time.Second)) + " s")
-	}
-	return itoa(int(d/time.Minute)) + " min " + itoa(int(d%time.Minute/time.Second)) + " s"
 }

@@ -9,6 +9,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"go.uber.org/goleak"
+
+	"tapgw/internal/terminal/status"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -125,7 +127,7 @@ func TestLongPasteIsWhole(t *testing.T) {
 		strings.Repeat("x", maxPrompt),
 	} {
 		m := newTestModel()
-		m.Update(tea.WindowSizeMsg{Width: minWidth, Height: 24})
+		m.Update(tea.WindowSizeMsg{Width: status.MinWidth, Height: 24})
 		m.Update(tea.PasteMsg{Content: text})
 		if got := m.area.Value(); got != text {
 			t.Errorf("after a paste of %d bytes the prompt has %d, want the same text", len(text), len(got))

@@ -16,6 +16,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/diff"
 	"tapgw/internal/terminal"
+	"tapgw/internal/terminal/status"
 	"tapgw/internal/visible"
 	"tapgw/tools"
 )
@@ -170,8 +171,8 @@ type answers struct {
 	in      *bufio.Reader
 	flush   func() // throws away what was typed and not read yet; nil: nobody types
 	out     io.Writer
-	status  *terminal.Status // on the terminal that out is; nil: none
-	pending chan string      // the line that a question before did not wait for; nil: none
+	status  *status.Line // on the terminal that out is; nil: none
+	pending chan string  // the line that a question before did not wait for; nil: none
 }
 
 func (a *answers) read(ctx context.Context, text, prompt string) (string, error) {

@@ -20,6 +20,7 @@ import (
 	"tapgw/internal/langserver"
 	md "tapgw/internal/markdown"
 	"tapgw/internal/terminal"
+	"tapgw/internal/terminal/status"
 )
 
 // Options say what a console writes to and reads from.
@@ -37,7 +38,7 @@ type Console struct {
 	OutputOnly bool   // of the model's text only the answer that matches a schema is printed
 
 	screen    *terminal.Terminal // of a chat on a terminal; nil: none
-	status    *terminal.Status   // of a command on a terminal; nil: none
+	status    *status.Line       // of a command on a terminal; nil: none
 	display   display            // on which turns are drawn; nil: none
 	running   display            // which says what runs; nil: none
 	reasoning bool               // the model's reasoning is shown, or hidden with -v
@@ -73,7 +74,7 @@ func (c *Console) OpenStatus(ctx context.Context, lines bool) (end func()) {
 	if c.Out.JSON || c.Plain || !cli.Foreground(c.Stderr) {
 		return func() {}
 	}
-	c.status = terminal.NewStatus(c.Stderr, c.Stdout, cli.Color(c.Stderr))
+	c.status = status.New(c.Stderr, c.Stdout, cli.Color(c.Stderr))
 	c.running = c.status
 	if !lines {
 		c.display = c.status

@@ -1,4 +1,4 @@
-package terminal
+package status
 
 import (
 	"bytes"
@@ -6,16 +6,20 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStatusLeavesNoTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen bytes.Buffer
-		s := NewStatus(&screen, &screen, false)
+		s := New(&screen, &screen, false)
 		out := s.Writer(&screen)
 		shows := func(what string) string {
 			t.Helper()
-			<-time.After(frameTime)
+			<-time.After(FrameTime)
 			synctest.Wait()
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -60,13 +64,13 @@ func TestStatusLeavesNoTrace(t *testing.T) {
 func TestStatusShowsTheEndOfWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen bytes.Buffer
-		s := NewStatus(&screen, &screen, true)
+		s := New(&screen, &screen, true)
 		s.Working("writing")
 		s.Coming("\x1b[1mone\x1b[0m\n\x1b[1mtwo\x1b[0m " + strings.Repeat("x", 200) + "\n")
-		<-time.After(frameTime)
+		<-time.After(FrameTime)
 		synctest.Wait()
 		s.Close()
-		got, _, _ := strings.Cut(strings.TrimPrefix(screen.String(), erase+dim), reset)
+		got, _, _ := strings.Cut(strings.TrimPrefix(screen.String(), erase+Dim), Reset)
 		if !strings.Contains(got, "writing · 0 s · two xxx") || len([]rune(got)) != s.Width() {
 			t.Errorf("got %q, want the last line in %d columns", got, s.Width())
 		}

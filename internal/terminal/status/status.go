@@ -1,8 +1,11 @@
-package terminal
+// Package status has the line of a terminal that says what runs. It is a room of its own because a program that shows
+// only that must not link the editor of package terminal.
+package status
 
 import (
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,10 +16,10 @@ import (
 	"tapgw/internal/visible"
 )
 
-// Status is a line at the end of a terminal that says what runs and for how long. It reads no keys and takes nothing
-// over: before anything is printed through [Status.Writer] the line goes away, and after [Status.Close] for good. Its
+// Line is a line at the end of a terminal that says what runs and for how long. It reads no keys and takes nothing
+// over: before anything is printed through [Line.Writer] the line goes away, and after [Line.Close] for good. Its
 // methods may be called from several goroutines.
-type Status struct {
+type Line struct {
 	out   io.Writer
 	text  io.Writer // see Print
 	color bool
@@ -33,20 +36,32 @@ type Status struct {
 	closed bool
 }
 
+// Styles, where the terminal has colours.
+const (
+	Dim   = "\x1b[2m"
+	Reset = "\x1b[0m"
+)
+
+// FirstWidth is the width of a terminal until it is known; text is wrapped to MinWidth at least.
+const (
+	FirstWidth = 80
+	MinWidth   = 20
+)
+
 // erase takes away the line in which the cursor stands.
 const erase = "\r\x1b[K"
 
-// NewStatus returns a status line on the terminal out. What [Status.Print] prints goes to text, which may be the same
-// terminal. The caller ends it with [Status.Close].
-func NewStatus(out, text io.Writer, color bool) *Status {
-	s := &Status{out: out, text: text, color: color, stop: make(chan struct{}), ended: make(chan struct{})}
+// New returns a status line on the terminal out. What [Line.Print] prints goes to text, which may be the same
+// terminal. The caller ends it with [Line.Close].
+func New(out, text io.Writer, color bool) *Line {
+	s := &Line{out: out, text: text, color: color, stop: make(chan struct{}), ended: make(chan struct{})}
 	go s.animate()
 	return s
 }
 
-func (s *Status) animate() {
+func (s *Line) animate() {
 	defer close(s.ended)
-	tick := time.NewTicker(frameTime)
+	tick := time.NewTicker(FrameTime)
 	defer tick.Stop()
 	for {
 		select {
@@ -59,20 +74,20 @@ func (s *Status) animate() {
 }
 
 // draw shows the line as it is now, unless a printed line has not ended.
-func (s *Status) draw() {
+func (s *Line) draw() {
 	width := s.Width()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.what == "" || s.inLine || s.closed {
 		return
 	}
-	text := spin(s.frame, s.what, s.since)
+	text := Spin(s.frame, s.what, s.since)
 	if s.newest != "" {
 		text += " · " + s.newest
 	}
 	text = ansi.Truncate(text, width, "…")
 	if s.color {
-		text = dim + text + reset
+		text = Dim + text + Reset
 	}
 	s.frame++
 	s.shown = true
@@ -80,7 +95,7 @@ func (s *Status) draw() {
 }
 
 // hide takes the line away. The caller holds mu.
-func (s *Status) hide() {
+func (s *Line) hide() {
 	if s.shown {
 		s.shown = false
 		_, _ = io.WriteString(s.out, erase)
@@ -88,7 +103,7 @@ func (s *Status) hide() {
 }
 
 // Close takes the line away for good. It may be called again.
-func (s *Status) Close() {
+func (s *Line) Close() {
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
@@ -100,10 +115,10 @@ func (s *Status) Close() {
 }
 
 // Writer returns a writer that takes the line away and then writes to w, a terminal.
-func (s *Status) Writer(w io.Writer) io.Writer { return &aboveStatus{s, w} }
+func (s *Line) Writer(w io.Writer) io.Writer { return &aboveStatus{s, w} }
 
 type aboveStatus struct {
-	s *Status
+	s *Line
 	w io.Writer
 }
 
@@ -118,19 +133,19 @@ func (a *aboveStatus) Write(p []byte) (int, error) {
 }
 
 // Entered says that the person has ended the line that was printed last, with Enter.
-func (s *Status) Entered() {
+func (s *Line) Entered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inLine = false
 }
 
 // Print prints text with a line end. It prints control characters as they are: the caller cleans what others wrote.
-func (s *Status) Print(text string) {
+func (s *Line) Print(text string) {
 	_, _ = io.WriteString(s.Writer(s.text), strings.TrimSuffix(text, "\n")+"\n")
 }
 
 // Working shows that something runs, with the time since the first such call. "" says that nothing runs any more.
-func (s *Status) Working(what string) {
+func (s *Line) Working(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.what == "" {
@@ -144,25 +159,43 @@ func (s *Status) Working(what string) {
 }
 
 // Coming shows the last line of a text that is not complete yet. "" takes it away.
-func (s *Status) Coming(text string) {
+func (s *Line) Coming(text string) {
 	text = strings.TrimSpace(ansi.Strip(text))
 	s.Live(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
 // Live shows the newest line of the output of what runs. It makes control characters visible. "" takes it away.
-func (s *Status) Live(line string) {
+func (s *Line) Live(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.newest = visible.Line(line)
 }
 
 // Width returns how many columns printed text may have.
-func (s *Status) Width() int {
-	width := firstWidth
+func (s *Line) Width() int {
+	width := FirstWidth
 	if f, ok := s.out.(*os.File); ok {
 		if columns, _, err := term.GetSize(f.Fd()); err == nil && columns > 0 {
 			width = columns
 		}
 	}
-	return max(width, minWidth) - 1
+	return max(width, MinWidth) - 1
+}
+
+// FrameTime is how long a frame of the spinner is shown.
+const FrameTime = 100 * time.Millisecond
+
+// Spin is a frame of the spinner, with what runs since when.
+func Spin(frame int, what string, since time.Time) string {
+	spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	return string(spinner[frame%len(spinner)]) + " " + what + " · " + elapsed(time.Since(since))
+}
+
+// elapsed is a time as people read it: 3 s, 2 min 5 s.
+func elapsed(d time.Duration) string {
+	d = d.Truncate(time.Second)
+	if d < time.Minute {
+		return strconv.Itoa(int(d/time.Second)) + " s"
+	}
+	return strconv.Itoa(int(d/time.Minute)) + " min " + strconv.Itoa(int(d%time.Minute/time.Second)) + " s"
 }
