@@ -227,7 +227,7 @@ func (d *dropFile) setTool(path string, spec *dropin.Spec, call toolCall) {
 
 // dropinLibraries returns the documentation that tools of this environment have.
 func (e *Env) dropinLibraries() (all []dropin.Library) {
-	catalog, _ := library_docs.Load(e.libraries().UserDir) // without those that can't be read
+	catalog, _ := library_docs.Load(e.LibraryDir()) // without those that can't be read
 	for _, lib := range catalog {
 		d := dropin.Library{
 			ID: lib.ID, Title: lib.Title, Description: lib.Description, Aliases: append([]string{}, lib.Aliases...),

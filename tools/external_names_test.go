@@ -12,7 +12,7 @@ func TestReplace(t *testing.T) {
 	dir := dropins(t, map[string]string{"a.py": pyTool("memory", "mine"), "b.py": pyTool("read_file", ""),
 		"c.py": pyTool("run_subagent", ""), "d.py": pyTool("other", "")})
 	x := external(t)
-	x.Beside = All
+	x.Beside = func() []*Tool { return []*Tool{{Name: "memory"}, {Name: "read_file"}} }
 	var replace []string
 	x.Replace = func() []string { return replace }
 	for _, tt := range []struct{ replace, want string }{

@@ -9,17 +9,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	jsonexp "github.com/go-json-experiment/json"
-
 	"tapgw/internal/protocol"
 	"tapgw/tools/internal/schema"
-	"tapgw/tools/internal/workspace"
 )
 
 // Kind is what a tool touches. A policy decides by it whether a call is allowed.
@@ -59,7 +56,7 @@ const DefaultTimeout = 2 * time.Minute
 const cancelGrace = 2 * time.Second
 
 // Tool is one tool that a model may call. Use it through a pointer. The built-in
-// ones come from [All], drop-ins from [External]; both are called with [Tool.Call].
+// ones come from package builtin, drop-ins from [External]; both are called with [Tool.Call].
 type Tool struct {
 	Name        string
 	Description string          // the model decides by it
@@ -71,8 +68,6 @@ type Tool struct {
 	// Run does the work. args fit Parameters, and ctx ends with the timeout. The model
 	// reads the text of an error: what failed, on what, what to do.
 	Run func(ctx context.Context, env *Env, args json.RawMessage) (Result, error)
-
-	allowsExtra bool // the schema allows arguments that it does not name
 
 	compile    sync.Once // guards the two below
 	compiled   *protocol.Schema
@@ -115,6 +110,15 @@ type Env struct {
 	// called after the attempt, with its error. Without Edit nothing is called.
 	Edit func(ctx context.Context, edits []FileEdit) (done func(error), err error)
 	Log  *slog.Logger // gets, at level debug, the stack of a tool that panicked. nil: no log
+}
+
+// LanguageServer is a language server of the user's for questions about code: a name for people, the command (a program
+// on PATH or an absolute path, and its arguments), and the languages' ids by the endings of files, such as ".rs" to
+// "rust". It takes the place of the built-in ones for these endings.
+type LanguageServer struct {
+	Name      string
+	Command   []string
+	Languages map[string]string
 }
 
 // FileEdit is what a tool is about to do to one file or directory. Was and Now are its
@@ -160,53 +164,6 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("%s broke down (%v): this is a fault of the tool, not of its arguments", e.Tool, e.Value)
 }
 
-// constructors build the built-in tools; [add] fills it before main runs.
-var constructors []func() *Tool
-
-// builtinTools are the built-in tools, sorted by name. They are built at the first use,
-// because a gateway that runs none of them should not pay for their schemas.
-var builtinTools = sync.OnceValue(func() []*Tool {
-	list := make([]*Tool, len(constructors))
-	for i, construct := range constructors {
-		list[i] = construct()
-		if err := list[i].Check(); err != nil {
-			panic(err)
-		}
-	}
-	slices.SortFunc(list, func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
-	for i, t := range list[1:] {
-		if list[i].Name == t.Name {
-			panic("two tools have the name " + t.Name)
-		}
-	}
-	return list
-})
-
-// add makes a built-in tool of a definition and a typed function. Each tool has a
-// file of its own that calls it once:
-//
-//	var _ = add(&Tool{Name: ..., Description: ..., Kind: ...}, listDir)
-//
-// Parameters is inferred from In; see [schema.For] for the struct tags. run gets
-// the arguments checked and decoded.
-func add[In any](t *Tool, run func(ctx context.Context, env *Env, in In) (Result, error)) *Tool {
-	t.Run = func(ctx context.Context, env *Env, args json.RawMessage) (Result, error) {
-		var in In
-		if err := jsonexp.Unmarshal(args, &in); err != nil {
-			return Result{}, fmt.Errorf("reading the arguments of %s: %w", t.Name, err)
-		}
-		return run(ctx, env, in)
-	}
-	constructors = append(constructors, func() *Tool {
-		t.Parameters = schema.For[In](t.allowsExtra)
-		return t
-	})
-	return t
-}
-
-// All returns the built-in tools, sorted by name. The caller leaves them unchanged.
-func All() []*Tool { return slices.Clone(builtinTools()) }
-
 // Check reports why the language server would refuse to register the tool: its
 // name, its description or its parameters. One such tool makes the server refuse
 // all tools of a registration. The error names the tool.
@@ -238,6 +195,14 @@ func (t *Tool) Validate(args json.RawMessage) error {
 		return fmt.Errorf("wrong arguments for %s: %w", t.Name, err)
 	}
 	return nil
+}
+
+// LibraryDir returns the directory of the libraries whose documentation the user has added; "" if there is none.
+func (e *Env) LibraryDir() string {
+	if e.Libraries == "" && e.Home != "" {
+		return filepath.Join(e.Home, "library_docs")
+	}
+	return e.Libraries
 }
 
 func orEmptyObject(args json.RawMessage) json.RawMessage {
@@ -325,61 +290,3 @@ type endedError struct {
 func (e endedError) Error() string { return e.text }
 
 func (e endedError) Unwrap() error { return e.end }
-
-// files returns the access to the workspace's files, and to others as far as the
-// policy allows.
-func (e *Env) files() workspace.Files {
-	return workspace.Files{
-		Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources, Secrets: e.Secrets,
-	}
-}
-
-// ReadFile reads a file that a person names: a path in the workspace, or one outside that Outside allows. No other file
-// is reached through symbolic links. The error wraps fs.ErrNotExist if there is none.
-func (e *Env) ReadFile(ctx context.Context, path string) ([]byte, error) {
-	at, err := e.files().At(ctx, path, false)
-	if err != nil {
-		return nil, err
-	}
-	defer at.Close()
-	return at.Read()
-}
-
-// WorkspaceFiles lists the workspace's files, with / between directories and seen from its root, without those that
-// .gitignore names.
-func (e *Env) WorkspaceFiles(ctx context.Context) ([]string, error) {
-	tree, done, err := e.searchTree(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	return tree.Files(ctx, nil)
-}
-
-// maxFiles is how many files a call may ask about.
-const maxFiles = 50
-
-// eachFile answers a question about several files, with one part for each. The
-// error about one file becomes its part; if all fail, the result is an error.
-func eachFile(paths []string, answer func(path string) (string, error)) (Result, error) {
-	if n := len(paths); n == 0 || n > maxFiles {
-		return Result{}, fmt.Errorf("filePaths names %d files: name 1 to %d", n, maxFiles)
-	}
-	var res Result
-	failed := 0
-	for _, path := range paths {
-		part, err := answer(path)
-		if err != nil {
-			part = err.Error()
-			failed++
-		}
-		res.Parts = append(res.Parts, part)
-	}
-	if failed == len(paths) {
-		return Result{}, errors.New(strings.Join(res.Parts, "; "))
-	}
-	return res, nil
-}
-
-// textResult is a result that holds texts only.
-func textResult(parts ...string) Result { return Result{Parts: parts} }

@@ -5,159 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
-
-// noTool are the files of this package without a tool, besides external*.go.
-var noTool = []string{"clock.go", "doc.go", "edits.go", "tools.go"}
-
-// toolFiles lists the files that must register one tool each, without ".go".
-func toolFiles(t *testing.T) (names []string) {
-	t.Helper()
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if !strings.HasSuffix(f, "_test.go") && !slices.Contains(noTool, f) && !strings.HasPrefix(f, "external") {
-			names = append(names, strings.TrimSuffix(f, ".go"))
-		}
-	}
-	return names
-}
-
-// registered lists the names of the tools that a source file registers, with "?" for a
-// name that is no literal.
-func registered(t *testing.T, file string, src any) (names []string) {
-	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), file, src, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ast.Inspect(f, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
-		}
-		fun := call.Fun
-		if x, ok := fun.(*ast.IndexExpr); ok { // add[In](...)
-			fun = x.X
-		}
-		if id, ok := fun.(*ast.Ident); !ok || id.Name != "add" {
-			return true
-		}
-		name := "?"
-		ast.Inspect(call.Args[0], func(n ast.Node) bool {
-			if kv, ok := n.(*ast.KeyValueExpr); ok {
-				key, _ := kv.Key.(*ast.Ident)
-				value, _ := kv.Value.(*ast.BasicLit)
-				if key != nil && key.Name == "Name" && value != nil {
-					name, _ = strconv.Unquote(value.Value)
-				}
-			}
-			return true
-		})
-		names = append(names, name)
-		return true
-	})
-	return names
-}
-
-// TestOneToolAFile fails on a file that does not register exactly one tool of its name.
-func TestOneToolAFile(t *testing.T) {
-	files := toolFiles(t)
-	for _, name := range files {
-		if got := registered(t, name+".go", nil); !slices.Equal(got, []string{name}) {
-			t.Errorf("%s.go registers %q, want %q alone", name, got, name)
-		}
-	}
-	var all []string
-	for _, tool := range All() {
-		all = append(all, tool.Name)
-	}
-	if !slices.Equal(all, files) {
-		t.Errorf("All has the tools %q, want those of the files: %q", all, files)
-	}
-}
-
-// TestRegistered proves that the test above can fail.
-func TestRegistered(t *testing.T) {
-	tests := []struct {
-		src  string
-		want []string
-	}{
-		{`var _ = add(&Tool{Name: "a"}, f)`, []string{"a"}},
-		{`func init() { add[in](&Tool{Name: "a"}, f) }`, []string{"a"}},
-		{`var _ = 1`, nil},
-		{`var _, _ = add(&Tool{Name: "a"}, f), add(&Tool{Name: "b"}, f)`, []string{"a", "b"}},
-		{`const n = "a"; var _ = add(&Tool{Name: n}, f)`, []string{"?"}},
-	}
-	for _, tt := range tests {
-		if got := registered(t, "x.go", "package tools\n"+tt.src); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: got %q, want %q", tt.src, got, tt.want)
-		}
-	}
-}
-
-// TestSchemas compares what the model and the server see of each tool with a golden file;
-// -update writes the files.
-func TestSchemas(t *testing.T) {
-	dir := filepath.Join("testdata", "schemas")
-	for _, tool := range All() {
-		t.Run(tool.Name, func(t *testing.T) {
-			if err := tool.Check(); err != nil {
-				t.Fatal(err)
-			}
-			var got bytes.Buffer
-			enc := json.NewEncoder(&got)
-			enc.SetEscapeHTML(false)
-			enc.SetIndent("", "  ")
-			if err := enc.Encode(map[string]any{
-				"name": tool.Name, "description": tool.Description, "kind": tool.Kind.String(),
-				"inputSchema": tool.Parameters,
-			}); err != nil {
-				t.Fatal(err)
-			}
-			file := filepath.Join(dir, tool.Name+".json")
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got another %s, want it as it is (go test -update writes it):\n%s", file, got.Bytes())
-			}
-		})
-	}
-	golden, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range golden {
-		if name := strings.TrimSuffix(filepath.Base(file), ".json"); builtIn(name) == nil {
-			t.Errorf("%s is of no tool, want it removed", file)
-		}
-	}
-}
+func textResult(parts ...string) Result { return Result{Parts: parts} }
 
 // made returns a tool that is made at run time, as a drop-in is.
 func made(run func(context.Context, *Env, json.RawMessage) (Result, error)) *Tool {
@@ -245,7 +101,10 @@ func TestCall(t *testing.T) {
 			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
 			want: "made did not finish within 1s", is: context.DeadlineExceeded, took: time.Second},
 		{name: "says more at its timeout", timeout: time.Second,
-			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, errors.New("killed") },
+			run: func(ctx context.Context) (Result, error) {
+				<-ctx.Done()
+				return Result{}, errors.New("killed")
+			},
 			want: "made did not finish within 1s: killed", is: context.DeadlineExceeded, took: time.Second},
 		{name: "answers at its timeout", timeout: time.Second,
 			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return textResult("so far"), nil },
@@ -326,4 +185,34 @@ func TestPanicIsLogged(t *testing.T) {
 			t.Errorf("the log is %s, want %q in it", &log, part)
 		}
 	}
+}
+
+// The time in which a person is asked does not count towards a tool's timeout.
+func TestQuestionsTakeTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tool := made(func(ctx context.Context, env *Env, _ json.RawMessage) (Result, error) {
+			for range 2 {
+				<-time.After(time.Second)
+				if err := env.Outside(ctx, "/x", false); err != nil {
+					return Result{}, err
+				}
+			}
+			<-ctx.Done()
+			return Result{}, ctx.Err()
+		})
+		tool.Timeout = 3 * time.Second
+		start := time.Now()
+		_, err := tool.Call(t.Context(), &Env{Outside: func(ctx context.Context, _ string, _ bool) error {
+			select {
+			case <-time.After(time.Hour):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}, json.RawMessage(`{"path":"x"}`))
+		want := 2*time.Hour + tool.Timeout
+		if took := time.Since(start); took != want || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it took %v, %v; want %v, and then the end of its time", took, err, want)
+		}
+	})
 }

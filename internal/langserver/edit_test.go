@@ -15,6 +15,7 @@ import (
 
 	"tapgw/internal/scriptmodel"
 	"tapgw/tools"
+	"tapgw/tools/builtin"
 )
 
 // editing offers the built-in edit tools and a script for the model.
@@ -26,7 +27,7 @@ type editing struct {
 
 // builtIn finds a built-in tool.
 func builtIn(name string) *tools.Tool {
-	all := tools.All()
+	all := builtin.All()
 	return all[slices.IndexFunc(all, func(t *tools.Tool) bool { return t.Name == name })]
 }
 

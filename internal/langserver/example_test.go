@@ -10,6 +10,7 @@ import (
 
 	"tapgw/internal/langserver"
 	"tapgw/tools"
+	"tapgw/tools/builtin"
 )
 
 // A turn with the built-in tools of a workspace and one of the caller's own.
@@ -46,7 +47,7 @@ func Example() {
 			return langserver.Succeeded("Hello, " + in.Name + "!")
 		},
 	}}
-	for _, t := range tools.All() {
+	for _, t := range builtin.All() {
 		list = append(list, c.WorkspaceTool(t, tools.Env{Root: dir}))
 	}
 	faults, err := c.SetTools(ctx, list)

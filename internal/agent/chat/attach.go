@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"tapgw/internal/langserver"
+	"tapgw/tools/builtin"
 )
 
 // Limits of files that go along with a prompt.
@@ -66,7 +67,7 @@ func (c *chat) attach(ctx context.Context, prompt string) (string, []langserver.
 	env := c.workspace.Env()
 	c.agent.Policy.Guard(env)
 	for _, f := range namedFiles(prompt) {
-		name, data, err := f.read(func(path string) ([]byte, error) { return env.ReadFile(ctx, path) })
+		name, data, err := f.read(func(path string) ([]byte, error) { return builtin.ReadFile(ctx, env, path) })
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !f.quoted:
 			continue // @somebody

@@ -20,6 +20,7 @@ import (
 	"tapgw/internal/terminal"
 	"tapgw/internal/visible"
 	"tapgw/tools"
+	"tapgw/tools/builtin"
 )
 
 // slashCommand is a line of a chat that is not a prompt, such as /model.
@@ -361,7 +362,7 @@ func (c *chat) candidates(word string) (found []terminal.Candidate) {
 
 // fileCandidates returns the workspace's files whose path has part in it: first those whose name begins with it.
 func (c *chat) fileCandidates(part string) (found []terminal.Candidate) {
-	files, err := c.workspace.Env().WorkspaceFiles(context.Background())
+	files, err := builtin.WorkspaceFiles(context.Background(), c.workspace.Env())
 	if err != nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/tools"
+	"tapgw/tools/builtin"
 )
 
 // Tools returns the drop-ins and the built-in tools, and the faults of drop-ins that are left out.
@@ -79,7 +80,7 @@ func (w *Workspace) WatchTools(ctx context.Context, configured func(), changed f
 // withBuiltins adds drop-ins to the built-in tools. Those come first, because the language server takes so many tools
 // and no more. A drop-in replaces the built-in tool of its name.
 func withBuiltins(dropins []*tools.Tool) []*tools.Tool {
-	all := tools.All()
+	all := builtin.All()
 	for _, t := range dropins {
 		if i := slices.IndexFunc(all, func(b *tools.Tool) bool { return b.Name == t.Name }); i >= 0 {
 			all[i] = t

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tapgw/tools"
+	"tapgw/tools/builtin"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -15,8 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestTogether(t *testing.T) {
 	mine, other := &tools.Tool{Name: "memory", Source: "memory.py"}, &tools.Tool{Name: "a", Source: "a.py"}
 	all := withBuiltins([]*tools.Tool{other, mine})
-	if len(all) != len(tools.All())+1 || !slices.Contains(all, mine) || all[len(all)-1] != other {
+	if len(all) != len(builtin.All())+1 || !slices.Contains(all, mine) || all[len(all)-1] != other {
 		t.Errorf("together they are %d tools, built in are %d; want these first, with memory.py in its place",
-			len(all), len(tools.All()))
+			len(all), len(builtin.All()))
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"tapgw/internal/client"
 	"tapgw/internal/protect"
 	"tapgw/tools"
+	"tapgw/tools/builtin"
 )
 
 // Options say which directory it is, and what the command line adds to its configuration.
@@ -67,7 +68,7 @@ func Open(o Options) (_ *Workspace, err error) {
 	}
 	w.Files = files
 	w.config.Store(&config)
-	w.external = &tools.External{Beside: tools.All,
+	w.external = &tools.External{Beside: builtin.All,
 		Check: func(dir string) error {
 			if slices.Contains(w.ToolDirs, dir) {
 				return nil // the caller named it
@@ -89,7 +90,7 @@ func Open(o Options) (_ *Workspace, err error) {
 // Close ends the programs of the tools.
 func (w *Workspace) Close() {
 	w.external.Close()
-	tools.Close()
+	builtin.Close()
 }
 
 // Config returns the configuration as it is now.

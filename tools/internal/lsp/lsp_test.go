@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"tapgw/tools"
 )
 
 // space is a workspace with two files, and its pool.
@@ -332,7 +334,7 @@ func TestLanguages(t *testing.T) {
 
 // A server of the user's takes the place of those that have one of its endings, and stays the same one.
 func TestOwnServers(t *testing.T) {
-	own := []Own{
+	own := []tools.LanguageServer{
 		{Name: "rust", Command: []string{"rust-analyzer"}, Languages: map[string]string{".rs": "rust"}},
 		{Name: "deno", Command: []string{"/opt/deno", "lsp"},
 			Languages: map[string]string{".ts": "typescript"}},

@@ -7,16 +7,12 @@ import (
 	"slices"
 	"sync"
 
+	"tapgw/tools"
 	"tapgw/tools/internal/program"
 )
 
-// Own is a language server of the user's: a name for people, the command (a program on PATH or an absolute path, and
-// its arguments), and the languages' ids by the endings of files, such as ".rs" to "rust".
-type Own struct {
-	Name      string
-	Command   []string
-	Languages map[string]string
-}
+// Own is a language server of the user's.
+type Own tools.LanguageServer
 
 // made are the languages of Own values. Equal values have the same one, so that a [Pool] finds its server again.
 var made struct {
@@ -26,10 +22,10 @@ var made struct {
 
 // With returns [Languages] with the user's own before them. An own server takes the place of those that have one of its
 // endings.
-func With(own []Own) []*Language {
+func With(own []tools.LanguageServer) []*Language {
 	var all []*Language
 	for _, o := range own {
-		all = append(all, o.language())
+		all = append(all, Own(o).language())
 	}
 	taken := slices.Clone(all)
 	for _, l := range Languages {
