@@ -4,7 +4,7 @@
 .PHONY: build manuals runtime newest test test-all test-short held e2e bench fuzz soak lint demo clean help
 
 build: ## build bin/tapgw, bin/tapctl and bin/lsclient
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -tags urfave_cli_no_docs -o bin/ ./cmd/...
 
 manuals: ## write man pages and shell completions into share/
 	@bash ci/manuals.sh
