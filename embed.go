@@ -12,8 +12,7 @@ import "embed"
 //go:embed providers/*[^t].go providers/prompt.go
 //go:embed internal/lazyregexp/*[^t].go internal/link/*[^t].go internal/proof/*[^t].go internal/statedir/*[^t].go
 //go:embed internal/visible/*[^t].go
-//go:embed internal/protocol/*[^t].go internal/protocol/host.go internal/protocol/schema_cost.go
-//go:embed internal/protocol/schema_flat.go internal/protocol/schema_inspect.go internal/protocol/part.go
+//go:embed internal/protocol/*[^t].go internal/protocol/host.go internal/protocol/part.go
 //go:embed providers/node/index.mjs providers/node/lib/*.mjs providers/node/package.json providers/node/README.md
 //go:embed providers/python/tapgw/*.py providers/python/tapgw/py.typed
 //go:embed providers/templates/hello/*.go providers/templates/hello/README.md

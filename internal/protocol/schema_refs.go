@@ -1,32 +1,46 @@
 package protocol
 
 import (
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
 )
 
-// identify notes the names by which references find a schema: $id and anchors.
-func (in *inspector) identify(n *node, m map[string]any) error {
+// schemaBase is a schema with an $id, or the root. The references within it are relative to it.
+type schemaBase struct {
+	*subschema
+	uri     *url.URL
+	anchors map[string]*subschema
+}
+
+// schemaRef is a reference, which is resolved when all schemas are read.
+type schemaRef struct {
+	from *subschema
+	to   string
+	base *schemaBase
+}
+
+// identify notes the names by which references find a schema, $id and anchors, and returns the base
+// of the schemas within it.
+func (p *schemaParser) identify(s *subschema, m map[string]any, base *schemaBase) *schemaBase {
 	id, ok := m["$id"].(string)
 	if name, anchor := strings.CutPrefix(id, "#"); anchor { // draft-07
-		n.base.anchors[name] = n
+		base.anchors[name] = s
 	} else if ok {
 		u, err := url.Parse(id)
 		if err != nil {
-			return faultAt(n.at+"/$id", "must be a URI")
+			p.fault(s.at+"/$id", "must be a URI")
+			return base
 		}
-		u = n.base.uri.ResolveReference(u)
-		n.base, n.uri, n.anchors = n, u, map[string]*node{}
-		in.ids[withoutFragment(u)] = n
+		base = &schemaBase{s, base.uri.ResolveReference(u), map[string]*subschema{}}
+		p.bases[withoutFragment(base.uri)] = base
 	}
-	for _, key := range []string{"$anchor", "$dynamicAnchor"} {
-		if a, ok := m[key].(string); ok {
-			n.base.anchors[a] = n
+	for _, keyword := range []string{"$anchor", "$dynamicAnchor"} {
+		if name, ok := m[keyword].(string); ok {
+			base.anchors[name] = s
 		}
 	}
-	return nil
+	return base
 }
 
 func withoutFragment(u *url.URL) string {
@@ -36,70 +50,69 @@ func withoutFragment(u *url.URL) string {
 }
 
 // resolveRefs finds the schema that each reference refers to.
-func (in *inspector) resolveRefs() error {
-	for _, at := range slices.Sorted(maps.Keys(in.nodes)) {
-		n := in.nodes[at]
-		if n.ref == "" {
-			continue
+func (p *schemaParser) resolveRefs() {
+	for _, r := range p.refs {
+		if r.from.ref = p.resolve(r); r.from.ref == nil {
+			p.fault(r.from.at+"/$ref", "%.100q is not in this schema", r.to)
 		}
-		target := in.resolveRef(n)
-		if target == nil {
-			return faultAt(at+"/$ref", "%.100q is not in this schema", n.ref)
-		}
-		n.next = append(n.next, target)
 	}
-	return nil
 }
 
-// resolveRef returns the schema that a node's reference refers to, or nil.
-func (in *inspector) resolveRef(n *node) *node {
-	u, err := url.Parse(n.ref)
+// resolve returns the schema that a reference refers to, or nil.
+func (p *schemaParser) resolve(r schemaRef) *subschema {
+	u, err := url.Parse(r.to)
 	if err != nil {
 		return nil
 	}
-	base := n.base
-	if !strings.HasPrefix(n.ref, "#") {
-		if base = in.ids[withoutFragment(n.base.uri.ResolveReference(u))]; base == nil {
+	base := r.base
+	if !strings.HasPrefix(r.to, "#") {
+		if base = p.bases[withoutFragment(base.uri.ResolveReference(u))]; base == nil {
 			return nil
 		}
 	}
 	switch {
 	case u.Fragment == "":
-		return base
+		return base.subschema
 	case u.Fragment[0] == '/':
-		return in.nodes[base.at+u.Fragment]
+		return p.schemas[base.at+u.Fragment]
 	}
 	return base.anchors[u.Fragment]
 }
 
-// checkSteps refuses a schema that refers to itself without an end, or that combines too many schemas in one place.
-func (in *inspector) checkSteps() error {
-	for _, at := range slices.Sorted(maps.Keys(in.nodes)) {
-		if err := in.nodes[at].countSteps(); err != nil {
-			return err
-		}
+// checkSteps refuses a schema that refers to itself without an end, or that combines too many
+// schemas in one place.
+func (p *schemaParser) checkSteps() {
+	for _, at := range sortedKeys(p.schemas) {
+		p.countSteps(p.schemas[at])
 	}
-	return nil
 }
 
-// countSteps counts the schemas that check one value from this one on.
-func (n *node) countSteps() error {
-	switch {
-	case n.steps > 0:
-		return nil
-	case n.steps < 0:
-		return faultAt(n.at, "refers to itself without an end")
+// countSteps counts the schemas that check one value from this one on. In steps is 0 before, and -1
+// while it counts.
+func (p *schemaParser) countSteps(s *subschema) int {
+	switch steps := p.steps[s]; {
+	case s == nil || p.err != nil:
+		return 0
+	case steps > 0:
+		return steps
+	case steps < 0:
+		p.fault(s.at, "refers to itself without an end")
+		return 0
 	}
-	n.steps = -1
+	p.steps[s] = -1
 	steps := 1
-	for _, next := range n.next {
-		if err := next.countSteps(); err != nil {
-			return err
-		}
-		if steps += next.steps; steps > maxSchemaSteps {
-			return faultAt(n.at, "too many schemas are combined here: more than %d for one value", maxSchemaSteps)
-		}
+	next := slices.Concat([]*subschema{s.ref, s.not, s.condition, s.then, s.orElse},
+		s.allOf, s.anyOf, s.oneOf)
+	for _, name := range sortedKeys(s.dependentSchemas) {
+		next = append(next, s.dependentSchemas[name])
 	}
-	n.steps = steps
-	return nil
+	for _, s := range next {
+		steps += p.countSteps(s)
+	}
+	if steps > maxSchemaSteps {
+		p.fault(s.at, "too many schemas are combined here: more than %d for one value",
+			maxSchemaSteps)
+	}
+	p.steps[s] = steps
+	return steps
 }

@@ -46,6 +46,7 @@ func TestCompileSchemaNamesThePlace(t *testing.T) {
 		{`{"type":""}`, "/type: must be object"},
 		{`{"type":null}`, "/type: must be object"},
 		{`{"type":["object","x"]}`, "/type/1: must be object"},
+		{`{"type":[["object"]]}`, "/type/0: must be object"},
 		{`{"properties":[]}`, "/properties: must be an object"},
 		{`{"properties":{"a":{"type":7}}}`, "/properties/a/type: must be object"},
 		{`{"properties":{"a":{"type":"strin"}}}`, "/properties/a/type: must be object"},

@@ -9,6 +9,15 @@ import (
 	"testing"
 )
 
+func compileT(t testing.TB, raw string) *Schema {
+	t.Helper()
+	s, err := CompileSchema(Raw(raw))
+	if err != nil {
+		t.Fatalf("compiling %s: %v", raw, err)
+	}
+	return s
+}
+
 // 19.99 is a multiple of 0.01, though not as a float64, and 19.995 is not.
 func TestPricesAreExact(t *testing.T) {
 	alone := compileT(t, `{"type":"object","properties":{"price":{"type":"number","multipleOf":0.01,"minimum":0}}}`)
