@@ -12,9 +12,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"tapgw/internal/cli"
+	"tapgw/internal/protocol"
 )
 
 // maxSchema is the largest file in bytes. Its text goes into the prompt.
@@ -22,8 +21,8 @@ const maxSchema = 64 << 10
 
 // Schema is the JSON Schema of an answer.
 type Schema struct {
-	text     []byte // without needless white space
-	resolved *jsonschema.Resolved
+	text   []byte // without needless white space
+	schema *protocol.Schema
 }
 
 // Read reads the schema in a file. The error names the file.
@@ -60,29 +59,19 @@ func parse(data []byte) (*Schema, error) {
 	if root == nil {
 		return nil, errors.New("is not a JSON object, as a schema is")
 	}
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(data, &schema); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			keyword := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
-			return nil, fmt.Errorf("%q can't be a %s", keyword, wrong.Value)
-		}
-		return nil, err
-	}
-	if err := checkSchema(&schema); err != nil {
-		return nil, err
-	}
-	resolved, err := schema.Resolve(nil)
+	schema, err := protocol.CompileValueSchema(data)
 	if err != nil {
-		return nil, errors.New(strings.ReplaceAll(err.Error(), "jsonschema.Schema: <anonymous schema>: ", ""))
+		return nil, err
+	}
+	if schema.Partial() {
+		return nil, errors.New("has a pattern that needs JavaScript's engine; write it without look-around, " +
+			"references back and \\u escapes")
 	}
 	var text bytes.Buffer
 	if err := json.Compact(&text, data); err != nil {
 		return nil, err
 	}
-	if err := resolved.Validate(nil); err != nil && strings.Contains(err.Error(), "cannot validate version") {
-		return nil, err
-	}
-	return &Schema{text.Bytes(), resolved}, nil
+	return &Schema{text.Bytes(), schema}, nil
 }
 
 // Request adds to a prompt what the answer must be.
@@ -101,11 +90,10 @@ func (s *Schema) Read(answer string) (json.RawMessage, error) {
 	if text == "" {
 		return nil, errors.New("the answer is empty")
 	}
-	var value any
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
+	if err := json.Unmarshal([]byte(text), new(json.RawMessage)); err != nil {
 		return nil, fmt.Errorf("the answer is not JSON: %w", err)
 	}
-	if err := s.resolved.Validate(value); err != nil {
+	if err := s.schema.Check(protocol.Raw(text)); err != nil {
 		return nil, fmt.Errorf("the answer does not match the schema: %s", printable(err.Error()))
 	}
 	return json.RawMessage(text), nil
@@ -113,13 +101,12 @@ func (s *Schema) Read(answer string) (json.RawMessage, error) {
 
 // printable shortens what a validator says about a value of the model.
 func printable(fault string) string {
-	fault = strings.ReplaceAll(fault, "<invalid reflect.Value>", "null") // the library's name for null
 	fault = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, strings.ReplaceAll(fault, "validating root: ", ""))
+	}, fault)
 	return cli.Shorten(fault, 500)
 }
 
