@@ -1,6 +1,7 @@
 package evals
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -113,7 +114,7 @@ func checkCall(e *configs.ExpectedCall, calls []call) string {
 		if isExpected(e, &c) {
 			count++
 		} else {
-			others = fmt.Sprintf("; another was %s with %s", or(c.outcome, "unfinished"), short(c.args))
+			others = fmt.Sprintf("; another was %s with %s", cmp.Or(c.outcome, "unfinished"), short(c.args))
 		}
 	}
 	what := "calls"
@@ -185,7 +186,7 @@ func checkStream(e *configs.ExpectedStream, events []adminapi.StreamRow) string 
 	name, provider, hasProvider := strings.Cut(e.Stream, "@")
 	count := 0
 	for _, row := range events {
-		text := or(row.Event, row.Prompt)
+		text := cmp.Or(row.Event, row.Prompt)
 		if row.Stream != name || hasProvider && row.Provider != provider || !strings.Contains(text, e.Contains) {
 			continue
 		}
@@ -204,11 +205,4 @@ func checkStream(e *configs.ExpectedStream, events []adminapi.StreamRow) string 
 		return fmt.Sprintf("%d such events, want at most %d", count, e.Max)
 	}
 	return ""
-}
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }

@@ -1,6 +1,7 @@
 package evals
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -160,7 +161,7 @@ func (j *judge) ask(ctx context.Context, c *configs.EvalCase, answer string) ([]
 	var failures []Failure
 	for i, v := range verdicts {
 		if !*v.Pass {
-			failures = append(failures, Failure{all[i].check, short(or(v.Reason, "the judge gives no reason"))})
+			failures = append(failures, Failure{all[i].check, short(cmp.Or(v.Reason, "the judge gives no reason"))})
 		}
 	}
 	return failures, nil
@@ -217,7 +218,7 @@ func readVerdicts(reply, key string, count int) ([]verdict, error) {
 		}
 		return byID, nil
 	}
-	return nil, &unjudgedError{"the judge's reply has no verdicts: " + short(or(reply, "it is empty"))}
+	return nil, &unjudgedError{"the judge's reply has no verdicts: " + short(cmp.Or(reply, "it is empty"))}
 }
 
 // turn gives a new session of the judge's model a prompt, and returns what it says.

@@ -1,6 +1,7 @@
 package evals
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"strings"
@@ -35,7 +36,7 @@ type junitFault struct {
 func (r *Report) JUnit() ([]byte, error) {
 	suite := junitSuite{Name: "evals", Tests: len(r.Cases)}
 	for _, c := range r.Cases {
-		j := junitCase{Class: or(visible.Line(c.Category), "evals"), Name: c.ID,
+		j := junitCase{Class: cmp.Or(visible.Line(c.Category), "evals"), Name: c.ID,
 			Time: fmt.Sprintf("%d.%03d", c.DurationMs/1000, c.DurationMs%1000)}
 		var lines []string
 		for _, run := range c.Results {

@@ -285,15 +285,6 @@ func foreignOrigin(r *http.Request) string {
 	return cmp.Or(r.Header.Get("Origin"), "null")
 }
 
-// clientAddress returns the address that a request comes from, without its port.
-func clientAddress(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
-
 // connKey is the key of a request's *conn in its context.
 type connKey struct{}
 

@@ -220,16 +220,7 @@ func TestConnectionLimit(t *testing.T) {
 	})
 }
 
-func TestRemoteAndTLS(t *testing.T) {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.RemoteAddr = "[::1]:5000"
-	if got := clientAddress(r); got != "::1" {
-		t.Errorf(`remote is %q, want "::1"`, got)
-	}
-	r.RemoteAddr = "pipe"
-	if got := clientAddress(r); got != "pipe" {
-		t.Errorf(`remote is %q, want "pipe"`, got)
-	}
+func TestURLWithTLS(t *testing.T) {
 	s := New(Options{Gateway: gateway.New(gateway.Options{}), TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
 	if err := s.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
