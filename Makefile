@@ -33,8 +33,8 @@ e2e: runtime ## real runtime, real binaries, the documents' examples
 newest: ## the tests of Copilot sessions and lsclient on the newest CLI and language server
 	@bash ci/newest.sh
 
-bench: build runtime ## measure against a relay without logic, raw clients and ripgrep (ONLY=Call: one): ratios
-	@bash ci/bench.sh $(ONLY)
+bench: build runtime ## measure against a relay without logic, raw clients and ripgrep (ONLY=^Call: one): ratios
+	@bash ci/bench.sh '$(ONLY)'
 
 fuzz: ## fuzz every target for 30 s (FUZZTIME=2m for longer)
 	@bash ci/fuzz.sh
