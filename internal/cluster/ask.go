@@ -14,7 +14,7 @@ import (
 // Questions that gateways ask each other. The first byte of a record's data says which; the number of its connection
 // is that of the question.
 const (
-	askList = 'l' // what the other shares
+	askList = 'l' // the lists that the other gateway shares
 )
 
 // answer ends a question.
@@ -23,7 +23,8 @@ type answer struct {
 	err  error
 }
 
-// Shared is what a gateway shares with another one: as its own lists have them, without directories.
+// Shared is the sessions and providers that a gateway shares with another one, as its own lists
+// have them but without directories.
 type Shared struct {
 	Sessions  []adminapi.Session  `json:"sessions"`
 	Providers []adminapi.Provider `json:"providers"`
@@ -93,7 +94,7 @@ func (tr *trunk) answer(r record) {
 	}
 }
 
-// shared is what admitted gateways may see.
+// shared returns the sessions and providers that admitted gateways may see.
 func (c *Cluster) shared() Shared {
 	s := Shared{Sessions: []adminapi.Session{}, Providers: []adminapi.Provider{}}
 	for _, view := range c.gateway.Sessions() {
@@ -111,7 +112,7 @@ func (c *Cluster) shared() Shared {
 	return s
 }
 
-// Abroad lists the providers of this gateway that serve sessions of other gateways, and none of this one.
+// Abroad lists the providers of this gateway that serve only sessions of other gateways.
 func (c *Cluster) Abroad() (list []adminapi.Provider) {
 	c.mu.Lock()
 	relays := slices.Collect(maps.Keys(c.relays))

@@ -3,10 +3,11 @@ package cluster
 // Bus carries messages by their subjects, at most once, in the order of each sender. NATS is one; tests have one in
 // memory, for which the clock of a bubble may stand still.
 type Bus interface {
-	// Publish sends a message. If nobody listens to the subject, a message that says so comes to reply.
+	// Publish sends a message. If the subject has no listener, reply gets a message that says so.
 	Publish(subject, reply string, data []byte) error
-	// Subscribe calls handle with each message of the subject, one at a time. isUnread says that what was sent with
-	// this subject as its reply has reached nobody; there is no data then. stop returns at once.
+	// Subscribe calls handle with each message of the subject, one at a time. With isUnread, data
+	// is empty: a message that named this subject as its reply found no listener. stop returns at
+	// once.
 	Subscribe(subject string, handle func(data []byte, isUnread bool)) (stop func(), err error)
 	// MaxPayload is the size in bytes that a message may have.
 	MaxPayload() int

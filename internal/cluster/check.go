@@ -24,7 +24,7 @@ const (
 	FoundFail = "fail"
 )
 
-// Finding is what [Check] found out about one thing. Cure is what to do, "" for nothing.
+// Finding is one result of [Check]. Cure tells the reader how to fix it; it is "" if all is well.
 type Finding struct {
 	Check, Status, Detail, Cure string
 }
@@ -37,10 +37,12 @@ type CheckOptions struct {
 	Server Server
 }
 
-// kindCheck is the kind of subjects that nobody listens to: they show what the NATS user may do.
+// kindCheck is the kind of subjects without listeners: a check tries on them which rights the NATS
+// user has.
 const kindCheck = ".check"
 
-// Check finds out which servers a gateway can reach, and what its NATS user may do there. It changes nothing.
+// Check reports which servers a gateway can reach, and which rights its NATS user has there. It
+// changes nothing.
 func Check(ctx context.Context, o CheckOptions) (found []Finding) {
 	add := func(check, status, cure, format string, args ...any) {
 		found = append(found, Finding{check, status, fmt.Sprintf(format, args...), cure})
@@ -91,7 +93,7 @@ func redacted(address string) string {
 	return "?"
 }
 
-// faultLog keeps what the connection complains about.
+// faultLog keeps the errors that the connection reports.
 type faultLog struct {
 	mu     sync.Mutex
 	faults []string
@@ -133,7 +135,7 @@ func cureOf(err error) string {
 	return "check the URL and the tls keys in [cluster]"
 }
 
-// checkRights finds out what the user may send and hear.
+// checkRights reports which subjects the user may publish to and subscribe to.
 func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Finding) {
 	const stranger = "tapgw-check" // no gateway's name has to be that of one
 	own := []string{subjectRoot + o.Name + ".*" + kindCheck, inbox(o.Name) + kindCheck}
@@ -147,12 +149,12 @@ func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Fin
 	for _, subject := range append(o.keepSubjects(), says, lies) {
 		_ = conn.Publish(subject, nil) // JetStream does nothing for an empty request
 	}
-	for range 2 { // what the server refuses comes before the second answer
+	for range 2 { // the server sends a refusal before its answer to the second request
 		if err := conn.FlushTimeout(registryTimeout); err != nil {
 			return []Finding{{"rights", FoundFail, err.Error(), "check that the server runs"}}
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // the connection reports what was refused in a goroutine of its own
+	time.Sleep(50 * time.Millisecond) // the connection reports a refusal in a goroutine of its own
 	add := func(check string, isGood bool, bad, good, fault, cure string) {
 		if isGood {
 			found = append(found, Finding{check, FoundOK, good, ""})
@@ -175,7 +177,8 @@ func checkRights(conn *nats.Conn, faults *faultLog, o CheckOptions) (found []Fin
 	return found
 }
 
-// keepSubjects are what the user needs for streams that last: of this gateway, and to read those of the others.
+// keepSubjects are the subjects that the user needs for streams that last: to keep those of this
+// gateway, and to read those of the others.
 func (o *CheckOptions) keepSubjects() (list []string) {
 	if o.Keeps {
 		list = append(list, streamCreate+keptStream(o.Name))
@@ -189,12 +192,13 @@ func (o *CheckOptions) keepSubjects() (list []string) {
 
 const streamCreate = "$JS.API.STREAM.CREATE."
 
-// readSubjects are what a user needs to read the events that a gateway keeps.
+// readSubjects are the subjects that a user needs to read the events that a gateway keeps.
 func readSubjects(name string) []string {
 	return []string{"$JS.API.STREAM.INFO." + keptStream(name), "$JS.API.STREAM.MSG.GET." + keptStream(name)}
 }
 
-// checkKeep says what the user may not do for streams that last, by what the server has refused in checkRights.
+// checkKeep reports which rights the user lacks for streams that last, by the refusals that
+// checkRights got.
 func checkKeep(
 	ctx context.Context, conn *nats.Conn, faults *faultLog, o CheckOptions, here map[string]Beat,
 ) (found []Finding) {

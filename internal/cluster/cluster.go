@@ -1,10 +1,10 @@
-// Package cluster joins gateways through NATS. A provider of this gateway serves sessions of another one as a provider
-// connection there: its frames travel between the two, and the session's gateway judges them as it judges those of any
-// provider. So schema, gates, budgets and limits have one judge, and what a gateway may do elsewhere is what the config
-// there says.
+// Package cluster joins gateways through NATS. A provider of this gateway serves sessions of
+// another one as a provider connection there: its frames travel between the two, and the session's
+// gateway judges them as it judges those of any provider. So schema, gates, budgets and limits have
+// one judge, and the config of each gateway decides what others may do there.
 //
-// What comes from another gateway is as little trusted as what comes from a provider. Who sent it is known by its
-// subject, for which the NATS server vouches (docs/cluster.md).
+// A message of another gateway is trusted as little as a provider's. Its subject names the sender,
+// and the NATS server vouches for the subject (docs/cluster.md).
 package cluster
 
 import (
@@ -40,17 +40,19 @@ type Options struct {
 	// Changed is called when the sessions that [Cluster.Elsewhere] returns may be others. It must not block; nil for
 	// nothing.
 	Changed func()
-	// Record writes down what is asked of other gateways and by them; nil for nothing.
+	// Record writes down requests to other gateways and from them. It may be nil.
 	Record func(adminapi.Record)
-	// PersistDir makes a provider's directory, and ReadFile reads a file in it, as those of [gateway.Options]; nil for
-	// none. A provider keeps its files here, also while it serves sessions elsewhere.
+	// PersistDir makes a provider's directory, and ReadFile reads a file in it, as those of
+	// [gateway.Options]; both may be nil. A provider keeps its files here, also while it serves
+	// sessions elsewhere.
 	PersistDir func(provider string) (string, error)
 	ReadFile   func(provider string, ref protocol.FileRef) (*gateway.File, error)
 	// Keeper is the gateway's own; nil: no stream of this gateway lasts.
 	Keeper *Keeper
-	// StateFile says how far sessions have got in the streams that last; "" for none, which forgets at a restart.
+	// StateFile holds how far sessions have got in the streams that last. If it is "", a restart
+	// forgets that.
 	StateFile string
-	// Flush returns when the records so far are in their files; nil: there are none.
+	// Flush returns once all records so far are in their files. It is nil without records.
 	Flush func(context.Context)
 }
 
@@ -77,7 +79,7 @@ type Cluster struct {
 	mu            sync.Mutex // guards the fields that follow
 	members       map[string]*member
 	relays        map[*relay]bool
-	refused       map[string]map[string]uint64 // by gateway and by what was refused
+	refused       map[string]map[string]uint64 // by gateway and by kind of refusal
 	retired       map[*gateway.Pass]*time.Timer
 	fault         string          // the last of the connection to NATS
 	said          map[string]bool // faults of this connection that the log has
@@ -87,8 +89,8 @@ type Cluster struct {
 	followers     map[string]*follower
 }
 
-// Start takes part in the cluster of a bus: it subscribes to what the admitted gateways send, and begins to look for
-// them. [Join] does that over NATS.
+// Start takes part in the cluster of a bus: it subscribes to the messages of the admitted gateways
+// and begins to look for them. [Join] does that over NATS.
 func Start(o Options, b Bus) (*Cluster, error) {
 	c := &Cluster{
 		o: o, name: o.Name, log: o.Log, gateway: o.Gateway, bus: b, trunks: map[string]*trunk{},
@@ -162,7 +164,8 @@ func (c *Cluster) tick() {
 	}
 }
 
-// isShared reports whether admitted gateways may see and use what has this name or label.
+// isShared reports whether admitted gateways may see and use the sessions or providers with this
+// name or label.
 func (c *Cluster) isShared(name string) bool {
 	return slices.ContainsFunc(c.share, func(g match.ToolGlob) bool { return g.Match(name) })
 }
@@ -186,7 +189,7 @@ func (c *Cluster) count(peer, what string) {
 	}
 }
 
-// connLost is called when the connection to NATS is lost: nobody is within reach.
+// connLost is called when the connection to NATS is lost: no other gateway is within reach.
 func (c *Cluster) connLost(why string) {
 	for _, tr := range c.trunks {
 		tr.fail(why)
@@ -204,7 +207,7 @@ func (c *Cluster) trunkUp(tr *trunk) {
 	}
 	c.begin(func() { c.refresh(c.ctx, tr) })
 	c.gateway.Touch()
-	if c.o.Keeper != nil { // it may have missed what was said while it was out of reach
+	if c.o.Keeper != nil { // it may have missed messages while it was out of reach
 		tr.push(opKept, 0, nil)
 		tr.flush()
 	}

@@ -43,8 +43,8 @@ type follower struct {
 	fault  string // guarded by Cluster.mu
 }
 
-// follow returns the follower of a gateway, and starts it if there is none. nil: it is not admitted, or this gateway
-// has left the cluster.
+// follow returns the follower of a gateway, and starts it at first. It returns nil if the gateway
+// is not admitted, or if this gateway has left the cluster.
 func (c *Cluster) follow(name string) *follower {
 	tr := c.trunks[name]
 	c.mu.Lock()
@@ -144,14 +144,14 @@ func (f *follower) info(ctx context.Context) (s jetstream.Stream, last uint64, e
 	f.at.mu.Lock()
 	defer f.at.mu.Unlock()
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // the gateway has not made it yet
-		f.at.of(f.origin).lookInVain()
+		f.at.origin(f.origin).lookInVain()
 		return nil, 0, nil
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	info := s.CachedInfo()
-	f.at.isDirty = f.at.of(f.origin).look(info.Created, info.State.LastSeq) || f.at.isDirty
+	f.at.isDirty = f.at.origin(f.origin).look(info.Created, info.State.LastSeq) || f.at.isDirty
 	return s, info.State.LastSeq, nil
 }
 
@@ -165,7 +165,8 @@ func (f *follower) open(ctx context.Context) (jetstream.Stream, error) {
 	return s, err
 }
 
-// catchUp gives the sessions what they have missed. It returns when to look again if nothing wakes it, 0 for never.
+// catchUp gives the sessions the events that they have missed. It returns when to look again if
+// nothing wakes it, 0 for never.
 func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 	stream, last, err := f.info(ctx)
 	if err != nil {
@@ -212,7 +213,7 @@ func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 			return 0
 		default:
 			f.misses = 0
-			if f.deliver(sessions, seq, m) { // else those without room would use up what the others get
+			if f.deliver(sessions, seq, m) { // else sessions without room would use up the events that others get
 				f.limit.Allow()
 			}
 		}
@@ -252,7 +253,7 @@ func (f *follower) arrive(last uint64) map[string]*gateway.Session {
 	}
 	f.at.mu.Lock()
 	defer f.at.mu.Unlock()
-	f.at.isDirty = f.at.of(f.origin).arrive(ids, last, time.Now()) || f.at.isDirty
+	f.at.isDirty = f.at.origin(f.origin).arrive(ids, last, time.Now()) || f.at.isDirty
 	return sessions
 }
 
@@ -260,7 +261,7 @@ func (f *follower) arrive(last uint64) map[string]*gateway.Session {
 func (f *follower) tellAnew(sessions map[string]*gateway.Session) {
 	for id, s := range sessions {
 		f.at.mu.Lock()
-		p := f.at.of(f.origin).Places[id]
+		p := f.at.origin(f.origin).Places[id]
 		isAnew := p != nil && p.isAnew
 		if isAnew {
 			p.isAnew = false
@@ -272,14 +273,14 @@ func (f *follower) tellAnew(sessions map[string]*gateway.Session) {
 	}
 }
 
-// next returns the place of the session that is furthest behind and has room. isDone says that none is behind last;
-// wait is when one has room again then.
+// next returns the place of the session that is furthest behind and has room. isDone says that no
+// session is behind last; wait is how long until one has room again.
 func (f *follower) next(
 	sessions map[string]*gateway.Session, last uint64,
 ) (seq uint64, wait time.Duration, isDone bool) {
 	f.at.mu.Lock()
 	defer f.at.mu.Unlock()
-	o, now := f.at.of(f.origin), time.Now()
+	o, now := f.at.origin(f.origin), time.Now()
 	isDone = true
 	for id := range sessions {
 		p := o.Places[id]
@@ -296,11 +297,12 @@ func (f *follower) next(
 	return seq, wait, isDone
 }
 
-// pass moves a session to the place before the event next, which is the first one after the event seq that is left, and
-// says in the session's timeline what it has missed for ever. It reports whether next is what the session gets now.
+// pass moves a session to the place before the event next, which is the first one after seq that
+// JetStream still has. The session's timeline gets a line about the events in between, which are
+// lost. pass reports whether next is the event that the session gets now.
 func (f *follower) pass(id string, s *gateway.Session, seq, next uint64) bool {
 	f.at.mu.Lock()
-	p := f.at.of(f.origin).Places[id]
+	p := f.at.origin(f.origin).Places[id]
 	if p == nil || p.Seq < seq || p.Seq >= next || p.notBefore.After(time.Now()) {
 		f.at.mu.Unlock()
 		return false
@@ -349,7 +351,7 @@ func (f *follower) deliver(
 			err = nil
 		}
 		f.at.mu.Lock()
-		if p := f.at.of(f.origin).Places[id]; p != nil && err != nil {
+		if p := f.at.origin(f.origin).Places[id]; p != nil && err != nil {
 			p.notBefore = time.Now().Add(roomAgain)
 		} else if p != nil {
 			p.Seq, f.at.isDirty, isTaken = m.Sequence, true, true
@@ -363,7 +365,7 @@ func (f *follower) deliver(
 func (f *follower) refused(id string, s *gateway.Session, why *protocol.Error) {
 	f.at.mu.Lock()
 	n := uint64(0)
-	if p := f.at.of(f.origin).Places[id]; p != nil {
+	if p := f.at.origin(f.origin).Places[id]; p != nil {
 		p.refused++
 		n = p.refused
 	}
@@ -373,7 +375,7 @@ func (f *follower) refused(id string, s *gateway.Session, why *protocol.Error) {
 	}
 }
 
-// read reads an event; nil if it is none, and why.
+// read reads an event. If the message is not an event, e is nil and why says so.
 func (f *follower) read(m *jetstream.RawStreamMsg) (e *gateway.KeptEvent, why string) {
 	if !strings.HasPrefix(m.Subject, keptSubjects(f.origin)+".") {
 		return nil, "events in the name of another gateway"

@@ -25,7 +25,8 @@ const (
 	kindRecords = 2
 )
 
-// op says what a record is. Up is from the gateway of a provider to that of its sessions, down the other way.
+// op is the kind of a record. "Up" goes from the gateway of a provider to the gateway of its
+// sessions, "down" the other way.
 type op byte
 
 const (
@@ -44,7 +45,7 @@ const (
 	opBody                    // a part of the answer
 	opEnd                     // the end of the answer
 	opTaken                   // how many bytes of the answer were taken
-	opCancel                  // nobody wants the answer any more
+	opCancel                  // the caller no longer waits for the answer
 	opKept                    // the sender has kept events
 )
 
@@ -83,7 +84,7 @@ func (r record) append(dst []byte) []byte {
 
 var errMalformed = errors.New("the message is malformed")
 
-// readHead reads the head of a message and returns what follows it.
+// readHead reads the head of a message and returns the rest.
 func readHead(data []byte) (h head, rest []byte, err error) {
 	if len(data) < headSize {
 		return h, nil, errMalformed
@@ -96,7 +97,7 @@ func readHead(data []byte) (h head, rest []byte, err error) {
 	return h, data[headSize:], nil
 }
 
-// readRecord reads the next record and returns what follows it. Its data is part of the argument.
+// readRecord reads the next record and returns the rest. The record's data is part of the argument.
 func readRecord(data []byte) (r record, rest []byte, err error) {
 	if len(data) < recordSize || data[1] > 1 {
 		return r, nil, errMalformed

@@ -21,7 +21,8 @@ const (
 	returnWithin = 15 * time.Second
 )
 
-// openRequest is the data of [opOpen]: what the provider's own gateway allows it. It can only restrict.
+// openRequest is the data of [opOpen]: the rights that the provider's own gateway gives it. They
+// can only restrict.
 type openRequest struct {
 	Allow       []string `json:"allow,omitzero"`
 	Deny        []string `json:"deny,omitzero"`
@@ -36,10 +37,12 @@ type closing struct {
 	Reason string             `json:"reason,omitzero"`
 }
 
-// guest is a provider of another gateway that serves sessions here: a [gateway.Peer] whose messages go over the trunk.
+// guest is a provider of another gateway that serves sessions here: a [gateway.Peer] whose messages
+// go over the trunk.
 //
-// While its gateway is out of reach, the guest answers in its place: calls fail with DISCONNECTED and gates deny. It is
-// gone after a while, but not with gates: without it, what they would deny would run.
+// While its gateway is out of reach, the guest answers in its place: calls fail with DISCONNECTED
+// and gates deny. It leaves after a while, unless it has gates: without the guest, calls that its
+// gates would deny would run.
 type guest struct {
 	tr   *trunk
 	id   uint64
@@ -53,7 +56,7 @@ type guest struct {
 	hasGates       bool
 	isBound        bool
 	sessions       []string                 // that it serves
-	open           map[string]protocol.Type // what it was asked and has not answered
+	open           map[string]protocol.Type // requests to the provider that it has not answered
 	answers        []protocol.Message       // of a guest that is lost, for the gateway
 	isLost         bool
 	lostAt         time.Time
@@ -111,7 +114,7 @@ func closeData(code protocol.CloseCode, reason string) []byte {
 	return data
 }
 
-// receive handles what came from the provider.
+// receive handles a record from the provider.
 func (g *guest) receive(r record) {
 	g.receiving.Lock()
 	defer g.receiving.Unlock()
@@ -140,8 +143,8 @@ func (g *guest) receive(r record) {
 	}
 }
 
-// note reads of a message what must be known of the provider while its gateway is out of reach, and whose place it
-// takes.
+// note keeps the parts of a message that are needed while the provider's gateway is out of reach,
+// and finds out whose place the provider takes.
 func (g *guest) note(data []byte) {
 	f, err := protocol.Open(data)
 	if err != nil {
@@ -239,7 +242,7 @@ func (g *guest) Send(m protocol.Message) {
 	}
 }
 
-// track notes what the provider is asked, and which sessions it serves. Call with g.mu held.
+// track notes the requests to the provider, and which sessions it serves. Call with g.mu held.
 func (g *guest) track(m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.ToolCall:
@@ -255,7 +258,7 @@ func (g *guest) track(m protocol.Message) {
 		} else if at < 0 && m.State == protocol.LifecycleStarted {
 			g.sessions = append(g.sessions, m.SessionID)
 		}
-	case *protocol.ToolCancel: // nobody waits for its answer
+	case *protocol.ToolCancel: // no caller waits for its answer
 		delete(g.open, m.ID)
 	}
 }
@@ -299,7 +302,7 @@ func (g *guest) Flush() {
 	}
 }
 
-// answer gives the gateway what a lost guest answers.
+// answer answers the open requests in place of a lost provider.
 func (g *guest) answer() {
 	g.receiving.Lock()
 	defer g.receiving.Unlock()

@@ -12,7 +12,7 @@ func TestGuestIsOver(t *testing.T) {
 	gated := func() *guest { return &guest{isLost: true, lostAt: long, hasGates: true, sessions: []string{"s"}} }
 	for name, tc := range map[string]struct {
 		g       *guest
-		upSince time.Time // of the trunk; none while it is down
+		upSince time.Time // when the trunk came up; zero while it is down
 		want    bool
 	}{
 		"not noted yet":                   {&guest{}, time.Time{}, false},

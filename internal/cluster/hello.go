@@ -27,7 +27,7 @@ func (r *relay) hello(a about, data []byte) {
 	if old != nil && isAll { // gateways that did not give the token know nothing of its session
 		data = withMember(data, "session", protocol.AllSessions)
 	}
-	if target == nil && !isAll && !r.isOwn(a.session) { // nobody knows the session
+	if target == nil && !isAll && !r.isOwn(a.session) { // no gateway knows the session
 		target = r.home
 	}
 	var reopen []func()

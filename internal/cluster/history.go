@@ -23,8 +23,9 @@ const (
 	historyWithin = 10 * time.Second
 )
 
-// History returns the events that this gateway and the admitted ones keep, newest first: at most last of each stream, 0
-// for all, and none older than since. Streams are STREAM or STREAM@PROVIDER; none: all.
+// History returns the events that this gateway and the admitted ones keep, newest first: at most
+// last of each stream (0 for all), and only those since a time. Streams are STREAM or
+// STREAM@PROVIDER; an empty list means all.
 func (c *Cluster) History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory {
 	ctx, cancel := context.WithTimeout(ctx, historyWithin)
 	defer cancel()
@@ -107,7 +108,7 @@ func (f *follower) history(
 	return newest(rows, last), err
 }
 
-// rowBytes is what a row holds, in bytes.
+// rowBytes is the size of a row in bytes.
 func rowBytes(r adminapi.StreamRow) int {
 	return len(r.Event) + len(r.Prompt) + len(r.Metadata) + recordSize
 }

@@ -22,7 +22,7 @@ import (
 	"tapgw/internal/taptest/membus"
 )
 
-// hostile is a gateway "c" that says what it likes to gateway "a". What it sends is in its own hand.
+// hostile is a gateway "c" that sends any records it likes to gateway "a".
 type hostile struct {
 	t    *testing.T
 	bus  *membus.Bus
@@ -90,7 +90,7 @@ func (h *hostile) send(records ...record) {
 	synctest.Wait()
 }
 
-// take returns what came, as texts.
+// take returns the records that came, as texts.
 func (h *hostile) take() string {
 	synctest.Wait()
 	h.mu.Lock()
@@ -103,23 +103,23 @@ func (h *hostile) take() string {
 	return strings.Join(texts, "\n")
 }
 
-// refusals are what a has refused of the hostile gateway.
+// refusals lists the records of the hostile gateway that a refused.
 func refusals(m *machine) string {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	return strings.Join(slices.Sorted(maps.Keys(m.cluster.refused["c"])), ", ")
 }
 
-// An admitted gateway that sends what it should not is refused, named and counted, and neither the session nor the
-// providers of others notice.
+// An admitted gateway that sends a forbidden record is refused, named and counted, and neither the
+// session nor the providers of others notice.
 func TestHostileGateway(t *testing.T) {
 	up := func(conn uint64, text string) record { return record{op: opUp, conn: conn, data: []byte(text)} }
 	hidden := "a-session-of-nobody-else"
 	open := func(conn uint64) record { return record{op: opOpen, conn: conn, data: []byte("{}")} }
 	for name, test := range map[string]struct {
 		attack func(h *hostile, session string)
-		want   string // what is refused
-		answer string // part of what it is told
+		want   string // the refusal
+		answer string // part of the answer that it gets
 	}{
 		"replays": {func(h *hostile, _ string) {
 			data := h.message(open(1))
@@ -237,7 +237,8 @@ func (noHost) Log(adminapi.LogLevel, string)                          {}
 func (noHost) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (noHost) Close(context.Context, string) error                    { return nil }
 
-// A gateway whose sessions a provider serves may call what its file allows, and nothing before it is bound.
+// A gateway whose sessions a provider serves may call the tools that its file allows, and no tool
+// before it is bound.
 func TestHostileSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membus.New(1 << 20)
@@ -290,7 +291,8 @@ func TestHostileSessions(t *testing.T) {
 	})
 }
 
-// A user of the NATS server can't speak in the name of another gateway, nor hear what is for another.
+// A user of the NATS server can neither speak in the name of another gateway nor hear messages for
+// another.
 func TestServerVouchesForNames(t *testing.T) {
 	s := natsServer(t, rights("a", "b", "c"))
 	a := join(t, "a", withUser(s.ClientURL(), "a"), nil)

@@ -20,7 +20,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Keep says which streams of this gateway's providers last, and what JetStream keeps of them.
+// Keep says which streams of this gateway's providers last, and how much of them JetStream keeps.
 type Keep struct {
 	Streams   []string      // globs of STREAM, of whichever provider, or of STREAM@PROVIDER
 	MaxAge    time.Duration // of an event; 0: for ever
@@ -44,8 +44,8 @@ const (
 	maxKeepLimits = 1000
 )
 
-// Keeper keeps the events of this gateway's streams that last. It is the gateway's [gateway.Keeper] from its start, and
-// keeps what waits once [Join] has it.
+// Keeper keeps the events of this gateway's streams that last. It is the gateway's [gateway.Keeper]
+// from its start; events wait in it until [Join] gives it a connection.
 type Keeper struct {
 	o     Keep
 	globs []keepGlob
@@ -165,7 +165,7 @@ func (k *Keeper) tellWaiting(why string) {
 	}
 }
 
-// run keeps what waits until ctx ends. tell is called after each event that was kept.
+// run stores waiting events until ctx ends. It calls tell after each one.
 func (k *Keeper) run(ctx context.Context, c *Cluster, js jetstream.JetStream, tell func()) {
 	isReady := false
 	for {
@@ -227,7 +227,7 @@ func (k *Keeper) Fault() string {
 	return k.fault
 }
 
-// publish keeps what waits, in its order.
+// publish stores the waiting events in their order.
 func (k *Keeper) publish(ctx context.Context, name string, js jetstream.JetStream, tell func()) error {
 	for {
 		k.mu.Lock()
@@ -338,7 +338,8 @@ func (k *Keeper) create(ctx context.Context, js jetstream.JetStream, name string
 	return err
 }
 
-// What servers say: one that is alone, and one whose stream takes no message of that size.
+// Errors of NATS: of a server without a cluster, and of one whose stream takes no message of that
+// size.
 const (
 	noReplicas      jetstream.ErrorCode = 10074
 	messageTooLarge jetstream.ErrorCode = 10054

@@ -37,7 +37,7 @@ func TestKeptStreamDeleted(t *testing.T) {
 	}
 }
 
-// What a gateway kept comes to sessions of others also once it keeps nothing more.
+// Sessions of others also get the events that a gateway kept before it stopped keeping.
 func TestKeptNoMore(t *testing.T) {
 	s := natsServer(t, nil)
 	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
@@ -55,7 +55,8 @@ func TestKeptNoMore(t *testing.T) {
 	awaitEvents(t, sb, numbers(1, 6))
 }
 
-// A session that is not shared for a while gets nothing meanwhile, and then what it has missed.
+// A session that is not shared for a while gets no events meanwhile, and then those that it has
+// missed.
 func TestKeptUnshared(t *testing.T) {
 	s := natsServer(t, nil)
 	a := startKeeping(t, "a", s.ClientURL(), allBuilds)
@@ -83,8 +84,8 @@ func TestKeptUnshared(t *testing.T) {
 	awaitEvents(t, sb, numbers(1, 6))
 }
 
-// A server that comes back without the last of what it had, as after a loss of power, gives new events old numbers.
-// Sessions get them nevertheless.
+// A server that comes back without its last events, as after a loss of power, gives new events old
+// numbers. Sessions get them nevertheless.
 func TestKeptServerForgetsTheLast(t *testing.T) {
 	dir, copied, port := filepath.Join(t.TempDir(), "js"), filepath.Join(t.TempDir(), "copy"), -1
 	run := func() *server.Server {

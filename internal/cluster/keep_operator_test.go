@@ -49,8 +49,9 @@ func withoutStreams(names ...string) func(*server.Options) {
 	}
 }
 
-// A gateway that may not change the stream that an operator has made keeps events in it, within its limits. The check
-// finds nothing wrong with that. Replicas may answer in a stream of an operator; nobody needs the right to ask them.
+// A gateway that may not change the stream that an operator has made keeps events in it, within its
+// limits. The check finds nothing wrong with that. Replicas may answer in a stream of an operator;
+// no user needs the right to ask them.
 func TestKeptInStreamOfOperator(t *testing.T) {
 	s := natsServer(t, withoutStreams("a", "b"))
 	stream := operatorStream(t, withUser(s.ClientURL(), "any"), func(c *jetstream.StreamConfig) {
@@ -97,7 +98,7 @@ func TestKeptLimitsChange(t *testing.T) {
 	}
 }
 
-// An event that the stream never takes holds up no other one: its receipt says what became of it.
+// An event that the stream never takes holds up no other one: its receipt tells its fate.
 func TestKeptTooLarge(t *testing.T) {
 	s := natsServer(t, nil)
 	operatorStream(t, s.ClientURL(), func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 })

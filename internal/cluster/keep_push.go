@@ -7,13 +7,14 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// keep takes a push of the provider into a stream that lasts, if it is for sessions that are elsewhere: this gateway,
-// the provider's own, keeps it, and those sessions get it as all others do. It reports whether it took the push. What
-// is for sessions here goes to the local connection, which keeps it, too.
+// keep takes a push of the provider into a stream that lasts, if it is for sessions that are
+// elsewhere: this gateway, the provider's own, keeps it, and those sessions get it as all others
+// do. It reports whether it took the push. A push for sessions here goes to the local connection,
+// which keeps it, too.
 func (r *relay) keep(a about, data []byte) bool {
 	m, err := decode(data)
 	push, ok := m.(*protocol.Push)
-	if err != nil || !ok { // the local connection says what is wrong
+	if err != nil || !ok { // the local connection reports the fault
 		return false
 	}
 	r.mu.Lock()
@@ -24,7 +25,7 @@ func (r *relay) keep(a about, data []byte) bool {
 	if name == "" || !keeper.Keeps(protocol.NormalName(cmp.Or(push.Stream, name)), name) {
 		return false
 	}
-	if !isElsewhere && a.isBroadcast { // not to the others, too: they get what this gateway keeps
+	if !isElsewhere && a.isBroadcast { // not to the others, too: they get the kept event
 		r.toLocal(func() { r.local.Receive(data) })
 		return true
 	}

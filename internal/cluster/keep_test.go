@@ -142,7 +142,7 @@ func (m *keeping) session(id string) (*gateway.Session, *host) {
 	return s, h
 }
 
-// hasPlace waits until a session gets what a gateway keeps from now on.
+// hasPlace waits until a session will get the events that a gateway keeps from now on.
 func (m *keeping) hasPlace(origin, session string) {
 	m.t.Helper()
 	until(m.t, "session "+session+" has a place in what "+origin+" keeps", func() bool {
@@ -208,8 +208,9 @@ func awaitEvents(t *testing.T, s *gateway.Session, want string) {
 
 var allBuilds = Keep{Streams: []string{"builds"}, MaxAge: time.Hour, MaxEvents: 100, MaxBytes: 1 << 20}
 
-// Every session of every gateway gets the events in one order, each once and with the same id. A session that comes
-// back, with its gateway or without, gets what it has missed; a new one begins with what comes.
+// Every session of every gateway gets the events in one order, each once and with the same id. A
+// session that comes back, with its gateway or without, gets the events that it has missed; a new
+// one begins with the next event.
 func TestKeptEvents(t *testing.T) {
 	s := natsServer(t, nil)
 	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
@@ -252,7 +253,8 @@ func TestKeptEvents(t *testing.T) {
 	awaitEvents(t, fresh, numbers(40, 41))
 }
 
-// What the limits have dropped before a session got it is a line in its timeline.
+// A session's timeline has a line about the events that the limits dropped before the session got
+// them.
 func TestKeptGap(t *testing.T) {
 	s := natsServer(t, nil)
 	keep := allBuilds
@@ -280,8 +282,8 @@ func TestKeptGap(t *testing.T) {
 	}
 }
 
-// While NATS is out of reach, events wait: the receipt says so. Afterwards each session gets them once, in order, also
-// if the server has forgotten what was kept before.
+// While NATS is out of reach, events wait: the receipt says so. Afterwards each session gets them
+// once, in order, also if the server has forgotten the events kept before.
 func TestKeptWithoutNATS(t *testing.T) {
 	for name, forgets := range map[string]bool{"it remembers": false, "it forgets": true} {
 		t.Run(name, func(t *testing.T) {
@@ -407,8 +409,8 @@ func TestKeptWaitsForRoom(t *testing.T) {
 	})
 }
 
-// A session without room takes nothing away: neither from what others get in a second, nor is it counted as a push that
-// was refused.
+// A session without room takes nothing away from the events that others get in a second, and does
+// not count as a refused push.
 func TestKeptWaitsForNothing(t *testing.T) {
 	s := natsServer(t, nil)
 	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
@@ -441,8 +443,8 @@ func TestKeptWaitsForNothing(t *testing.T) {
 	}
 }
 
-// What another gateway claims counts for nothing: it gets no name that is somebody else's, speaks for itself only, and
-// its nonsense is counted.
+// Another gateway's claims are not believed: it gets no name that is somebody else's, speaks for
+// itself only, and its nonsense is counted.
 func TestKeptHostile(t *testing.T) {
 	s := natsServer(t, nil)
 	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
@@ -500,7 +502,8 @@ func TestKeptHostile(t *testing.T) {
 	}
 }
 
-// A provider of all sessions whose own gateway has none pushes to those of others. Its receipts say that it is kept.
+// A provider of all sessions whose own gateway has no sessions pushes to those of others. Its
+// receipts say that the event is kept.
 func TestKeptPushElsewhere(t *testing.T) {
 	s := natsServer(t, nil)
 	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})
@@ -541,7 +544,8 @@ func TestKeptPushElsewhere(t *testing.T) {
 	awaitEvents(t, second, "1 3")
 }
 
-// The history has what gateways keep, whichever sessions got it: newest first, at most so many of each stream.
+// The history has the events that gateways keep, whichever sessions got them: newest first, at most
+// so many of each stream.
 func TestKeptHistory(t *testing.T) {
 	s := natsServer(t, nil)
 	keep := Keep{Streams: []string{"builds", "x.y@ci.2"}}
@@ -673,7 +677,7 @@ func TestKeeps(t *testing.T) {
 	}
 }
 
-// What waits for NATS is bounded, and so is how fast one provider pushes.
+// The queue for NATS is bounded, and so is the rate at which one provider pushes.
 func TestKeeperLimits(t *testing.T) {
 	k := NewKeeper(Keep{Streams: []string{"*"}})
 	keep := func(provider, text string) *protocol.Error {

@@ -14,7 +14,7 @@ import (
 // listsWithin is how long the first list waits for those of other gateways. Providers often take its first session.
 const listsWithin = 300 * time.Millisecond
 
-// sendFirst sends the first list with what is known.
+// sendFirst sends the first list, with all that is known by then.
 func (r *relay) sendFirst() {
 	r.mu.Lock()
 	r.sendFirstNow()
@@ -85,8 +85,8 @@ func (r *relay) within(list []protocol.SessionInfo) []protocol.SessionInfo {
 	})
 }
 
-// lists keeps the newest lists of sessions, so that the providers of a gateway, which are told the same ones, share
-// them. Nobody writes to a list.
+// lists keeps the newest lists of sessions, so that the providers of a gateway, which get the same
+// lists, share them. A list is never changed.
 type lists struct {
 	mu    sync.Mutex // guards the fields that follow
 	own   []protocol.SessionInfo
@@ -134,7 +134,8 @@ func isSameList(a, b []protocol.SessionInfo) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// upstreamOf returns the gateway that has a session; nil for this one, and for none. Call with r.mu held.
+// upstreamOf returns the gateway that has a session. It returns nil if that is this gateway, or if
+// the session is unknown. Call with r.mu held.
 func (r *relay) upstreamOf(session string) *upstream {
 	if session == "" || r.isOwn(session) {
 		return nil
@@ -159,7 +160,7 @@ func (r *relay) isWaiting() bool {
 	return r.first != nil
 }
 
-// view is what lists show of a provider that serves sessions of other gateways, and none of this one.
+// view returns the entry that lists show of a provider that serves only sessions of other gateways.
 func (r *relay) view() (v adminapi.Provider, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +178,8 @@ func (r *relay) view() (v adminapi.Provider, ok bool) {
 	return v, len(v.Serves) > 0
 }
 
-// show notes what lists show of a provider, as its hello or an update of its tools says. Call with r.mu held.
+// show updates the provider's entry in lists by its hello or by an update of its tools. Call with
+// r.mu held.
 func (r *relay) show(data []byte) {
 	m, err := decode(data)
 	if err != nil {

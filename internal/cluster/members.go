@@ -22,11 +22,12 @@ const (
 	goneAfter     = 12 * time.Second
 )
 
-// Beat is what a gateway says of itself in the registry. It is what that gateway claims, for people.
+// Beat is a gateway's entry in the registry. Other gateways show it to people but do not rely on
+// it.
 type Beat struct {
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"startedAt"`
-	Lists     uint64    `json:"lists"`          // another number when what it shares is different
+	Lists     uint64    `json:"lists"`          // changes whenever the shared lists change
 	Keeps     bool      `json:"keeps,omitzero"` // it has streams that last
 }
 
@@ -34,7 +35,7 @@ type Beat struct {
 type member struct {
 	beat   Beat
 	heard  time.Time // by this gateway's clock
-	shared Shared    // what it shares, as it last said
+	shared Shared    // the lists it shares, as of its last answer
 	lists  uint64    // of the beat that this is of
 	noted  string    // its state, as who watches was last told
 }
@@ -52,7 +53,7 @@ func (c *Cluster) heard(name string, b Beat) {
 		c.members[name] = m
 	}
 	tr := c.trunks[name]
-	isOld := false // what is known of its lists
+	isOld := false // whether the known lists are out of date
 	if m != nil {
 		m.beat, m.heard = b, time.Now()
 		isOld = tr != nil && m.lists != b.Lists
@@ -72,7 +73,7 @@ func (c *Cluster) heard(name string, b Beat) {
 	}
 }
 
-// refresh asks a gateway for what it shares. Without an answer what is known stays.
+// refresh asks a gateway for the lists that it shares. Without an answer the known ones stay.
 func (c *Cluster) refresh(ctx context.Context, tr *trunk) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
@@ -129,10 +130,10 @@ func (c *Cluster) Elsewhere(provider string) (list []adminapi.Session) {
 	})
 }
 
-// listWithin is how long a gateway has to say what it shares.
+// listWithin is how long a gateway has to answer with the lists that it shares.
 const listWithin = time.Second
 
-// askAll asks the others what they share.
+// askAll asks the other gateways for the lists that they share.
 func (c *Cluster) askAll(ctx context.Context) {
 	var asked sync.WaitGroup
 	for _, tr := range c.trunks {
@@ -143,8 +144,8 @@ func (c *Cluster) askAll(ctx context.Context) {
 	asked.Wait()
 }
 
-// known returns the sessions and providers of this gateway, and those that the others share with it, as they last said.
-// What is known of one that is not within reach is doubtful.
+// known returns the sessions and providers of this gateway, and those that the others shared in
+// their last answer. Entries of a gateway out of reach are marked as doubtful.
 func (c *Cluster) known() (sessions []adminapi.Session, providers []adminapi.Provider) {
 	for _, s := range c.gateway.Sessions() {
 		s.Gateway = c.name
@@ -176,7 +177,7 @@ func (c *Cluster) known() (sessions []adminapi.Session, providers []adminapi.Pro
 	return sessions, providers
 }
 
-// listsNumber is a number that differs when what this gateway shares does.
+// listsNumber is a number that changes whenever the lists that this gateway shares change.
 func (c *Cluster) listsNumber() uint64 {
 	shared := c.shared()
 	for i := range shared.Providers {
@@ -231,7 +232,8 @@ func (c *Cluster) Members() []adminapi.ClusterGateway {
 	return list
 }
 
-// noteStates tells who watches when a gateway has become doubtful, or is gone: nobody says so.
+// noteStates tells watchers when a gateway has become doubtful or is gone, since no message
+// announces that.
 func (c *Cluster) noteStates(now time.Time) {
 	c.mu.Lock()
 	isChanged := false

@@ -9,8 +9,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// memory is what a reconnect token restores beside what the gateway that gave it restores: a provider comes back to its
-// own gateway, which did not give the token, or to several gateways, of which one did.
+// memory is the part of a provider's state that a reconnect token restores in the other gateways. A
+// provider may come back to its own gateway, which did not give the token, or to several gateways,
+// of which only one gave it; the one that gave the token restores the rest.
 type memory struct {
 	token       string // the reconnect token
 	auth        string // the token with which the provider authenticated
@@ -23,7 +24,8 @@ type memory struct {
 	relay       *relay // of the connection that has the token; nil when it has ended
 }
 
-// remember notes what the reconnect token of an ack restores, in place of the one before. Call with r.mu held.
+// remember stores the state that the reconnect token of an ack restores, in place of the state
+// before. Call with r.mu held.
 func (r *relay) remember(ack *protocol.HelloAck, from *trunk) {
 	if r.reach == nil {
 		return
@@ -39,7 +41,8 @@ func (r *relay) remember(ack *protocol.HelloAck, from *trunk) {
 	r.c.memories[m.token] = m
 }
 
-// recall returns what a reconnect token restores, once; nil if it restores nothing.
+// recall returns the state that a reconnect token restores, once; nil if the token restores
+// nothing.
 func (c *Cluster) recall(token string) *memory {
 	if token == "" {
 		return nil
@@ -54,8 +57,8 @@ func (c *Cluster) recall(token string) *memory {
 	return m
 }
 
-// restored returns what the reconnect token of a hello, or of the auth before it, restores; nil for nothing. Call under
-// no lock.
+// restored returns the state that the reconnect token of a hello, or of the auth before it,
+// restores; nil if it restores nothing. Call without a lock.
 func (r *relay) restored(a about, data []byte) *memory {
 	recalled := r.c.recall(a.restores)
 	r.mu.Lock()
@@ -73,8 +76,9 @@ func (r *relay) restored(a about, data []byte) *memory {
 	if first == nil {
 		return old
 	}
-	// Its connection is still up: what it has said is known there, and this one takes its place. The gateways do that
-	// themselves when they bind it, but for a token of another gateway only there.
+	// The first connection of this provider is still up. The new one takes its place and its
+	// current state. The gateways do that themselves when they bind the provider, but only the
+	// gateway that gave the token can.
 	first.mu.Lock()
 	said := first.setup
 	said.updates = slices.Clone(said.updates)
@@ -88,7 +92,7 @@ func (r *relay) restored(a about, data []byte) *memory {
 	return old
 }
 
-// forgetMemories forgets what can't come back any more.
+// forgetMemories forgets the states of providers that are too late to come back.
 func (c *Cluster) forgetMemories(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +131,8 @@ func (r *relay) auth(data []byte) {
 	}
 }
 
-// noteEnd notes that a provider is done with a session that ends, or that it leaves. What leaves without being asked to
-// does not come back.
+// noteEnd notes that a provider is done with a session that ends, or that it leaves. A provider
+// that leaves by itself does not come back.
 func (r *relay) noteEnd(a about) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

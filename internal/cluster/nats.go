@@ -26,9 +26,9 @@ import (
 // Server says how to reach NATS. Paths are absolute.
 type Server struct {
 	URLs        []string
-	Credentials string // a file with a user's JWT and key; "" for none
-	NKey        string // a file with the seed of an nkey; "" for none
-	CA          string // PEM files; "" for none
+	Credentials string // a file with a user's JWT and key; optional
+	NKey        string // a file with the seed of an nkey; optional
+	CA          string // PEM files; optional
 	Cert, Key   string
 }
 
@@ -47,8 +47,9 @@ func (s *Server) options(name string) ([]nats.Option, error) {
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
 		nats.Timeout(dialTimeout), nats.CustomInboxPrefix(inbox(name)),
-		// A trunk puts together what waits and sends that, so the connection need not collect it again; and a server
-		// that takes nothing must not hold whoever sends, or the pings, for the client's minute.
+		// A trunk collects messages and sends them together, so the connection need not do that
+		// again. And a server that reads nothing must not block senders, or the pings, for the
+		// client's default of a minute.
 		nats.WriteBufferSize(1), nats.FlusherTimeout(writeTimeout),
 	}
 	if s.Credentials != "" {
@@ -123,8 +124,8 @@ const (
 	writeTimeout = 3 * time.Second // of one write to it, at most a message
 )
 
-// firstDialer lets the first attempts to reach the servers fail at once, so that a gateway's start waits for none of
-// them: the connection tries again behind it.
+// firstDialer makes the first attempts to reach the servers fail at once, so that a gateway's start
+// does not wait for them: the connection tries again in the background.
 type firstDialer struct{ isOver atomic.Bool }
 
 var errLater = errors.New("it is tried again later")
@@ -281,13 +282,13 @@ func (j *Joined) Close() {
 	j.conn.Close()
 }
 
-// State returns what the cluster looks like now.
+// State asks the other gateways and returns the state of the cluster.
 func (j *Joined) State(ctx context.Context) adminapi.Cluster {
 	j.askAll(ctx)
 	return j.Known()
 }
 
-// Known returns what the cluster looked like when the others were last asked.
+// Known returns the state of the cluster as of the last time the others were asked.
 func (j *Joined) Known() adminapi.Cluster {
 	sessions, providers := j.known()
 	return adminapi.Cluster{Name: j.name, Connected: j.conn.IsConnected(), Fault: j.Fault(), Gateways: j.Members(),
@@ -314,8 +315,8 @@ func (j *Joined) Fault() string {
 	return prefixed("the registry does not work: ", j.registryError)
 }
 
-// refusal is what the servers said last of the rights of this gateway's NATS user: a request that they refuse has no
-// answer. Call with mu held.
+// refusal returns the servers' last error about the rights of this gateway's NATS user: a request
+// that they refuse gets no answer. Call with mu held.
 func (j *Joined) refusal() string {
 	if strings.Contains(strings.ToLower(j.fault), "permissions violation") {
 		return "; " + j.fault
@@ -335,7 +336,7 @@ type registry struct {
 	poke chan struct{}
 
 	mu      sync.Mutex
-	kv      jetstream.KeyValue // nil while there is none
+	kv      jetstream.KeyValue // nil until the bucket is open
 	watcher jetstream.KeyWatcher
 }
 
@@ -440,7 +441,7 @@ func openBucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue
 func watch(c *Cluster, w jetstream.KeyWatcher) {
 	for entry := range w.Updates() {
 		switch {
-		case entry == nil: // that was all of what there was
+		case entry == nil: // the end of the existing entries
 		case entry.Operation() != jetstream.KeyValuePut:
 			c.left(entry.Key())
 		default:

@@ -102,7 +102,7 @@ func (j *joined) reaches(name string) bool {
 	})
 }
 
-// answering is a provider that answers each call with what answer returns.
+// answering is a provider that answers each call with the result of answer.
 type answering struct {
 	conn   *Conn
 	answer func(*protocol.ToolCall) string
@@ -167,7 +167,8 @@ func startSession(t testing.TB, j *joined, label string) *gateway.Session {
 	return s
 }
 
-// Results of 5 MiB go through a NATS server that takes messages of 64 KiB, and lists have what the other shares.
+// Results of 5 MiB go through a NATS server that takes messages of 64 KiB, and lists include the
+// other gateway's shared entries.
 func TestOverNATS(t *testing.T) {
 	s := natsServer(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
 	a, b := join(t, "a", s.ClientURL(), nil), join(t, "b", s.ClientURL(), nil)

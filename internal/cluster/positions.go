@@ -24,7 +24,7 @@ const (
 // positions say how far sessions have got in the streams that last of each gateway. They are in a file, since sessions
 // come back after the gateway was started again.
 type positions struct {
-	file   string     // "" for none
+	file   string     // "" if places are not saved
 	saving sync.Mutex // held by who writes the file; before mu
 
 	mu      sync.Mutex // guards the fields that follow
@@ -32,7 +32,7 @@ type positions struct {
 	isDirty bool
 }
 
-// origin is what is known of the kept events of one gateway. positions.mu guards it.
+// origin is the state of the kept events of one gateway. positions.mu guards it.
 type origin struct {
 	Created time.Time         `json:"created"` // when its stream was made
 	Places  map[string]*place `json:"places"`  // by session
@@ -76,8 +76,8 @@ func openPositions(file string) (*positions, error) {
 	return p, nil
 }
 
-// of returns what is known of a gateway. Call with p.mu held.
-func (p *positions) of(gateway string) *origin {
+// origin returns the state of a gateway's kept events, and makes it at first. Call with p.mu held.
+func (p *positions) origin(gateway string) *origin {
 	o := p.origins[gateway]
 	if o == nil {
 		o = &origin{}
@@ -89,8 +89,9 @@ func (p *positions) of(gateway string) *origin {
 	return o
 }
 
-// save writes the places down if they have changed. flush is called between: it has the records of the events written
-// that sessions have at these places. What changes meanwhile is for the next time: its records may not be written.
+// save writes the places down if they have changed. Before that it calls flush, which writes the
+// records of the events that sessions have at these places. Changes meanwhile wait for the next
+// save: their records may not be written.
 func (p *positions) save(flush func() error) error {
 	p.saving.Lock()
 	defer p.saving.Unlock()
@@ -114,11 +115,11 @@ func (p *positions) save(flush func() error) error {
 	return err
 }
 
-// look notes what JetStream says of the stream: when it was made, and its last event. It reports whether that must be
-// saved. Call with positions.mu held.
+// look takes over when JetStream made the stream, and the number of its last event. It reports
+// whether that must be saved. Call with positions.mu held.
 func (o *origin) look(created time.Time, last uint64) (isChanged bool) {
 	isAnew := !o.Created.IsZero() && !o.Created.Equal(created)
-	if isAnew { // nobody has seen what is in it
+	if isAnew { // no session has seen its events
 		o.head = 0
 		for _, p := range o.Places {
 			p.Seq, p.isAnew = 0, true
@@ -132,7 +133,7 @@ func (o *origin) look(created time.Time, last uint64) (isChanged bool) {
 			p.Seq, isChanged = last, true
 		}
 	}
-	if !o.hasLooked { // sessions that are new to this process begin with what comes now
+	if !o.hasLooked { // sessions that are new to this process begin with the next event
 		o.head = last
 	}
 	isChanged = isChanged || !o.Created.Equal(created)
@@ -143,9 +144,9 @@ func (o *origin) look(created time.Time, last uint64) (isChanged bool) {
 // lookInVain notes that there is no stream: all that will be in it is new. Call with positions.mu held.
 func (o *origin) lookInVain() { o.head, o.hasLooked = 0, true }
 
-// arrive gives the sessions that are here a place, and forgets those that have been away for too long. A session that
-// is not here yet gets none of the events up to last. It reports whether there is something to save. Call with
-// positions.mu held.
+// arrive gives the sessions that are here a place, and forgets those that have been away for too
+// long. A session that comes later gets only events after last. It reports whether there is
+// something to save. Call with positions.mu held.
 func (o *origin) arrive(here []string, last uint64, now time.Time) (isChanged bool) {
 	isHere := map[string]bool{}
 	for _, id := range here {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Where sessions begin, and go on: each step is what happens to the stream, or which sessions are here.
+// Where sessions begin and go on: each step changes the stream, or which sessions are here.
 func TestPlaces(t *testing.T) {
 	first, second := time.Unix(1, 0), time.Unix(2, 0)
 	now := time.Unix(1000, 0)
@@ -61,7 +61,7 @@ func TestPlaces(t *testing.T) {
 		}, map[string]uint64{"s": 7}},
 	} {
 		p := &positions{origins: map[string]*origin{}}
-		o := p.of("a")
+		o := p.origin("a")
 		test.steps(o)
 		got := map[string]uint64{}
 		for id, at := range o.Places {
@@ -76,7 +76,7 @@ func TestPlaces(t *testing.T) {
 // The places of a thousand sessions that are away are kept, those that left last.
 func TestPlacesAreBounded(t *testing.T) {
 	p := &positions{origins: map[string]*origin{}}
-	o := p.of("a")
+	o := p.origin("a")
 	now := time.Unix(1000, 0)
 	for n := range maxAway + 10 {
 		o.Places[strings.Repeat("x", n+1)] = &place{Left: now.Add(time.Duration(n) * time.Second)}
@@ -98,17 +98,17 @@ func TestPositionsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(1000, 0).UTC()
-	p.of("a").Places["s"] = &place{Seq: 4, Left: now}
-	p.of("a").Created, p.isDirty = now, true
+	p.origin("a").Places["s"] = &place{Seq: 4, Left: now}
+	p.origin("a").Created, p.isDirty = now, true
 	late := func() error { return context.DeadlineExceeded } // no place is saved before its event's record
 	if err := p.save(late); err == nil {
 		t.Error("the records were not written, and the places were")
 	}
-	// What comes while the records are written is for the next time.
+	// Changes while the records are written wait for the next save.
 	err = p.save(func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.of("a").Places["s"].Seq, p.isDirty = 5, true
+		p.origin("a").Places["s"].Seq, p.isDirty = 5, true
 		return nil
 	})
 	if err != nil || !p.isDirty {

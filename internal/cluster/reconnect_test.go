@@ -11,8 +11,8 @@ import (
 	"tapgw/internal/taptest/membus"
 )
 
-// A provider that comes back while its first connection is still up takes its place everywhere, with what it has said
-// since its hello.
+// A provider that comes back while its first connection is still up takes its place everywhere,
+// with all updates since its hello.
 func TestComesBackBesideFirstConnection(t *testing.T) {
 	for name, at := range map[string][]string{
 		"bound here and elsewhere": {"a", "b", "c"}, "bound at two others": {"a", "c"}, "bound at one other": {"a"},

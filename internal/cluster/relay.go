@@ -37,7 +37,7 @@ type relay struct {
 	listed     []protocol.SessionInfo // that the provider was told last
 	wasListed  bool                   // it was told of sessions
 	upstreams  map[*trunk]*upstream
-	calls      map[string]asked // what other gateways have asked the provider, by its id
+	calls      map[string]asked // requests of other gateways to the provider, by its id
 	setup      setup            // of a provider of all sessions, for gateways that come later
 	all        bool             // it has bound to all sessions
 	isBound    bool             // here
@@ -47,10 +47,10 @@ type relay struct {
 	joining    bool             // the next answer is to a hello that the relay has sent
 	isClosed   bool
 	token      string            // of its auth
-	old        *memory           // what the reconnect token of its auth, or of a hello that failed, restores
+	old        *memory           // the state that the reconnect token of its auth, or of a hello that failed, restores
 	ending     map[string]bool   // sessions of other gateways whose end it was told of, and has not answered
-	memory     *memory           // what its own reconnect token restores
-	shown      adminapi.Provider // what lists show while it is bound elsewhere only
+	memory     *memory           // the state that its own reconnect token restores
+	shown      adminapi.Provider // its entry in lists while it is bound only elsewhere
 	tools      map[string]bool   // that it offers, of a provider that may serve elsewhere
 }
 
@@ -92,7 +92,7 @@ func (c *Conn) ReceiveBinary(size int) {
 	c.r.toLocal(func() { c.r.local.ReceiveBinary(size) })
 }
 
-// headOnly is what is sent of a message that is too large.
+// headOnly replaces a message that is too large.
 func headOnly(h protocol.Head) []byte {
 	members := map[string]string{}
 	for name, value := range map[string]string{"type": string(h.Type), "id": h.ID, "requestId": h.RequestID} {
@@ -124,7 +124,7 @@ func (r *relay) toLocal(receive func()) {
 	receive()
 }
 
-// leave ends what the provider has elsewhere.
+// leave ends the provider's bindings at other gateways.
 func (r *relay) leave() {
 	r.mu.Lock()
 	if r.firstTimer != nil {

@@ -63,7 +63,7 @@ func (m *machine) session(label string) *gateway.Session {
 	return s
 }
 
-// provider is a provider of a test. It keeps what it is sent.
+// provider is a provider of a test. It keeps the messages that it gets.
 type provider struct {
 	t    *testing.T
 	conn *Conn
@@ -99,7 +99,7 @@ func (p *provider) Close(code protocol.CloseCode, reason string) {
 	p.closed = fmt.Sprint(code, " ", reason)
 }
 
-// take returns what came since, as JSON.
+// take returns the messages since the last take, as JSON.
 func (p *provider) take() (list []string) {
 	synctest.Wait()
 	p.mu.Lock()

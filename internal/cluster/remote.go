@@ -50,12 +50,13 @@ func errorBody(code protocol.Code, text string) []byte {
 	return data
 }
 
-// cost is what a part of an answer takes of the window, so that many small ones are bounded, too.
+// cost is the share of the window that a part of an answer takes, with a minimum so that many small
+// parts are bounded, too.
 func cost(size int) int { return max(size, 4<<10) }
 
 // exchange is a request to another gateway, whose answer comes in parts.
 type exchange struct {
-	parts chan part     // holds what the window allows, and the head and the end
+	parts chan part     // holds the parts that the window allows, the head and the end
 	lost  chan struct{} // closed when the trunk has failed
 }
 
@@ -89,7 +90,7 @@ func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, name, path str
 	c.record(adminapi.RemoteSent, name, r.Method, path, status, began)
 }
 
-// record writes down what one gateway asked of another, unless it only looked.
+// record writes down a request from one gateway to another, unless it only read.
 func (c *Cluster) record(state, name, method, path string, status int, began time.Time) {
 	if c.o.Record == nil || method == http.MethodGet {
 		return
@@ -261,8 +262,8 @@ func (tr *trunk) serve(r record) {
 	})
 }
 
-// parseTarget parses the path and the query of a request below the API's prefix. The path is what stands in a request
-// line: a "?" in it begins no query, and a "#" is a character as any other.
+// parseTarget parses the path and the query of a request below the API's prefix. The path is raw,
+// as in a request line: a "?" in it begins no query, and a "#" is a character as any other.
 func parseTarget(head requestHead) (*url.URL, error) {
 	target, err := url.ParseRequestURI(adminapi.Prefix + head.Path)
 	if err == nil && (!strings.HasPrefix(head.Path, "/") || strings.Contains(head.Path, "?")) {
@@ -275,7 +276,7 @@ func parseTarget(head requestHead) (*url.URL, error) {
 	return target, nil
 }
 
-// control handles what the other gateway says of a request that runs here.
+// control handles a record of the other gateway about a request that runs here.
 func (tr *trunk) control(r record) {
 	tr.mu.Lock()
 	s := tr.served[r.conn]

@@ -84,7 +84,7 @@ func (r *relay) route(a about, data []byte) (toLocal bool, upstreams []*upstream
 	return r.isBound || len(upstreams) == 0, upstreams
 }
 
-// about is what a message of a provider says about where it belongs.
+// about is where a provider's message belongs, by its own fields.
 type about struct {
 	kind        protocol.Type
 	call        string // that it answers
@@ -99,7 +99,7 @@ type about struct {
 }
 
 func readAbout(data []byte) (a about) {
-	_ = protocol.Object(data, func(name string, value protocol.Raw) error { // what is wrong is said by who gets it
+	_ = protocol.Object(data, func(name string, value protocol.Raw) error { // the receiver reports faults
 		switch name {
 		case "broadcast":
 			a.isBroadcast = string(value) == "true"
@@ -177,7 +177,8 @@ func (r *relay) askedBy(t protocol.Type, call string) *upstream {
 	return u
 }
 
-// forgetCalls forgets what a gateway has asked, and returns what takes its calls back. Call with r.mu held.
+// forgetCalls forgets the requests of a gateway, and returns the messages that cancel its calls.
+// Call with r.mu held.
 func (r *relay) forgetCalls(u *upstream) (cancels []protocol.Message) {
 	for id, a := range r.calls {
 		if a.by != u {

@@ -19,7 +19,7 @@ const ownRequest = "cluster-setup-"
 
 func isOwnRequest(id string) bool { return strings.HasPrefix(id, ownRequest) }
 
-// setup is what a provider of all sessions has said of itself: its hello and the updates since.
+// setup is the state that a provider of all sessions has declared: its hello and the updates since.
 type setup struct {
 	hello   []byte
 	updates []update
@@ -77,7 +77,8 @@ func (s *setup) frames() [][]byte {
 	return frames
 }
 
-// renewed is the setup of a provider that comes back with a hello: what the hello leaves out is as before.
+// renewed is the setup of a provider that comes back with a hello. Fields that the hello leaves out
+// stay as before.
 func (s *setup) renewed(hello []byte) setup {
 	now := setup{hello: hello}
 	if s.hello == nil {
@@ -118,7 +119,7 @@ func withMember(data []byte, member, text string) []byte {
 func withMembers(data []byte, member string, value protocol.Raw) []byte {
 	var b bytes.Buffer
 	add := func(name string, value protocol.Raw) {
-		key, _ := jsontext.AppendQuote(nil, name) // what is no UTF-8 was refused before
+		key, _ := jsontext.AppendQuote(nil, name) // invalid UTF-8 was refused before
 		b.Write(key)
 		b.WriteByte(':')
 		b.Write(value)

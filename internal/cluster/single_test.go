@@ -86,7 +86,8 @@ func TestServesSingleSessionElsewhere(t *testing.T) {
 	}
 }
 
-// A gateway that is asked for the sessions of others knows those that are shared, and none with an id of its own.
+// A gateway that is asked for the sessions of others knows only those that are shared, and no
+// session with an id of its own.
 func TestElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membus.New(1 << 20)

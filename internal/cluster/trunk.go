@@ -44,9 +44,9 @@ type trunk struct {
 	c             *Cluster
 	peer          string
 	admission     gateway.Trust // the trust of its providers here
-	subject, from string        // what to publish to, and what to listen to
+	subject, from string        // the subjects to publish and to listen to
 	mayControl    bool          // it may use the admin API here
-	opens, asks   *rate.Limiter // of what the other may begin; only its subscription uses them
+	opens, asks   *rate.Limiter // limits on opens and requests of the other; only its subscription uses them
 	wake          chan struct{}
 	sending       sync.Mutex // held by who publishes
 	lists         heardLists // only its subscription uses them
@@ -85,7 +85,7 @@ func newTrunk(c *Cluster, peer string, admission gateway.Trust) *trunk {
 	}
 }
 
-// newLife is a number that nobody can guess and that is not 0.
+// newLife is a number that other gateways can't guess and that is not 0.
 func newLife() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
@@ -117,7 +117,7 @@ func (tr *trunk) push(o op, conn uint64, data []byte) bool {
 	return true
 }
 
-// flush makes the trunk send what is queued. It does not block.
+// flush makes the trunk send its queue. It does not block.
 func (tr *trunk) flush() {
 	select {
 	case tr.wake <- struct{}{}:
@@ -125,7 +125,7 @@ func (tr *trunk) flush() {
 	}
 }
 
-// run sends what is queued until ctx ends.
+// run sends queued records until ctx ends.
 func (tr *trunk) run(ctx context.Context) {
 	for {
 		select {
@@ -133,13 +133,13 @@ func (tr *trunk) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		runtime.Gosched() // what is about to be queued goes with it
+		runtime.Gosched() // records that are about to be queued go with it
 		for tr.send() {
 		}
 	}
 }
 
-// send sends what waits, as few messages, and reports whether there was anything.
+// send sends the queue in as few messages as possible, and reports whether there was anything.
 func (tr *trunk) send() bool {
 	wasSent, why := tr.publish()
 	if why != "" {
@@ -148,7 +148,7 @@ func (tr *trunk) send() bool {
 	return wasSent
 }
 
-// publish sends what waits. why is the reason for which the trunk has failed, "" if it has not.
+// publish sends the queue. why is the reason for which the trunk has failed, "" if it has not.
 func (tr *trunk) publish() (wasSent bool, why string) {
 	tr.sending.Lock()
 	defer tr.sending.Unlock()
@@ -225,8 +225,8 @@ func (tr *trunk) receive(data []byte, isUnread bool) {
 	}
 }
 
-// setReceiving notes that a message is being handled. The other gateway is not silent meanwhile, nor for what waits
-// behind it.
+// setReceiving notes that a message is being handled. Meanwhile the other gateway does not count as
+// silent, even if its next messages wait.
 func (tr *trunk) setReceiving(isReceiving bool) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -318,7 +318,8 @@ func (tr *trunk) receiveRecords(data []byte) {
 	}
 }
 
-// join puts the parts of a record together. Without more, r has its whole data, which nobody else has.
+// join puts the parts of a record together. Without more, r has its whole data, which it shares
+// with no other record.
 func (tr *trunk) join(r *record) error {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -392,7 +393,8 @@ func (tr *trunk) handle(r record) {
 	}
 }
 
-// fail ends this life of the trunk: its connections are lost, what was asked gets no answer. Call under no lock.
+// fail ends this life of the trunk: its connections are lost, and open requests get no answer. Call
+// without a lock.
 func (tr *trunk) fail(why string) {
 	tr.mu.Lock()
 	wasUp := tr.isUp

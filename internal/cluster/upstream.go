@@ -15,7 +15,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// maxAsked bounds what one gateway may have asked a provider at once.
+// maxAsked bounds the open requests of one gateway to a provider.
 const maxAsked = 4096
 
 // upstream is the connection of a provider of this gateway at another one.
@@ -32,7 +32,7 @@ type upstream struct {
 	isAsked  bool   // a hello was sent and has no answer
 	isQuiet  bool   // the provider has an answer to its hello already
 	name     string // of the hello
-	open     int    // what it has asked and has no answer to
+	open     int    // its requests without an answer yet
 }
 
 // asked is something that a gateway asked a provider.
@@ -95,7 +95,8 @@ func decode(data []byte) (protocol.Message, *protocol.Error) {
 	return f.Decode()
 }
 
-// withFiles puts the content of the files that a result names into it. What is wrong with them is the outcome.
+// withFiles puts the content of the files that a result names into it. If a file can't be read, the
+// outcome is that error.
 func (u *upstream) withFiles(data []byte) []byte {
 	m, err := decode(data)
 	result, ok := m.(*protocol.ToolResult)
@@ -158,7 +159,7 @@ func (u *upstream) readFile(ref protocol.FileRef) (*gateway.File, error) {
 	return u.tr.c.o.ReadFile(name, ref)
 }
 
-// receive handles what came for the provider.
+// receive handles a record for the provider.
 func (u *upstream) receive(rec record) {
 	if rec.op == opCloseDown {
 		var c closing
@@ -217,7 +218,8 @@ func (l *heardLists) decode(data []byte) protocol.Message {
 	return m
 }
 
-// persistDir makes the directory of the provider, which is here wherever it serves; "" for none.
+// persistDir makes the directory of the provider, which is on this machine wherever it serves. It
+// is "" if providers have no directories.
 func (u *upstream) persistDir() string {
 	u.r.mu.Lock()
 	name, reach := u.name, u.r.reach

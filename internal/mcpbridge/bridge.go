@@ -1,6 +1,7 @@
-// Package mcpbridge makes an MCP server a provider. It connects to the server as an MCP client, over the pipes of a
-// program that it starts or over streamable HTTP, and offers what the server has as tools through package providers.
-// So whatever the gateway does for a provider, it does for an MCP server.
+// Package mcpbridge makes an MCP server a provider. It connects to the server as an MCP client,
+// over the pipes of a program that it starts or over streamable HTTP, and offers the server's tools
+// and resources through package providers. So the gateway treats an MCP server as it treats any
+// provider.
 package mcpbridge
 
 import (
@@ -24,11 +25,11 @@ type Options struct {
 	Gateway  providers.Options // how the provider connects to the gateway
 	Dir      string            // the working directory of a server that is started; absolute
 	Env      []string          // its environment, as NAME=value
-	Root     string            // the directory of the only session, which the server gets as its root; "" for none
+	Root     string            // the directory of the only session, which the server gets as its root; may be ""
 	Version  string            // of the gateway, for the server
-	Logins   *Logins           // at servers that want one; nil: none
-	Spans    *spans.Maker      // of what calls ask of the server; nil: none
-	Metrics  *spans.Metrics    // count that; nil: nobody wants to know
+	Logins   *Logins           // at servers that want one; may be nil
+	Spans    *spans.Maker      // of the requests that calls make to the server; may be nil
+	Metrics  *spans.Metrics    // count those requests; may be nil
 
 	// Ask puts a server's question to the person of a session.
 	Ask func(ctx context.Context, session string, q gateway.Question) (gateway.Answer, error)
@@ -101,10 +102,10 @@ type bridge struct {
 
 	mu         sync.Mutex // guards the fields that follow
 	connection []string   // faults of the connection
-	tools      []string   // faults of what the server lists
+	tools      []string   // faults in the server's lists
 	refusal    []string   // faults of the gateway's answer to it
 	rights     []string   // faults of calls that need more rights than the login has
-	events     []string   // faults of what the server should tell unasked
+	events     []string   // faults of the server's notifications
 }
 
 // setFaults replaces the faults of one kind and reports all.

@@ -27,7 +27,7 @@ func withAll(p configs.Provider) configs.Provider {
 	return p
 }
 
-// What a server has is what sessions have, whatever it speaks and however it is reached.
+// A session has all that a server offers, whichever revision it speaks and however it is reached.
 func TestServerIsProvider(t *testing.T) {
 	for name, p := range map[string]func(t *testing.T) configs.Provider{
 		"HTTP " + eras[0]: func(t *testing.T) configs.Provider { return serveHTTP(t, toolServer(), eras[0]) },
@@ -67,7 +67,8 @@ func TestServerIsProvider(t *testing.T) {
 	}
 }
 
-// checkDescribed checks what the server says of its tools: a host reads it in the description, programs have fields.
+// checkDescribed checks the fields of the server's tools: a host reads them in the description,
+// programs have them as fields.
 func checkDescribed(t *testing.T, s *gateway.Session, hosts []gateway.Tool) {
 	t.Helper()
 	want := map[string]string{
@@ -118,7 +119,7 @@ func waitTimeline(t *testing.T, s *gateway.Session, text string) string {
 	return ""
 }
 
-// A question of a server is answered by the session's person, and what they say reaches the server.
+// A question of a server is answered by the session's person, and the answer reaches the server.
 func TestElicitation(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
@@ -191,7 +192,7 @@ func TestListChanges(t *testing.T) {
 			before := h.lists
 			h.mu.Unlock()
 			began := time.Now()
-			for i := range 150 { // 100 a second: what a hostile server does
+			for i := range 150 { // 100 a second, as a hostile server does
 				server.RemoveTools("second", fmt.Sprint("t", i-1))
 				add(fmt.Sprint("t", i))
 				<-time.After(10 * time.Millisecond)
@@ -264,7 +265,8 @@ func waitRunning(t *testing.T, s *gateway.Session) {
 	t.Fatal("the second call does not begin, want it to run")
 }
 
-// A server that can't be started is named with what it said, and one that ends is not started again here.
+// The error about a server that can't be started has its output, and a server that ends is not
+// started again here.
 func TestPrograms(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -287,7 +289,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// A server of one session learns its directory; one of all sessions learns none.
+// A server of one session gets its directory as root; one of all sessions gets no root.
 func TestRoots(t *testing.T) {
 	for root, want := range map[string]string{"/w/it is": "file:///w/it%20is", "": ""} {
 		r := newRig(t)

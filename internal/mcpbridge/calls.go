@@ -12,7 +12,7 @@ import (
 	"tapgw/providers"
 )
 
-// progressRate is how many lines a second a call shows of what the server says about it.
+// progressRate is how many lines a second a call shows of its server's progress messages.
 const progressRate = 5
 
 // call is a call that the server runs.
@@ -83,7 +83,7 @@ func (c *calls) only() (found *call, alone bool) {
 	return found, len(c.byKey) == 1
 }
 
-// progress shows what the server says of a call in its session.
+// progress shows a server's progress message about a call in the call's session.
 func (u *upstream) progress(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
 	p := req.Params
 	call := u.calls.find(p.ProgressToken)

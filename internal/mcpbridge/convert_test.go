@@ -47,7 +47,7 @@ func asJSON(t *testing.T, v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// What a server gives keeps its parts; what a message has no room for is in a file.
+// A server's result keeps its parts; a part that is too large for a message is in a file.
 func TestConvert(t *testing.T) {
 	png := []byte("\x89PNG")
 	size := int64(7)

@@ -29,14 +29,16 @@ const (
 	maxURI        = 4 << 10  // bytes of a resource's URI; one with a longer one is passed over
 	readTime      = 10 * time.Second
 	readRate      = 10 // resources that are read in a second
-	// eventGap is the shortest time between two events about one resource. What changes meanwhile is one event.
+	// eventGap is the shortest time between two events about one resource. Changes meanwhile become
+	// one event.
 	eventGap = time.Second
-	// retryTime is when the bridge subscribes again to what it could not, or what the server ended.
+	// retryTime is how long the bridge waits before it subscribes again after a subscription failed
+	// or was ended by the server.
 	retryTime = 5 * time.Second
 )
 
-// watch makes events of what a server tells unasked: changes of resources, and log messages. A file without [[events]]
-// has none.
+// watch makes events of a server's notifications: changes of resources, and log messages. Without
+// [[events]] in the file it makes no events.
 type watch struct {
 	u       *upstream
 	entries []configs.MCPEvent
@@ -78,7 +80,7 @@ func newWatch(u *upstream) *watch {
 	}
 }
 
-// addTo makes a client tell of what the entries are about.
+// addTo makes a client handle the notifications that the entries are about.
 func (w *watch) addTo(o *mcp.ClientOptions) {
 	has := func(is func(configs.MCPEvent) bool) bool { return slices.ContainsFunc(w.entries, is) }
 	if has(func(e configs.MCPEvent) bool { return e.Resource != "" }) {
@@ -119,7 +121,8 @@ func (w *watch) sending(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// receiving is the SDK's middleware for notifications: it sees what the server confirms.
+// receiving is the SDK's middleware for notifications: it sees which subscriptions the server
+// confirms.
 func (w *watch) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.SubscriptionsAcknowledgedParams); ok && p != nil {
@@ -133,7 +136,8 @@ func (w *watch) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// logLevel is the least level of log messages that an entry is about, "" if none is about any.
+// logLevel is the lowest level of log messages that an entry is about, "" if no entry is about log
+// messages.
 func (w *watch) logLevel() string {
 	least := len(configs.MCPLogLevels)
 	for _, e := range w.entries {

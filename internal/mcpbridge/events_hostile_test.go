@@ -15,7 +15,8 @@ import (
 	"tapgw/configs"
 )
 
-// A source that fires a thousand times a second costs a reading and an event a second; what nobody asked for, nothing.
+// A source that fires a thousand times a second costs one read and one event a second. Without an
+// entry for it, it costs nothing.
 func TestEventStorm(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

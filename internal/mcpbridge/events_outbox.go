@@ -18,13 +18,14 @@ import (
 const (
 	// maxWaiting is how many events wait for one session, or for one to come.
 	maxWaiting = 100
-	// pushRate is how many events a second a session gets: half of what the gateway accepts, so that it refuses none.
+	// pushRate is how many events a second a session gets: half of the rate that the gateway
+	// accepts, so that it refuses no event.
 	pushRate = protocol.PushRate / 2
 	// refusedWait is how long an event waits that the gateway refused because of its rate or its queue.
 	refusedWait = time.Second
 )
 
-// event is what a server told, for all sessions that it serves.
+// event is a notification of a server, for all sessions that it serves.
 type event struct {
 	entry    *configs.MCPEvent
 	uri      string // of the resource; "" for a log message

@@ -12,7 +12,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// run subscribes to what the entries are about, and makes events of it, until ctx ends or the server is lost.
+// run subscribes to the resources and messages that the entries are about, and makes events of
+// them, until ctx ends or the server is lost.
 func (w *watch) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -86,8 +87,8 @@ func (w *watch) setLogLevel(ctx context.Context) (faults []string) {
 	return faults
 }
 
-// subscribe makes the subscriptions what the entries and the server's list say. The faults say what is missing; again
-// asks for another try.
+// subscribe makes the subscriptions match the entries and the server's list. The faults say what is
+// missing; again asks for another try.
 func (w *watch) subscribe(ctx context.Context) (faults []string, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -105,7 +106,7 @@ func (w *watch) subscribe(ctx context.Context) (faults []string, again bool) {
 	}
 	w.mu.Unlock()
 	for _, uri := range gone {
-		_ = w.u.session.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: uri}) // what it still tells is passed over
+		_ = w.u.session.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: uri}) // later notifications of it are ignored
 	}
 	for _, uri := range order {
 		if w.begin(uri, wanted[uri]) {
@@ -226,7 +227,7 @@ func (w *watch) ask(ctx context.Context, uri string) {
 	}
 }
 
-// setState notes what became of a subscription, and reports whether it had a fault.
+// setState sets the state of a subscription, and reports whether it had a fault.
 func (w *watch) setState(uri string, state subscriptionState, fault string) (hadFault bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

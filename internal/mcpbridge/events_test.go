@@ -65,7 +65,7 @@ func (s *eventServer) add(uri string, size int64) {
 			r := &mcp.ReadResourceResult{
 				Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: *s.text.Load()}},
 			}
-			r.TTLMs = 3_600_000 // what a server can say that does not know better
+			r.TTLMs = 3_600_000 // a wrong claim that a server can make
 			return r, nil
 		})
 }
@@ -160,7 +160,7 @@ func TestResourceEvents(t *testing.T) {
 	}
 }
 
-// What waits for a busy session is one event for each resource, with its newest text.
+// A busy session has one waiting event for each resource, with its newest text.
 func TestEventsOfBusySession(t *testing.T) {
 	t.Parallel()
 	server := newEventServer(t, "mem://a")
@@ -171,7 +171,7 @@ func TestEventsOfBusySession(t *testing.T) {
 	s.Busy()
 	server.set("1.")
 	r.untilEvent(s, "srv", "1.", func() { server.changed("mem://a") })
-	for _, text := range []string{"2.", "3.", "4.", "4."} { // when a read begins, what was read before is in the queue
+	for _, text := range []string{"2.", "3.", "4.", "4."} { // when a read begins, the text read before is in the queue
 		server.set(text)
 		before := server.reads.Load()
 		for server.reads.Load() == before {
@@ -189,7 +189,8 @@ func TestEventsOfBusySession(t *testing.T) {
 	}
 }
 
-// Events of level keep wait for the first session; others reach nobody and are not read.
+// Events of level keep wait for the first session; without a session, others are dropped and their
+// resource is not read.
 func TestEventsWithoutSession(t *testing.T) {
 	t.Parallel()
 	server := newEventServer(t, "mem://kept", "mem://shown")

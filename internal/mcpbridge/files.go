@@ -27,8 +27,8 @@ const (
 // filesMu guards the files of results: bridges of one provider may share a directory.
 var filesMu sync.Mutex
 
-// keeper returns what keeps bytes of a call's result in a file that the model can open: in the provider's directory,
-// by a name that only its content gives.
+// keeper returns a function that stores bytes of a call's result in a file that the model can open:
+// in the provider's directory, by a name that depends only on its content.
 func keeper(ctx context.Context) func(mimeType string, data []byte) (string, error) {
 	call, _ := providers.CallFrom(ctx)
 	return func(mimeType string, data []byte) (string, error) {

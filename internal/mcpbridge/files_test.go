@@ -14,7 +14,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// What a model can't be shown, or a message has no room for, is in a private file that the result names, whole.
+// A part that a model can't be shown, or that is too large for a message, is whole in a private
+// file that the result names.
 func TestFilesOfResults(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", maxInline+1)

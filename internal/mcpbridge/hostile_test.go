@@ -165,14 +165,14 @@ func TestMissingParameters(t *testing.T) {
 	s, h := r.session("one", "/w")
 	r.bridge(withEvents(p, about("mem://*", "", "keep"), configs.MCPEvent{Log: "debug", Level: "keep"}))
 	h.has(t, "t")
-	for range 3 { // what the server asked for is answered beside the calls
+	for range 3 { // requests of the server are answered beside the calls
 		if o := callTool(s, "t", "{}"); o.Text() != "ok" {
 			t.Errorf("the call ends with %q, want ok", o.Text())
 		}
 	}
 }
 
-// A list of what can't be used leaves out what is too large or wrong, and names it.
+// A list leaves out tools that are too large or wrong, and names them.
 func TestHostileLists(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long_name_", 10)
@@ -225,7 +225,7 @@ func TestHostileLists(t *testing.T) {
 	}
 }
 
-// A list that does not end is read no further than what the memory may have of it, in either era.
+// A list without an end is read only up to the limit on memory, in either era.
 func TestEndlessLists(t *testing.T) {
 	for _, era := range []string{"2026-07-28", "2025-06-18"} {
 		t.Run(era, func(t *testing.T) {

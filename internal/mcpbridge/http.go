@@ -46,14 +46,14 @@ func (u *upstream) overHTTP() (mcp.Transport, error) {
 	return transport, nil
 }
 
-// guard adds the headers of the provider file to requests, and bounds what comes back. The SDK reads an answer whole,
-// and takes one that it can't read for the end of the connection.
+// guard adds the headers of the provider file to requests, and bounds the answers. The SDK reads an
+// answer whole, and takes one that it can't read for the end of the connection.
 type guard struct {
 	ctx     context.Context // ends every request
 	u       *upstream
 	base    http.RoundTripper
 	headers http.Header
-	login   *login // nil: none counts
+	login   *login // may be nil
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -178,7 +178,7 @@ func (l *limited) Read(p []byte) (int, error) {
 // to its end, which need not come.
 type eventStream struct {
 	io.Reader
-	ended func() // nil: nobody wants to know
+	ended func() // may be nil
 
 	size   int // of the event
 	isLine bool

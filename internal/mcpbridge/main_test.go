@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// This program is its own MCP server: what MCP_CHILD says is what it does.
+// This program is its own MCP server: MCP_CHILD selects its behaviour.
 func TestMain(m *testing.M) {
 	if mode := os.Getenv("MCP_CHILD"); mode != "" {
 		child(mode)

@@ -21,7 +21,7 @@ import (
 // refreshTime bounds a request to an authorization server. A call waits for it, and so does the gateway's end.
 const refreshTime = 10 * time.Second
 
-// loginError says that a server wants a login, and what to do.
+// loginError says that a server wants a login, and how to log in.
 type loginError struct{ provider, why string }
 
 func (e loginError) Error() string {
@@ -64,7 +64,7 @@ func (a *authorizer) Authorize(ctx context.Context, req *http.Request, resp *htt
 	p := a.u.b.o.Provider
 	challenges, err := oauthex.ParseWWWAuthenticate(resp.Header.Values("WWW-Authenticate"))
 	if err != nil {
-		challenges = nil // a server may as well have none
+		challenges = nil // as from a server that sends no challenge
 	}
 	refused := &challenge{p.MCP.URL, resp.StatusCode, resp.Header.Values("WWW-Authenticate")}
 	if resp.StatusCode == http.StatusUnauthorized {
@@ -87,7 +87,7 @@ func (a *authorizer) Authorize(ctx context.Context, req *http.Request, resp *htt
 		}
 	}
 	err = loginError{p.Name, why}
-	a.u.b.setFaults(&a.u.b.rights, err.Error()) // what needs fewer rights goes on
+	a.u.b.setFaults(&a.u.b.rights, err.Error()) // requests that need fewer rights go on
 	return err
 }
 
@@ -136,7 +136,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// clientSecret returns the secret of a client that the provider file names, "" if it has none.
+// clientSecret returns the secret of a client that the provider file names, or "".
 func clientSecret(o configs.OAuth) (string, error) {
 	secret, missing := configs.ExpandVariables(o.ClientSecret)
 	if missing != "" {
@@ -146,7 +146,8 @@ func clientSecret(o configs.OAuth) (string, error) {
 	return secret, nil
 }
 
-// tokenFailure words an error of a token endpoint. What the endpoint answered may hold secrets, and is left out.
+// tokenFailure words an error of a token endpoint. It leaves out the endpoint's answer, which may
+// hold secrets.
 func tokenFailure(doing string, err error) error {
 	if refusal, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		why := refusal.Response.Status

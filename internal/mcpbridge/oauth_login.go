@@ -138,7 +138,7 @@ func (a *authorization) fetch(ctx context.Context, args *auth.AuthorizationArgs)
 	return a.back.wait(ctx)
 }
 
-// scopes returns what to ask for.
+// scopes returns the scopes to ask for.
 func (a *authorization) scopes(found []string) []string {
 	if len(a.p.MCP.OAuth.Scopes) > 0 {
 		return slices.Clone(a.p.MCP.OAuth.Scopes)
@@ -150,7 +150,7 @@ func (a *authorization) scopes(found []string) []string {
 	return slices.Compact(found)
 }
 
-// setToken takes what the authorization server gave.
+// setToken stores the token that the authorization server gave.
 func (a *authorization) setToken(_ context.Context, o *oauth2.Config, token *oauth2.Token) (oauth2.TokenSource, error) {
 	a.got.ClientID, a.got.TokenURL, a.got.AuthStyle = o.ClientID, o.Endpoint.TokenURL, o.Endpoint.AuthStyle
 	if a.got.IsRegistered {
@@ -182,8 +182,8 @@ func setClient(config *auth.AuthorizationCodeHandlerConfig, o configs.OAuth) err
 	return err
 }
 
-// challenge returns with what the server asks for a login: the answer that a bridge got, or one to a request without a
-// token. It also returns the scopes that the present login has.
+// challenge returns the server's request for a login: the answer that a bridge got, or one to a
+// request without a token. It also returns the scopes that the present login has.
 func (l *Logins) challenge(ctx context.Context, p configs.Provider) (*challenge, []string, error) {
 	login := l.of(p)
 	unlock, err := login.lock(ctx)

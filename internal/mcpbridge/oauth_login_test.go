@@ -30,7 +30,7 @@ func isCode(t *testing.T, err error, code protocol.Code, text string) {
 	}
 }
 
-// What is wrong with a login is said in one line, and nothing is kept.
+// The fault of a login is reported in one line, and nothing is kept.
 func TestLoginRefusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -304,8 +304,8 @@ func TestNothingToLogInAt(t *testing.T) {
 	isCode(t, logIn(t, NewLogins(t.TempDir()), p), protocol.CodeInvalidState, "connection refused")
 }
 
-// A login that nobody finishes ends, by itself or because its command ended, and a directory that can't be written is
-// an error.
+// A login that is not finished ends, by itself or because its command ended, and a directory that
+// can't be written is an error.
 func TestLoginGivenUp(t *testing.T) {
 	t.Parallel()
 	a := newAuthServer(t)

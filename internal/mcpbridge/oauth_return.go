@@ -32,7 +32,7 @@ type loginReturn struct {
 	err       error
 
 	mu    sync.Mutex // guards the fields that follow
-	state string     // that the answer must have; "": none is expected yet, or any more
+	state string     // that the answer must have; "" before a login begins and after it ended
 	isIn  bool       // the answer
 }
 

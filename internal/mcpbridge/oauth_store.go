@@ -44,10 +44,11 @@ type login struct {
 	turn chan struct{} // holds an item while somebody uses the fields that follow
 
 	isRead    bool
-	kept      *keptLogin // nil: none
-	challenge *challenge // the latest with which the server asked for a login; nil: none
+	kept      *keptLogin // nil without a login
+	challenge *challenge // the server's latest request for a login; may be nil
 
-	// unproven is the token that came after the server had refused one, until the server takes it. nil: there is none.
+	// unproven is the token that came after the server had refused one, until the server takes it.
+	// It is nil otherwise.
 	unproven atomic.Pointer[string]
 
 	mu      sync.Mutex // guards the field that follows
@@ -261,8 +262,8 @@ func (l *login) refresh(p configs.Provider) error {
 	return l.keep(&k)
 }
 
-// keep makes a login the present one, nil for none, and writes its file. After an error the login holds until the
-// gateway ends. Call it locked.
+// keep makes a login the present one and writes its file; nil removes the login. After an error the
+// login holds until the gateway ends. Call it locked.
 func (l *login) keep(k *keptLogin) error {
 	if k != nil && strings.ContainsFunc(k.Token.AccessToken, unicode.IsControl) {
 		return errors.New("the authorization server gave a token that no request can carry")
@@ -287,7 +288,7 @@ func (l *login) keep(k *keptLogin) error {
 	return nil
 }
 
-// setChallenge remembers with what the server asked for more rights.
+// setChallenge remembers the server's request for more rights.
 func (l *login) setChallenge(ctx context.Context, c *challenge) error {
 	unlock, err := l.lock(ctx)
 	if err == nil {
@@ -305,8 +306,8 @@ func (l *login) grantedScopes(m configs.MCPUpstream) []string {
 	return nil
 }
 
-// Logout forgets the login of a provider, and reports whether there was one. The connections that use it end. The
-// server is not told: its own pages say how to withdraw what was granted.
+// Logout forgets the login of a provider, and reports whether there was one. The connections that
+// use it end. The server is not told: its own pages say how to withdraw the grant.
 func (l *Logins) Logout(ctx context.Context, p configs.Provider) (bool, error) {
 	login := l.of(p)
 	unlock, err := login.lock(ctx)

@@ -151,7 +151,8 @@ func TestRefreshesAtOnce(t *testing.T) {
 	})
 }
 
-// A login that ends while the provider runs is a fault that says what to do, and the next login mends it.
+// A login that ends while the provider runs is a fault that says how to log in, and the next login
+// mends it.
 func TestLoginEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -245,7 +246,7 @@ func TestAuthServerOutOfOrder(t *testing.T) {
 	}
 }
 
-// A refusal whose body never ends holds nobody up.
+// A refusal whose body never ends blocks no other call.
 func TestEndlessRefusal(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -267,7 +268,8 @@ func TestEndlessRefusal(t *testing.T) {
 	isCode(t, logIn(t, NewLogins(t.TempDir()), p), protocol.CodeInvalidState, "logging in at "+web.URL)
 }
 
-// A call that needs more rights fails alone, and says what to do. The next login asks for these rights, too.
+// A call that needs more rights fails alone, and its error says how to get them. The next login
+// asks for these rights, too.
 func TestStepUp(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {
@@ -314,8 +316,8 @@ func TestStepUp(t *testing.T) {
 	}
 }
 
-// A token goes to the server that it was given for, and to nobody else: not to one that the file names later, not
-// after a redirect, and not where the file has a header of its own.
+// A token goes only to the server that it was given for: not to a server that the file names later,
+// not after a redirect, and not where the file has a header of its own.
 func TestTokenStaysWithItsServer(t *testing.T) {
 	t.Parallel()
 	a := newAuthServer(t)

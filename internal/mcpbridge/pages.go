@@ -10,8 +10,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxPages bounds what the pages of a server's lists may have together behind the first ones, in bytes. The SDK keeps
-// each page by its cursor as long as the connection, so this is about different pages, whenever they came.
+// maxPages bounds the size of the pages of a server's lists behind the first ones, together, in
+// bytes. The SDK keeps each page by its cursor as long as the connection, so this is about
+// different pages, whenever they came.
 const maxPages = 16 << 20
 
 // pages counts different pages of a server's lists.
@@ -66,6 +67,6 @@ func (p *pages) add(method, cursor string, result mcp.Result) bool {
 		p.seen = map[[sha256.Size]byte]bool{}
 	}
 	p.seen[key] = true
-	p.size += len(data) + len(cursor) + 1<<10 // what the SDK needs for an empty one
+	p.size += len(data) + len(cursor) + 1<<10 // the SDK's cost of an empty page
 	return err == nil && p.size <= maxPages
 }

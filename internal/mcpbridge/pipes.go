@@ -59,7 +59,7 @@ func (u *upstream) overPipes() (mcp.Transport, error) {
 	}
 	u.wg.Go(func() {
 		<-p.Done()
-		select { // what the program started may have its stdout open
+		select { // a child of the program may hold its stdout open
 		case <-u.lost:
 		case <-time.After(endTime):
 		}
@@ -68,8 +68,8 @@ func (u *upstream) overPipes() (mcp.Transport, error) {
 	return &mcp.IOTransport{Reader: stdout, Writer: p.Stdin(), MaxLineLength: maxMessage}, nil
 }
 
-// messages reads the lines of a server that may be messages. Others are what a program prints that was not written with
-// care, and would end the connection.
+// messages reads the lines of a server that may be messages. It drops others, which careless
+// programs print to stdout and which would end the connection.
 type messages struct {
 	io.ReadCloser
 	noise func(line string)
@@ -88,7 +88,7 @@ func (m *messages) Read(p []byte) (int, error) {
 	}
 }
 
-// filter moves what belongs to messages to the beginning of data and returns how much that is.
+// filter moves the bytes of messages to the beginning of data and returns how many there are.
 func (m *messages) filter(data []byte) (n int) {
 	rest := data
 	for len(rest) > 0 {

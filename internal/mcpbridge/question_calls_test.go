@@ -9,8 +9,8 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// Who makes a call is told that it asks a person. An old server does not say which of several calls asks: then nobody
-// is told, since an answer is the business of one of the callers only.
+// The caller of a tool is told that the call asks a person. An old server does not say which of
+// several calls asks. Then no caller is told, since the answer belongs to only one of them.
 func TestQuestionIsOfItsCall(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A form begins with what must be filled, in the order of its server.
+// A form begins with its required fields, in the order of its server.
 func TestFormSchema(t *testing.T) {
 	for requested, want := range map[string]string{
 		`{"type":"object","properties":{"b":{},"a":{},"zip":{},"\"c":true,"street":{"type":"string"}},"required":["street","zip","gone","zip",5]}`: `{"properties":{"street":{"type":"string"},"zip":{},"\"c":true,"a":{},"b":{}},"required":["street","zip","gone","zip",5],"type":"object"}`,

@@ -67,7 +67,7 @@ func (u *upstream) readResource(ctx context.Context, uri string) ([]*mcp.Resourc
 	return contents, nil
 }
 
-// readAnew is the SDK's middleware for requests: nothing is answered from its memory of what it has read.
+// readAnew is the SDK's middleware for requests: it bypasses the SDK's cache of resources.
 func readAnew(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)

@@ -22,7 +22,7 @@ const (
 	maxReason = 500     // bytes of a server's message
 )
 
-// noURI is the URI of a resource that has none.
+// noURI stands for the URI of a resource without one.
 const noURI = "about:blank"
 
 // convert makes a result of the server one of a provider. A text alone stays a text and an object an object; all else
@@ -57,7 +57,7 @@ func convert(r *mcp.CallToolResult, keep func(mimeType string, data []byte) (str
 	return providers.Content{Parts: c.parts}, nil
 }
 
-// convertResource makes what the server answered to a reading a result.
+// convertResource makes a result of the server's answer to a read.
 func convertResource(all []*mcp.ResourceContents, keep func(string, []byte) (string, error)) (any, error) {
 	result := &mcp.CallToolResult{}
 	for _, contents := range all {

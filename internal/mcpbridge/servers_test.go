@@ -159,7 +159,7 @@ func rootsOf(ctx context.Context, req *mcp.CallToolRequest) string {
 	return strings.Join(all, " ")
 }
 
-// replay is what was read already, and the rest.
+// replay reads bytes that were read already, and then the rest.
 type replay struct {
 	first *strings.Reader
 	rest  *bufio.Reader

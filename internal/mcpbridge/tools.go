@@ -35,7 +35,8 @@ const (
 	maxFaults       = 10 // tools that are named as left out
 )
 
-// offering is what the bridge offers of a server, and what it leaves out, a line for each.
+// offering has the tools that the bridge offers of a server, and a line for each that it leaves
+// out.
 type offering struct {
 	tools  []providers.Tool
 	origin []string // the server's names of the tools, as long as tools
@@ -52,7 +53,7 @@ func (o offering) equal(other offering) bool {
 		})
 }
 
-// list asks the server for what it has.
+// list asks the server for its tools and resources.
 func (u *upstream) list(ctx context.Context) (offering, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -61,7 +62,7 @@ func (u *upstream) list(ctx context.Context) (offering, error) {
 	if has == nil {
 		has = &mcp.ServerCapabilities{}
 	}
-	// What can be read comes first, so that a long list of tools does not push it out.
+	// Resources come first, so that a long list of tools does not push them out.
 	if has.Resources != nil && u.b.o.Provider.MCP.Resources {
 		u.offerResources(o)
 	}
@@ -127,8 +128,8 @@ func (o *offerer) fault(format string, args ...any) {
 	o.result.faults = append(o.result.faults, fmt.Sprintf(format, args...))
 }
 
-// add offers a tool, or notes why it can't be one. What the file's allow and deny exclude is no fault, and does not
-// count among the tools that a provider may have.
+// add offers a tool, or notes why it can't be one. A tool that the file's allow and deny exclude is
+// no fault, and does not count among the tools that a provider may have.
 func (o *offerer) add(origin string, tool providers.Tool, schema any, handler handler) {
 	leaveOut := func(format string, args ...any) {
 		o.leftOut = append(o.leftOut,
@@ -214,8 +215,8 @@ func shorten(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// toolOf is what a server's tool says of itself, without its name and its arguments. MCP clients show it on terminals,
-// which obey control characters.
+// toolOf converts a server's tool without its name and its arguments. MCP clients show its texts on
+// terminals, which obey control characters.
 func toolOf(t *mcp.Tool) providers.Tool {
 	tool := providers.Tool{Title: visible.Controls(t.Title),
 		Description: visible.Controls(strings.ReplaceAll(t.Description, "\r\n", "\n"))}

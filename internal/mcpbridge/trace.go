@@ -22,8 +22,8 @@ const (
 	errorDisconnected = "disconnected"
 )
 
-// traced is the SDK's middleware for what is sent to the server. What a call asks for is part of the call's trace, and
-// the server is told so.
+// traced is the SDK's middleware for requests to the server. A call's requests are part of its
+// trace, and carry it in _meta.
 func (u *upstream) traced(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		call, isOfCall := providers.CallFrom(ctx)
@@ -86,7 +86,7 @@ func (u *upstream) request(method string, params mcp.Params) *spans.MCP {
 	return m
 }
 
-// failure notes why a request failed, and returns the class of the error; "" for none.
+// failure notes why a request failed, and returns the class of the error; "" for success.
 func failure(ctx context.Context, span *spans.Span, result mcp.Result, err error) (class string) {
 	if answer, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return span.FailRPC(answer.Code)

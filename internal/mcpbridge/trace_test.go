@@ -25,7 +25,7 @@ func (nowhere) Pushed(string) []adminapi.Record { return nil }
 
 const given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// tracedServer is a server that tells what its calls bring in _meta.
+// tracedServer is a server that reports the trace in its calls' _meta.
 func tracedServer(told *[]string) *mcp.Server {
 	s := toolServer()
 	s.AddTool(&mcp.Tool{Name: "code", InputSchema: anyObject},
@@ -53,8 +53,8 @@ func attributes(s tracetest.SpanStub) map[string]string {
 	return list
 }
 
-// A call has a span of the request that it makes, below its own, and the server is told of that. What a server, a model
-// or a person says is in none.
+// A call has a span of the request that it makes, below its own, and the server gets that span in
+// _meta. Texts of a server, a model or a person are in no span.
 func TestSpansOfRequests(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
@@ -124,7 +124,8 @@ func TestSpansOfRequests(t *testing.T) {
 	}
 }
 
-// Without an exporter the server is told of the call; without records too it is told what the caller gave.
+// Without an exporter the server gets the span of the call; without records too it gets the
+// caller's.
 func TestTraceWithoutSpans(t *testing.T) {
 	for name, recorder := range map[string]gateway.Recorder{"records": nowhere{}, "nothing": nil} {
 		t.Run(name, func(t *testing.T) {

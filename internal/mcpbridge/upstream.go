@@ -32,7 +32,7 @@ const (
 type upstream struct {
 	b       *bridge
 	session *mcp.ClientSession
-	stop    func()          // ends what carries the connection
+	stop    func()          // ends the process or HTTP client behind the connection
 	reason  func() error    // says why that ended, nil if it does not know
 	wg      sync.WaitGroup  // every goroutine of the connection
 	changed chan struct{}   // holds one item; the server's list has changed
@@ -123,7 +123,7 @@ func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, err
 	return u, nil
 }
 
-// clientOptions announce only what the bridge handles.
+// clientOptions announce only the features that the bridge handles.
 func (u *upstream) clientOptions() *mcp.ClientOptions {
 	capabilities := &mcp.ClientCapabilities{}
 	if u.b.o.Root != "" {
@@ -152,8 +152,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// withParameters is the SDK's middleware for what comes from a server. It refuses what lacks the parameters that the
-// SDK uses unseen, which would end this program.
+// withParameters is the SDK's middleware for messages from a server. It refuses messages without
+// parameters that the SDK reads without a check, which would panic.
 func withParameters(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		isMissing := false
@@ -212,7 +212,8 @@ func (u *upstream) isBusy(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && u.calls.isRunning()
 }
 
-// follow keeps the provider's tools what the server lists, until ctx ends or the server is lost.
+// follow keeps the provider's tools equal to the server's lists, until ctx ends or the server is
+// lost.
 func (u *upstream) follow(ctx context.Context, p *providers.Provider, last offering) {
 	var tick <-chan time.Time
 	// On pipes, servers of the Go SDK forget who listens to changes of their tools when a subscription ends.

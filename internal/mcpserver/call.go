@@ -27,8 +27,8 @@ const source = "mcp"
 // errNoSession is the text of calls while there is no session.
 const errNoSession = "there is no session; start one with: tapctl sessions start"
 
-// tools are the tools that the server should offer: the providers', or those to search them, and the
-// endpoint's own. Without a session there are none.
+// tools are the tools that the server should offer: the providers', or those to search them, and
+// the endpoint's own. Without a session the list is empty.
 func (e *endpoint) tools(s *gateway.Session) (offers map[string]offer, renamed []string) {
 	offers = map[string]offer{}
 	if s == nil {
@@ -50,7 +50,7 @@ func (e *endpoint) tools(s *gateway.Session) (offers map[string]offer, renamed [
 func (e *endpoint) offer(t adminapi.Tool) offer {
 	t.Session, t.TimeoutMs = "", 0 // the same tool in another session is no change
 	key, err := json.Marshal(t)
-	if err != nil { // what a provider sent is JSON
+	if err != nil { // a provider's data is valid JSON
 		key = []byte(t.Description)
 	}
 	return offer{key: string(key), add: func() {
@@ -92,9 +92,10 @@ func newResultSchema(schema json.RawMessage) *resultSchema {
 	return (*resultSchema)(compiled)
 }
 
-// check returns a result that a client may get of a tool with an output schema. A client refuses a structured result
-// that does not fit, or none, and its model would read of that alone. So such a result is marked as an error, which a
-// client hands on whole, and its text says what does not fit.
+// check returns a result that a client accepts of a tool with an output schema. A client refuses a
+// structured result that does not fit or is missing, and its model would only read of that. So
+// check marks such a result as an error, which a client hands on whole, with a text about the
+// misfit.
 func (s *resultSchema) check(r *mcp.CallToolResult) *mcp.CallToolResult {
 	if s == nil || r == nil || r.IsError || r.InputRequests != nil {
 		return r
@@ -174,8 +175,8 @@ func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name str
 	return result(await(outcome, messages, report))
 }
 
-// await waits for a call's outcome. Until then it reports what the provider says, and at each silence of
-// progressEvery the same again, because clients give silent calls up.
+// await waits for a call's outcome. Until then it reports the provider's messages, and repeats the
+// last one after each silence of progressEvery, because clients give silent calls up.
 func await(outcome <-chan gateway.Outcome, messages <-chan string, report func(n int, message string)) gateway.Outcome {
 	silence := time.NewTimer(progressEvery)
 	defer silence.Stop()
@@ -203,7 +204,7 @@ func progress(ctx context.Context, r *mcp.CallToolRequest, n int, message string
 	}
 }
 
-// traceparent is the W3C trace context of a request, "" for none.
+// traceparent is the W3C trace context of a request, or "".
 func traceparent(r *mcp.CallToolRequest) string {
 	text, _ := r.Params.Meta["traceparent"].(string)
 	return spans.Checked(text)

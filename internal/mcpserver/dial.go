@@ -31,7 +31,7 @@ type Dialer struct {
 
 // NewDialer returns a dialer for a session. Without one, it takes that of the Copilot CLI that has
 // started this process, or else the foreground session. With ensure it starts a gateway if none
-// runs, with the config file if config is not "".
+// runs, with the config file if config is not empty.
 func NewDialer(session string, ensure bool, config string) *Dialer {
 	d := &Dialer{session: session, ensure: ensure, config: config}
 	if session == "" {
@@ -40,8 +40,8 @@ func NewDialer(session string, ensure bool, config string) *Dialer {
 	return d
 }
 
-// Dial connects. It starts a gateway if there is none and the user wants that, but not in place of one that somebody
-// has stopped: that one has removed its gateway.json.
+// Dial connects. If no gateway runs and the user wants one, it starts one, but not in place of a
+// gateway that was stopped on purpose: that one has removed its gateway.json.
 func (d *Dialer) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	conn, err := d.connect(ctx)
 	if err != nil && d.ensure && cli.AsError(err).Exit == cli.ExitUnreachable {

@@ -36,7 +36,7 @@ func canElicit(client *mcp.ServerSession) bool {
 }
 
 // readAnswer makes the answer of a client's user one for the gateway. It reports false if the user
-// gave none.
+// did not answer.
 func readAnswer(r *mcp.ElicitResult) (answer gateway.Answer, ok bool) {
 	answer.Person = "an MCP client"
 	switch r.Action {
@@ -94,7 +94,7 @@ func (a *asker) ask(ctx context.Context, q adminapi.Question) {
 	}
 }
 
-// close ends what the call still asks.
+// close ends the open questions of the call.
 func (a *asker) close() {
 	a.mu.Lock()
 	a.isClosed = true

@@ -54,7 +54,7 @@ type endpoint struct {
 	users int         // requests that run
 	idle  *time.Timer // nil before the first release
 
-	mu        sync.Mutex // guards what follows; held while the server's lists change
+	mu        sync.Mutex // guards the fields below; held while the server's lists change
 	seen      uint64     // ToolChanges at the last sync
 	threshold int64      // at the last sync
 	current   *gateway.Session
@@ -79,7 +79,7 @@ func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
 			Instructions: instructions,
 			Capabilities: &mcp.ServerCapabilities{
 				Tools:     &mcp.ToolCapabilities{ListChanged: true},
-				Prompts:   &mcp.PromptCapabilities{}, // the SDK answers for them: there are none
+				Prompts:   &mcp.PromptCapabilities{}, // the SDK answers prompts/list with an empty list
 				Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
 			},
 			InitializedHandler: e.countVisit,
@@ -106,7 +106,7 @@ func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
 	return e
 }
 
-// session is the session that the endpoint is for now; nil if there is none.
+// session is the present session of the endpoint; nil if there is no such session.
 func (e *endpoint) session() *gateway.Session {
 	if e.fixed != nil {
 		return e.fixed
@@ -144,8 +144,9 @@ func (e *endpoint) closeClients() {
 	wg.Wait()
 }
 
-// watchTools keeps the server's lists like the session's until the endpoint or its session ends. Requests
-// sync too, so that none sees an old list; this is for clients that wait to be told.
+// watchTools keeps the server's lists like the session's until the endpoint or its session ends.
+// Requests sync too, so that they never see an old list; this is for clients that wait for a
+// notification.
 func (e *endpoint) watchTools() {
 	for {
 		n := e.h.gateway.ToolChanges()

@@ -13,7 +13,7 @@ import (
 	"tapgw/providers"
 )
 
-// described are tools with all fields. Their results are what a call gives them.
+// described are tools with all fields. Their results have the data of the test.
 func described() (tools []providers.Tool) {
 	result := func(_ context.Context, args json.RawMessage) (any, error) {
 		var in struct {
@@ -33,7 +33,7 @@ func described() (tools []providers.Tool) {
 	return tools
 }
 
-// A client gets what a tool says of itself as fields, and the description without them.
+// A client gets a tool's annotations as fields, and the description without them.
 func TestToolFields(t *testing.T) {
 	eachEra(t, func(t *testing.T, version string) {
 		w := newWorld(t, 60)

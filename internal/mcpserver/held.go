@@ -19,7 +19,7 @@ import (
 )
 
 // heldTime is how long a held call waits for its client to come back: longer than its questions
-// wait for an answer. Then nobody wants the call's result.
+// wait for an answer. After that the call's result is dropped.
 const heldTime = gateway.DefaultAnswerTimeout + time.Minute
 
 // heldCall is a call of a modern client that can ask its user. When a person is asked something
@@ -234,8 +234,8 @@ func (w *waiter) release() {
 	w.ctx, w.request = nil, nil
 }
 
-// progress tells the request that waits for the call that it goes on. If none waits, the next one
-// is told.
+// progress tells the request that waits for the call that it goes on. Without such a request, the
+// next one gets it.
 func (w *waiter) progress(n int, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

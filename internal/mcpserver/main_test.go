@@ -77,7 +77,7 @@ func (w *world) session() *gateway.Session {
 	return s
 }
 
-// provider is one whose tools tell the test what happens to their calls.
+// provider is a provider whose tools tell the test of their calls.
 type provider struct {
 	*providers.Provider
 	begun, cancelled chan struct{}
@@ -133,7 +133,7 @@ func (w *world) receive(what string, from <-chan struct{}) {
 	}
 }
 
-// client is an MCP client and what it was told.
+// client is an MCP client with the notifications that it got.
 type client struct {
 	*mcp.ClientSession
 	w        *world

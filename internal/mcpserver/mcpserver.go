@@ -1,10 +1,11 @@
-// Package mcpserver makes each session of a gateway an MCP server: its providers' tools, its streams as
-// resources, and tools to push, to read streams and to wait for events. One URL answers all revisions of
-// the protocol that the SDK knows. The server in front of [Handler] has checked the caller's token, Host,
-// Origin and body; docs/mcp.md is for users.
+// Package mcpserver makes each session of a gateway an MCP server: its providers' tools, its
+// streams as resources, and tools to push, to read streams and to wait for events. One URL answers
+// all revisions of the protocol that the SDK knows. The server in front of [Handler] has checked
+// the caller's token, Host, Origin and body; docs/mcp.md is for users.
 //
 // A session costs nothing here before its first request. From then on it has an [endpoint]: one
-// [mcp.Server] and its watchers, until the session ends or nobody has used it for a while.
+// [mcp.Server] and its watchers, until the session ends or the endpoint has been unused for
+// idleTime.
 package mcpserver
 
 import (
@@ -68,7 +69,7 @@ type Handler struct {
 	isClosed  bool
 }
 
-// target is what an endpoint serves.
+// target is the session that an endpoint serves.
 type target struct {
 	session  string // its id; "" for the foreground session
 	terminal bool   // to the session's own CLI
@@ -167,7 +168,7 @@ func (h *Handler) acquire(of target) (*endpoint, error) {
 	return e, nil
 }
 
-// release ends the use of an endpoint. One that nobody uses for idleTime is removed.
+// release ends the use of an endpoint. An endpoint that stays unused for idleTime is removed.
 func (h *Handler) release(e *endpoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -181,7 +182,7 @@ func (h *Handler) release(e *endpoint) {
 	e.idle.Reset(idleTime)
 }
 
-// removeIdle removes an endpoint that nobody uses: no request runs, no client of a handshake revision is
+// removeIdle removes an unused endpoint: no request runs, no client of a handshake revision is
 // connected, and it holds no call.
 func (h *Handler) removeIdle(e *endpoint) {
 	h.mu.Lock()
@@ -233,7 +234,7 @@ func (h *Handler) Faults() (faults []string) {
 	return faults
 }
 
-// Close ends all endpoints and waits for what they started. Requests that come later get 404. The
+// Close ends all endpoints and waits for their goroutines. Requests that come later get 404. The
 // sessions have ended before, so that no call is under way.
 func (h *Handler) Close() {
 	h.mu.Lock()
@@ -247,7 +248,7 @@ func (h *Handler) Close() {
 	}
 	h.mu.Unlock()
 	for _, e := range ended {
-		e.mu.Lock()   // a sync that began before the end has started what it starts
+		e.mu.Lock()   // a sync that began before the end has started its watchers
 		e.mu.Unlock() //nolint:staticcheck // see above
 		e.closeClients()
 	}
@@ -282,7 +283,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// maxLine bounds what shortLine returns, in bytes.
+// maxLine bounds the result of shortLine, in bytes.
 const maxLine = 1 << 10
 
 // shortLine is a text of a client, for people, in one line.

@@ -33,10 +33,10 @@ const (
 	codeLost = -32000
 )
 
-// Relay connects an MCP client on stdio with a server that may go away and come back. The messages pass as
-// they are. When the connection is lost, it connects again, says the client's handshake, subscriptions and
-// open requests again, and tells the client that lists may have changed. Calls that were under way fail,
-// because nobody knows whether they ran. Run it once.
+// Relay connects an MCP client on stdio with a server that may go away and come back. The messages
+// pass as they are. When the connection is lost, it connects again, repeats the client's handshake,
+// subscriptions and open requests, and tells the client that lists may have changed. Calls that
+// were under way fail, because they may have run or not. Run it once.
 type Relay struct {
 	// Dial connects to the server: messages with a line feed at the end, both ways.
 	Dial func(context.Context) (io.ReadWriteCloser, error)
@@ -45,7 +45,7 @@ type Relay struct {
 	Note func(text string) // for the person at the client
 
 	ctx      context.Context
-	conn     io.ReadWriteCloser // nil while there is none
+	conn     io.ReadWriteCloser // nil while disconnected
 	incoming chan []byte        // from conn; closed when it ends
 	readers  sync.WaitGroup     // of connections
 
@@ -86,8 +86,8 @@ func (f *frame) isSubscribed() bool {
 	return f.method == methodListen && (f.params.Notifications.Tools || f.params.Notifications.Resources)
 }
 
-// readFrame reads a message. The error says why the server would end the connection because of it: the SDK does for
-// what is no message, and for a batch in revisions that have none.
+// readFrame reads a message. The error says why the server would end the connection because of it:
+// the SDK does so for a line that is no message, and for a batch in a revision without batches.
 func readFrame(line []byte, batches bool) (*frame, error) {
 	f := &frame{line: line}
 	if bytes.HasPrefix(bytes.TrimLeft(line, " \t\r"), []byte("[")) {
@@ -142,7 +142,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return r.relay(lines)
 }
 
-// relay handles what comes from both sides, one message after the other.
+// relay handles the messages of both sides, one after the other.
 func (r *Relay) relay(lines <-chan []byte) error {
 	var retry, giveUp, end <-chan time.Time
 	wait := retryFirst
@@ -333,7 +333,8 @@ func (r *Relay) drop() {
 	clear(r.silent)
 }
 
-// restore says a new connection what the last one knew. A server wants the handshake answered first.
+// restore repeats the handshake, subscriptions and open requests on a new connection. A server
+// wants the handshake answered first.
 func (r *Relay) restore() {
 	if r.handshake == nil {
 		r.resume()

@@ -257,7 +257,8 @@ func TestRelaySubscribesAgain(t *testing.T) {
 	}
 }
 
-// Nobody waits for a gateway on behalf of a client that has gone: only a request wants an answer.
+// The relay does not wait for a gateway after its client has gone, unless a request still wants an
+// answer.
 func TestRelayEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &restarting{t: t, server: newServer("old")}
@@ -279,7 +280,7 @@ func TestRelayEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// What the client sends is answered although it closes its end at once, and bad lines are refused.
+// A client's requests are answered although it closes its end at once, and bad lines are refused.
 func TestRelayAnswersAPipe(t *testing.T) {
 	s := &restarting{t: t, server: newServer("old")}
 	var out strings.Builder
@@ -296,8 +297,8 @@ func TestRelayAnswersAPipe(t *testing.T) {
 	}
 }
 
-// What the server would end the connection for is refused, and the connection stays: said again on the next one, it
-// would end each.
+// Lines for which the server would end the connection are refused, and the connection stays:
+// repeated on the next one, they would end each.
 func TestRelayRefusesWhatIsNoMessage(t *testing.T) {
 	const meta = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{}}}`

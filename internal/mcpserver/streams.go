@@ -25,7 +25,7 @@ const (
 	maxTextBytes   = 1 << 20 // of the events in one answer
 )
 
-// eventList is what reading a stream gives.
+// eventList is the result of reading a stream.
 type eventList struct {
 	Events []adminapi.StreamRow `json:"events"`
 	Cursor string               `json:"cursor"`         // for wait_for_event, which goes on after these events

@@ -92,12 +92,12 @@ func answer(v any) (*mcp.CallToolResult, any, error) {
 		StructuredContent: json.RawMessage(text)}, nil, nil
 }
 
-// refuse is a result that says what is wrong.
+// refuse is a result with an error.
 func refuse(code protocol.Code, text string) (*mcp.CallToolResult, any, error) {
 	return failed(code, text), nil, nil
 }
 
-// push is the tool push. What it injects is not the user's word: it counts as a provider's.
+// push is the tool push. Its injects are not the user's words: they count as a provider's.
 func (e *endpoint) push(ctx context.Context, _ *mcp.CallToolRequest, in pushInput) (*mcp.CallToolResult, any, error) {
 	s := e.session()
 	if s == nil {

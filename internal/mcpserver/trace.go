@@ -12,8 +12,8 @@ import (
 	"tapgw/internal/spans"
 )
 
-// traced is the SDK's middleware that makes a span of a client's call, below that of the client. What the call does is
-// below it.
+// traced is the SDK's middleware that makes a span of a client's call, below that of the client.
+// The spans of the tool's call are below it.
 func (e *endpoint) traced(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		r, isCall := req.(*mcp.CallToolRequest)

@@ -12,8 +12,8 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// A client's call has a span of the request, below what _meta names, and the call of the tool below that. Nothing that
-// was said is in them, and no name that a client invents.
+// A client's call has a span of the request, below the one that _meta names, and the call of the
+// tool below that. They contain no message texts, and no name that a client invents.
 func TestSpansOfCalls(t *testing.T) {
 	const trace, above = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	eachEra(t, func(t *testing.T, version string) {

@@ -39,7 +39,7 @@ func texts(list eventList) (texts []string) {
 	return texts
 }
 
-// Events that come while nobody waits are in the next answer, exactly once.
+// Events that come between two polls are in the next answer, exactly once.
 func TestNothingIsLostBetweenTwoPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := localSession(t)
@@ -159,7 +159,7 @@ func TestSilentCallIsReported(t *testing.T) {
 	})
 }
 
-// An endpoint that nobody uses goes, with what it has started.
+// An unused endpoint is removed, with its goroutines.
 func TestUnusedEndpointGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gateway.New(gateway.Options{})

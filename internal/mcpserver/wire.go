@@ -9,8 +9,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// serveWebSocket serves a client over a WebSocket that carries what its stdio would: messages with a line
-// feed at the end. This is for tapgw mcp.
+// serveWebSocket serves a client over a WebSocket with the same lines that stdio would carry:
+// messages with a line feed at the end. This is for tapgw mcp.
 func (e *endpoint) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	if !e.makeRoom() {
 		http.Error(w, "too many MCP clients", http.StatusServiceUnavailable)
@@ -57,8 +57,8 @@ func (r *wireReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endWithWire ends the requests of a client whose WebSocket has ended: nobody reads their answers. The SDK
-// lets them go on.
+// endWithWire ends the requests of a client whose WebSocket has ended: their answers would not be
+// read. The SDK lets them go on.
 func (e *endpoint) endWithWire(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		client, _ := r.GetSession().(*mcp.ServerSession)

@@ -32,7 +32,7 @@ func (c *clock) hasJumped(now time.Time) bool {
 	return jump.Abs() > time.Second
 }
 
-// lookAtClock makes all sources look what is due, if the time of day has moved by itself.
+// lookAtClock makes all sources check for due runs, if the time of day has moved by itself.
 func (set *Set) lookAtClock() {
 	set.mu.Lock()
 	defer set.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 	tailLines    = 20 // of {tail}
 )
 
-// answer is what a run has printed or read, for sources that compare.
+// answer is the output of a run, for sources that compare.
 type answer struct {
 	text           string
 	isSame         bool   // the server says that nothing has changed
@@ -56,7 +56,8 @@ func (a *answer) tail() string {
 // isPointer reports whether the source compares a part of JSON.
 func (s *source) isPointer() bool { return strings.HasPrefix(s.of.Compare, "/") }
 
-// before is what the last run saw. It is zero if that run asked something else, because the file was another one.
+// before is the answer of the last run. It is zero if that run had another question, because the
+// file was another one.
 func (s *source) before() seen {
 	if s.progress.Seen.Of != s.asks() {
 		return seen{}
@@ -64,21 +65,21 @@ func (s *source) before() seen {
 	return s.progress.Seen
 }
 
-// asks is a digest of what the source asks and how it compares.
+// asks is a digest of the source's question and of its way to compare.
 func (s *source) asks() string {
 	return digest(strings.Join(append([]string{s.of.Compare, s.of.URL}, s.of.Run...), "\x00"))
 }
 
-// compared makes an event of what is other than at the last run, if the source compares. The first run has nothing to
-// compare with. failure is how the run ended.
-func (s *source) compared(a *answer, failure error) error {
+// emitDifference emits an event if this run's answer differs from the last run's, for a source that
+// compares. The first run has nothing to compare with. failure is how the run ended.
+func (s *source) emitDifference(a *answer, failure error) error {
 	before := s.before()
 	isFirst := before.Of == ""
 	switch {
 	case s.of.Compare == "" || a.isSame:
 		return nil
 	case s.of.Compare == configs.CompareExit:
-		s.comparedExit(a, failure)
+		s.emitExitDifference(a, failure)
 		return nil
 	case failure != nil && s.of.URL != "":
 		return nil
@@ -90,7 +91,7 @@ func (s *source) compared(a *answer, failure error) error {
 			s.emit(a.event(a.text, nil))
 		}
 	case configs.CompareLines:
-		now.Lines = s.comparedLines(a, before.Lines, isFirst)
+		now.Lines = s.changedLines(a, before.Lines, isFirst)
 	default:
 		value, text, err := a.find(s.of.Compare)
 		if err != nil {
@@ -104,7 +105,7 @@ func (s *source) compared(a *answer, failure error) error {
 	return nil
 }
 
-func (s *source) comparedExit(a *answer, failure error) {
+func (s *source) emitExitDifference(a *answer, failure error) {
 	said := "the command works again"
 	if failure != nil {
 		said = failure.Error()
@@ -114,8 +115,8 @@ func (s *source) comparedExit(a *answer, failure error) {
 	}
 }
 
-// comparedLines makes events of the lines that were not there before, and returns the digests of all.
-func (s *source) comparedLines(a *answer, before []string, isFirst bool) []string {
+// changedLines makes events of the lines that were not there before, and returns the digests of all.
+func (s *source) changedLines(a *answer, before []string, isFirst bool) []string {
 	had := make(map[string]bool, len(before))
 	for _, d := range before {
 		had[d] = true
@@ -140,7 +141,7 @@ func (s *source) comparedLines(a *answer, before []string, isFirst bool) []strin
 	return all
 }
 
-// event is an event of the answer, with what the file's text may name besides values.
+// event is an event of the answer, with the names that the file's text may use besides values.
 func (a *answer) event(text string, values map[string]string) origin {
 	e := origin{text: text, values: map[string]string{"output": a.text, "body": a.text, "tail": a.tail()}}
 	maps.Copy(e.values, values)

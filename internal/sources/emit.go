@@ -9,7 +9,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// origin is something that a source has noticed: the text of its event, and what the file's text may name.
+// origin is something that a source has noticed: the text of its event, and the values that the
+// file's text may name.
 type origin struct {
 	text   string
 	values map[string]string
@@ -17,7 +18,7 @@ type origin struct {
 	isLine bool // of a command: several become one push if they come fast
 	level  protocol.Level
 
-	traceparent string // of a request; "" for none
+	traceparent string // of a request; may be ""
 }
 
 // Limits of the text of an event, in bytes and lines.
@@ -26,7 +27,7 @@ const (
 	maxEventLines = 400
 )
 
-// emit makes an event of what was noticed, and gives it to the outbox unless the filter drops it.
+// emit makes an event of an origin, and gives it to the outbox unless the filter drops it.
 func (s *source) emit(e origin) {
 	text, level := s.event(e)
 	if s.try != nil {
@@ -47,7 +48,7 @@ func (s *source) emit(e origin) {
 	s.outbox.add(p)
 }
 
-// event is the text of an event and what becomes of it.
+// event returns the text and the level of an event.
 func (s *source) event(e origin) (string, protocol.Level) {
 	text := e.text
 	if e.isLine && strings.TrimSpace(text) == "" {
@@ -68,7 +69,7 @@ func (s *source) event(e origin) (string, protocol.Level) {
 	return text, outcome(filter.rules, text, level)
 }
 
-// value is what a name in the file's text stands for.
+// value returns the value of a name in the file's text.
 func (e origin) value(name string) string {
 	if v, ok := e.values[name]; ok {
 		return v

@@ -10,7 +10,7 @@ import (
 	"tapgw/configs"
 )
 
-// What was due while the machine slept was missed, as if no gateway had run.
+// Runs that were due while the machine slept were missed, as if no gateway had run.
 func TestRunDueWhileTheMachineSlept(t *testing.T) {
 	for missed, want := range map[string]string{
 		configs.MissedSkip: "2026-03-03 02:00", configs.MissedOnce: "2026-03-02 09:00",
@@ -32,7 +32,7 @@ func TestRunDueWhileTheMachineSlept(t *testing.T) {
 	}
 }
 
-// A command that prints without end does not fill the memory with what was pushed.
+// A command that prints without end does not fill the memory with its pushes.
 func TestFewPushesAreKept(t *testing.T) {
 	var o outbox
 	for range 1000 {
@@ -75,7 +75,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// What moves the time of day, and not the timers, is noticed; a clock that is corrected by little is none of it.
+// A jump of the time of day without the timers is noticed; a small correction of the clock does not
+// count.
 func TestClockThatHasJumped(t *testing.T) {
 	now := time.Now()
 	for ago, want := range map[time.Duration]bool{

@@ -26,12 +26,12 @@ type job struct {
 
 const (
 	stopGrace = 2 * time.Second
-	// maxOutput bounds what is compared, in bytes.
+	// maxOutput bounds the compared output, in bytes.
 	maxOutput = 1 << 20
 )
 
-// begin starts a run. Its goroutine calls take with what it notices, and at last done with how it ended. Neither may
-// wait for the end of the job's goroutine.
+// begin starts a run. Its goroutine calls take with the origins that it notices, and at last done
+// with how it ended. Neither may wait for the end of the job's goroutine.
 func (s *source) begin(ctx context.Context, take func(context.Context, []origin), done func(*job, error)) *job {
 	ctx, cancel := context.WithCancel(ctx)
 	j := &job{begun: time.Now(), cancel: cancel, ended: make(chan struct{})}
@@ -61,7 +61,7 @@ func (s *source) begin(ctx context.Context, take func(context.Context, []origin)
 	return j
 }
 
-// prompted waits for what becomes of a prompt.
+// prompted waits for the fate of a prompt.
 func prompted(ctx context.Context, done <-chan protocol.Message) error {
 	select {
 	case <-ctx.Done():
@@ -135,8 +135,8 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 type pace struct{ limit *rate.Limiter }
 
 const (
-	// paceBurst is what a command may print at once, and paceRate how much in a second from then on, in bytes. A line
-	// counts as paceLine bytes more, because short ones cost as much time.
+	// paceBurst is how many bytes a command may print at once, and paceRate how many a second from
+	// then on. A line counts as paceLine bytes more, because short ones cost as much time.
 	paceBurst = 16 << 20
 	paceRate  = 1 << 20
 	paceLine  = 200

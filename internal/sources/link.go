@@ -64,7 +64,7 @@ func (l *link) Close(code protocol.CloseCode, reason string) {
 	l.wake()
 }
 
-// binding is what the source knows of its sessions.
+// binding is the source's view of its sessions.
 type binding struct {
 	want    string // an id, or "all"
 	hello   func() *protocol.Hello
@@ -73,8 +73,8 @@ type binding struct {
 	idle    []string // those of them that wait for a prompt
 }
 
-// receive handles a message of the gateway. It returns what the source itself has to do with it: a receipt or an error
-// of a push, else nil.
+// receive handles a message of the gateway. It returns the messages that the source itself must
+// handle: a receipt or an error of a push, else nil.
 func (b *binding) receive(l *link, m protocol.Message) (protocol.Message, error) {
 	switch m := m.(type) {
 	case *protocol.Sessions:

@@ -28,9 +28,9 @@ func (s *source) open(ctx context.Context) {
 	})
 }
 
-// do runs f soon, and then does what there is to do for the source. All that concerns the source runs so, in the order
-// of the calls and never two at once. It may be called from any goroutine and blocks nobody. f does not run when the
-// source has ended.
+// do runs f soon, and then lets the source do its due work. All work of the source runs so, in the
+// order of the calls and never two at once. It may be called from any goroutine and does not block.
+// f does not run when the source has ended.
 func (s *source) do(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,10 +41,10 @@ func (s *source) do(f func()) {
 	}
 }
 
-// wake makes the source look what there is to do.
+// wake makes the source look for due work.
 func (s *source) wake() { s.do(func() {}) }
 
-// work does what there is to do, and ends.
+// work does all due work, and ends.
 func (s *source) work() {
 	for {
 		s.mu.Lock()
@@ -74,7 +74,7 @@ func (s *source) end(err error) {
 	s.over(err)
 }
 
-// turn does what there is to do now, and sets the timer. The error says why the source can't go on.
+// turn does the due work once, and sets the timer. The error says why the source can't go on.
 func (s *source) turn() error {
 	if s.failure != nil {
 		return s.failure
@@ -97,7 +97,8 @@ func (s *source) trigger() {
 	}
 }
 
-// wait makes events of what a job has noticed, and waits until it is done: a command that prints fast waits too.
+// wait makes events of the origins that a job has noticed, and waits until it is done: a command
+// that prints fast waits too.
 func (s *source) wait(ctx context.Context, list []origin) {
 	taken := make(chan struct{})
 	s.do(func() {
@@ -113,7 +114,7 @@ func (s *source) wait(ctx context.Context, list []origin) {
 	}
 }
 
-// receive handles what the gateway has sent.
+// receive handles the messages of the gateway.
 func (s *source) receive() error {
 	messages, ending := s.link.take()
 	for _, m := range messages {
@@ -128,9 +129,9 @@ func (s *source) receive() error {
 
 func (s *source) hasSession() bool { return s.binding.isBound && len(s.binding.here) > 0 }
 
-// looked notes that the source looks at the clock, for the first time after a pause by the timers. What was due while
-// it could not, because the machine slept or the clock was set, was missed; and a clock that was set back does not
-// make the source wait until it is as late again.
+// looked notes that the source looks at the clock, for the first time after a pause by the timers.
+// A run that was due during the pause was missed, because the machine slept or the clock was set.
+// And a clock that was set back does not make the source wait until it is as late again.
 func (s *source) looked(now time.Time, pause time.Duration) {
 	if !s.lookedAt.IsZero() && now.Sub(s.lookedAt.Round(0))-pause > maxClockGap && s.job == nil {
 		s.ready = now
@@ -224,10 +225,12 @@ func (s *source) start(now, due time.Time) {
 	s.show("", time.Time{})
 }
 
-// listens reports whether the source's only run waits for what happens elsewhere. What is counted are its events then.
+// listens reports whether the source's only run waits for events from elsewhere. Then each event
+// counts instead of the run.
 func (s *source) listens() bool { return len(s.of.Files) > 0 }
 
-// noticed makes events of what a run has noticed. Where the only run listens, that is a run of its own.
+// noticed makes events of the origins that a run has noticed. Where the only run listens, each is a
+// run of its own.
 func (s *source) noticed(list []origin) {
 	if s.listens() {
 		begun := time.Now()
@@ -264,7 +267,7 @@ func (s *source) finished(job *job, err error) {
 		s.failure = err
 		return
 	}
-	if failure := s.compared(&job.answer, err); err == nil {
+	if failure := s.emitDifference(&job.answer, err); err == nil {
 		err = failure
 	}
 	s.ended(err, time.Now())
@@ -297,7 +300,7 @@ func (s *source) save() {
 	s.isUnkept = err != nil
 }
 
-// show notes what the list of sources says of this one.
+// show sets the source's entry in the list of sources.
 func (s *source) show(reason string, next time.Time) {
 	p := s.o.Provider
 	v := adminapi.Source{

@@ -25,7 +25,7 @@ const (
 	maxSent = 4 * pushRate
 )
 
-// push is what waits to be pushed, or for the gateway's answer.
+// push is an event that waits to be pushed, or for the gateway's answer.
 type push struct {
 	event, prompt string
 	level         protocol.Level
@@ -38,8 +38,8 @@ type push struct {
 	traceparent   string // of the run that noticed it
 }
 
-// outbox has the pushes of a source. What comes faster than the gateway takes is joined, and at last dropped, the
-// oldest first.
+// outbox has the pushes of a source. If events come faster than the gateway takes them, it joins
+// them, and at last drops the oldest.
 type outbox struct {
 	waiting []push
 	bytes   int
@@ -80,7 +80,7 @@ func (o *outbox) add(p push) {
 	}
 }
 
-// flush pushes what it may, and returns when it can go on.
+// flush pushes as much as it may, and returns when it can go on.
 func (o *outbox) flush(s *source, now time.Time) time.Duration {
 	if !s.binding.isBound {
 		return never
@@ -116,7 +116,8 @@ func (o *outbox) next() push {
 	return p
 }
 
-// remember keeps the last push until it is answered. Of broadcasts, whose answers nobody counts, it keeps the latest.
+// remember keeps the last push until it is answered. Of broadcasts, whose answers are not counted,
+// it keeps the latest.
 func (o *outbox) remember(p push) {
 	if o.sent == nil {
 		o.sent = map[string]push{}
@@ -147,7 +148,7 @@ func (o *outbox) push(s *source, p push) {
 	s.link.send(m)
 }
 
-// answered handles what the gateway says of a push.
+// answered handles the gateway's answer to a push.
 func (o *outbox) answered(s *source, m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.Error:

@@ -24,7 +24,8 @@ func recipe(t *testing.T, name string) string {
 	return string(text)
 }
 
-// commandRecipes are the recipes that run a program, what that prints at its runs, and the events that come of it.
+// commandRecipes are the recipes that run a program, the output of each run, and the events that
+// come of it.
 var commandRecipes = []struct {
 	name, program string
 	runs          []string // a script in the program's place, for each run

@@ -21,7 +21,7 @@ func (w *world) hasLine(text string) bool {
 	return slices.ContainsFunc(w.lines, func(line string) bool { return strings.Contains(line, text) })
 }
 
-// keep writes what a source is to have done before.
+// keep writes the progress that a source starts with.
 func (w *world) keep(progress string) {
 	w.Helper()
 	if err := os.WriteFile(filepath.Join(w.state, "watch.json"), []byte(progress), 0o600); err != nil {
@@ -204,7 +204,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// What another text of the same file did does not count for the budget of this one.
+// The budget of a file's new text does not count the runs of its old text.
 func TestAnotherPromptBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -221,7 +221,7 @@ func TestAnotherPromptBeginsAnew(t *testing.T) {
 	})
 }
 
-// What may run so often only does not run while it is not known how often it has.
+// A source with a limited number of runs does not run while the count of its past runs is unknown.
 func TestDamagedState(t *testing.T) {
 	for text, counts := range map[string]bool{
 		"run = \"true\"\nevery = \"1m\"\nmax_runs = 2":                 true,

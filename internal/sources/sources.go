@@ -27,8 +27,9 @@ type Options struct {
 	Session  string          // an id, or [protocol.AllSessions]
 	Dir      string          // where the command runs and the files are; absolute
 	Env      func() []string // of the command, as NAME=value
-	State    string          // the file that keeps the source's progress; "" for none
-	// Taken is the file that keeps which requests the webhooks of Provider have taken; "" for none.
+	State    string          // the file that keeps the source's progress; may be ""
+	// Taken is the file that keeps which requests the webhooks of Provider have taken; it may be
+	// "".
 	Taken string
 
 	// Line takes a line that the command prints, or a message about the source.
@@ -37,7 +38,7 @@ type Options struct {
 	Faults func(lines []string)
 	// Check returns why the command may not run now, and each run asks it; nil: it always may.
 	Check func() error
-	// Record takes the record of a run that has ended, and must not block; nil: nobody keeps them.
+	// Record takes the record of a run that has ended, and must not block; it may be nil.
 	Record func(adminapi.Record)
 }
 
@@ -72,8 +73,9 @@ func (set *Set) Run(ctx context.Context, o Options) error {
 	return <-ended
 }
 
-// Start is [Set.Run] without waiting: it calls ended, once, with what Run would return. The error says why the source
-// can't start; ended is not called then. o must not be changed any more.
+// Start is [Set.Run] without waiting: it calls ended, once, with the result that Run would return.
+// The error says why the source can't start; ended is not called then. o must not be changed any
+// more.
 func (set *Set) Start(ctx context.Context, o *Options, ended func(error)) error {
 	var s *source
 	var err error
@@ -150,9 +152,9 @@ type source struct {
 	ready    time.Time  // since when the source has had a session
 	lookedAt time.Time  // when the source looked at the clock
 	span     spans.Span // of the run that is under way, or of the last one
-	job      *job       // the run that is under way, nil for none
-	waitsFor string     // what the run waits for, for people; "" for nothing
-	missed   string     // says which run was missed since the last one, and what became of it
+	job      *job       // the run that is under way, or nil
+	waitsFor string     // why the run waits, for people; "" if it does not
+	missed   string     // says which run was missed since the last one, and its fate
 	isUnkept bool       // the progress could not be written
 	failure  error      // why the source can't go on
 
@@ -164,10 +166,10 @@ type source struct {
 	mu      sync.Mutex // guards the fields that follow
 	shown   adminapi.Source
 	todo    []func()
-	isAwake bool // a goroutine does what is to do
+	isAwake bool // a goroutine does the due work
 }
 
-// filtering is what becomes of events: of the first rule that matches, else the level.
+// filtering decides the level of events: by the first rule that matches, else by the default level.
 type filtering struct {
 	rules []rule
 	level protocol.Level
@@ -263,7 +265,7 @@ func compile(list []configs.FilterRule) ([]rule, error) {
 	return rules, nil
 }
 
-// outcome is what becomes of an event with a text.
+// outcome is the level of an event with a text.
 func outcome(rules []rule, text string, level protocol.Level) protocol.Level {
 	t := match.NewText(text)
 	for _, r := range rules {

@@ -32,7 +32,7 @@ type world struct {
 	state   string // the directory of the sources' files
 	dir     string // where commands run and files are watched: a directory in state, or ""
 	record  func(adminapi.Record)
-	faults  chan string // takes the faults; nil: there must be none
+	faults  chan string // takes the faults; nil if a fault fails the test
 
 	mu    sync.Mutex
 	lines []string // of all sources
@@ -125,7 +125,7 @@ func (w *world) begin(text, session string) (cancel func(), ended <-chan error) 
 	return cancel, done
 }
 
-// end ends the gateway's sessions and what runs for them.
+// end ends the gateway's sessions and their sources.
 func (w *world) end() {
 	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 	defer cancel()

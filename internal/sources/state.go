@@ -13,13 +13,13 @@ import (
 	"tapgw/internal/proc"
 )
 
-// progress is what a source keeps over a restart of the gateway, in a file of its own.
+// progress is the state that a source keeps over a restart of the gateway, in a file of its own.
 type progress struct {
 	LastRunAt time.Time `json:"lastRunAt,omitzero"`
 	// LastDueAt is when that run was due: by a cron expression, a run belongs to its minute.
 	LastDueAt time.Time `json:"lastDueAt,omitzero"`
 	Runs      int       `json:"runs"`
-	// Of is the digest of what runs: what another text in the file's place did does not count.
+	// Of is the digest of the file's text: the progress of another text does not count.
 	Of string `json:"of,omitzero"`
 	// IsUnderWay is true from the start of a run to its end.
 	IsUnderWay bool `json:"isUnderWay,omitzero"`
@@ -31,9 +31,9 @@ type progress struct {
 	Seen      seen      `json:"seen,omitzero"` // by the last run, if the source compares
 }
 
-// seen is what a source compares the next run with.
+// seen is the answer that a source compares the next run with.
 type seen struct {
-	Of       string   `json:"of,omitzero"` // a digest of what was asked
+	Of       string   `json:"of,omitzero"` // a digest of the question
 	Digest   string   `json:"digest,omitzero"`
 	Lines    []string `json:"lines,omitzero"` // digests
 	ETag     string   `json:"etag,omitzero"`
@@ -42,7 +42,8 @@ type seen struct {
 
 const maxState = 4 << 20
 
-// loadProgress reads what a source has kept. A file that can't be read counts as none, and the error says why.
+// loadProgress reads a source's saved progress. A file that can't be read gives zero progress, and
+// the error says why.
 func loadProgress(file string) (p progress, err error) {
 	info, err := os.Stat(file)
 	switch {
@@ -66,7 +67,7 @@ func loadProgress(file string) (p progress, err error) {
 	return p, nil
 }
 
-// identity is the digest of what a source runs, asks or watches.
+// identity is the digest of the command, prompt, URL or files of a source.
 func identity(s *configs.Source) string {
 	at := ""
 	if !s.At.IsZero() {
@@ -86,7 +87,7 @@ func (p progress) of(id string) progress {
 
 // Past returns when a source that keeps its progress in a file ran last, and how often it ran.
 func Past(file string) (last time.Time, runs int) {
-	p, _ := loadProgress(file) // the source itself says what is wrong
+	p, _ := loadProgress(file) // the source itself reports the error
 	return p.LastRunAt, p.Runs
 }
 

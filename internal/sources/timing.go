@@ -11,7 +11,8 @@ import (
 type timing struct {
 	of   *configs.Source
 	cron *schedule.Cron // nil without one
-	// isDue says of what runs on, a command for example, that it has not begun since the gateway started.
+	// isDue says of a run without an end, a command for example, that it has not begun since the
+	// gateway started.
 	isDue bool
 }
 
@@ -31,9 +32,9 @@ func (t timing) isOnce() bool {
 	return len(t.of.Every) == 0 && t.cron == nil && t.of.At.IsZero() && !t.of.Idle
 }
 
-// next returns when the source runs next, as of now: now itself if a run is due. The zero time is never, for the
-// reason. A run counts as missed when it was due before ready, the time from which on the source could run; then note
-// says what becomes of it.
+// next returns when the source runs next, as of now: now itself if a run is due. The zero time is
+// never, for the reason. A run counts as missed when it was due before ready, the time from which
+// on the source could run; then note tells its fate.
 func (t timing) next(p progress, now, ready time.Time) (due time.Time, reason, note string) {
 	if t.of.Runs > 0 && p.Runs >= t.of.Runs {
 		return time.Time{}, reasonMaxRuns, ""
@@ -65,7 +66,8 @@ const (
 	reasonNever   = "its time is over"
 )
 
-// planned returns the first run after the last one, in the past or the future; zero for none.
+// planned returns the first run after the last one, in the past or the future; zero if no run is
+// planned.
 func (t timing) planned(p progress, ready time.Time) time.Time {
 	switch {
 	case t.cron != nil:
@@ -99,7 +101,7 @@ func (t timing) pause(n int) time.Duration {
 	return t.of.Every[min(max(n, 1), len(t.of.Every))-1]
 }
 
-// skip returns the first run after due that is not missed; zero for none.
+// skip returns the first run after due that is not missed; zero if there is no such run.
 func (t timing) skip(due, ready time.Time) time.Time {
 	switch {
 	case t.cron != nil:

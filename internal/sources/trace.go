@@ -8,8 +8,8 @@ import (
 	"tapgw/internal/spans"
 )
 
-// startSpan begins the place of a run in a trace, below a traceparent. What the source notices until the next is below
-// it.
+// startSpan begins the place of a run in a trace, below a traceparent. The source's events until
+// the next startSpan are below it.
 func (s *source) startSpan(parent string) {
 	s.span = s.o.Gateway.Spans().Start(parent, func() spans.Info {
 		return spans.SourceRun(s.o.Provider.Name, s.of.Stream)

@@ -32,7 +32,7 @@ func (k *kept) Record(r adminapi.Record) {
 
 func (*kept) Pushed(string) []adminapi.Record { return nil }
 
-// tree is what a trace's records are part of, in short: each kind below that of its parent. Records of one span stand
+// tree is a trace's records in short: each kind below that of its parent. Records of one span stand
 // there once.
 func (k *kept) tree(trace string) string {
 	k.mu.Lock()
@@ -148,7 +148,8 @@ func TestTraceOfAPrompt(t *testing.T) {
 	}
 }
 
-// A delivery of a webhook continues the trace that it names. One that names none, or none that W3C allows, begins one.
+// A delivery of a webhook continues the trace that it names. Without a trace that W3C allows, it
+// begins one.
 func TestTraceOfAWebhook(t *testing.T) {
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	synctest.Test(t, func(t *testing.T) {
@@ -188,7 +189,7 @@ func TestTraceOfAWebhook(t *testing.T) {
 	})
 }
 
-// What a command prints, what a directory's change makes and what a comparison finds is below its run.
+// The events of a command's output, a directory's change and a comparison are below their run.
 func TestTraceOfEvents(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file   string

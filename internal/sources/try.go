@@ -10,7 +10,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// TriedEvent is an event that a source would make, or made, with what its file does with it now.
+// TriedEvent is an event that a source would make, or made, with its level by the present file.
 type TriedEvent struct {
 	TS      time.Time `json:"ts,omitzero"`     // of an event that is in a stream
 	Level   string    `json:"level,omitempty"` // that it has there
@@ -82,14 +82,15 @@ func Try(ctx context.Context, o *Options, most int) (events []TriedEvent, failur
 	if ctx.Err() != nil {
 		failure = nil // it was stopped
 	}
-	if err := s.compared(&j.answer, failure); failure == nil {
+	if err := s.emitDifference(&j.answer, failure); failure == nil {
 		failure = err
 	}
 	return events, failure, nil
 }
 
-// TryFilter returns what a source's filter would do with the events of its stream. Events that it dropped before are
-// in no stream. Lines of a command that were pushed as one are judged one by one, as they were.
+// TryFilter returns how a source's filter would treat the events of its stream. Events that it
+// dropped before are in no stream. Lines of a command that were pushed as one are judged one by
+// one, as they were.
 func TryFilter(p configs.Provider, rows []adminapi.StreamRow) ([]TriedEvent, error) {
 	rules, err := compile(p.Source.Filter)
 	if err != nil {

@@ -45,7 +45,7 @@ type putOffError struct {
 	wait time.Duration
 }
 
-// fetch asks the source's URL. before is what it answered the last time.
+// fetch asks the source's URL. before is its last answer.
 func (s *source) fetch(ctx context.Context, a *answer, before seen) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()

@@ -56,7 +56,7 @@ func (w *world) ran(n int) adminapi.Source {
 	}
 }
 
-// A URL makes an event where its answer is another one. Its first answer makes none.
+// A URL makes an event when its answer changes. The first answer makes no event.
 func TestURLThatChanges(t *testing.T) {
 	tests := []struct {
 		name, text string

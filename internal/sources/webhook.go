@@ -23,7 +23,8 @@ type hookAnswer struct {
 	message string
 }
 
-// maxHooksWaiting is how many events of a webhook may wait to be pushed. It is so small that the outbox drops none.
+// maxHooksWaiting is how many events of a webhook may wait to be pushed. It is so small that the
+// outbox never drops one.
 const maxHooksWaiting = 50
 
 // HookTaken is the line for the sender of a request that made an event.
@@ -102,7 +103,7 @@ func (set *Set) ofFile(file string) (found []*source) {
 	return found
 }
 
-// takenBy returns what the webhooks with a file of taken requests have taken.
+// takenBy returns the requests taken by the webhooks that share a file.
 func (set *Set) takenBy(file string) *taken {
 	set.mu.Lock()
 	defer set.mu.Unlock()
@@ -120,7 +121,9 @@ func (set *Set) takenBy(file string) *taken {
 // hand gives the source an event and waits for its answer.
 func (s *source) hand(ctx context.Context, event origin) hookAnswer {
 	answer := make(chan hookAnswer, 1)
-	var isDecided atomic.Bool // it is taken, or nobody waits for the answer and the sender sends it again
+	// isDecided is set by the first of two: the source takes the request, or this function gives up
+	// and the sender sends it again.
+	var isDecided atomic.Bool
 	s.do(func() {
 		if isDecided.CompareAndSwap(false, true) {
 			answer <- s.take(event, time.Now().Round(0))

@@ -47,7 +47,7 @@ const (
 	maxTakenIn = 1 << 20  // bytes of the file
 )
 
-// proven is what a request with a right secret says of itself.
+// proven is the result of checking a request that has a right secret.
 type proven struct {
 	key   string // the same if the request comes again; "" if nothing shows that
 	fault string // why it does not count all the same
@@ -56,7 +56,8 @@ type proven struct {
 // strangersSecret stands in for a secret that is not there, so that the answer takes its time.
 var strangersSecret = sync.OnceValue(func() []byte { return []byte(rand.Text()) })
 
-// hookSecret reads a webhook's secret. missing says why there is none; then secret is one that nobody has.
+// hookSecret reads a webhook's secret. If the variable is unset or too short, missing says so and
+// secret is random, so that a check takes as long as with a real one.
 func hookSecret(variable string) (secret []byte, missing string) {
 	s := os.Getenv(variable)
 	switch {
@@ -70,8 +71,8 @@ func hookSecret(variable string) (secret []byte, missing string) {
 	return []byte(s), ""
 }
 
-// findHook returns the webhook whose secret a request knows, nil for none. It takes as long without webhooks as with
-// one.
+// findHook returns the webhook whose secret a request proves, or nil. It takes as long without
+// webhooks as with one.
 func findHook(named []configs.Provider, h http.Header, body []byte, now time.Time) (p *configs.Provider, seen proven) {
 	isKnown := false
 	for i := range named {
@@ -90,7 +91,7 @@ func findHook(named []configs.Provider, h http.Header, body []byte, now time.Tim
 	return p, seen
 }
 
-// prove reports whether a request knows a secret, and what else it says of itself.
+// prove reports whether a request knows a secret, and returns its other claims.
 func prove(h http.Header, body, secret []byte, now time.Time) (proven, bool) {
 	switch {
 	case len(h.Values(headerGitHub)) > 0:
@@ -109,8 +110,8 @@ func prove(h http.Header, body, secret []byte, now time.Time) (proven, bool) {
 	return proven{}, true
 }
 
-// proveGitHub checks a signature of the body alone. X-GitHub-Delivery is not signed, so what shows that a request comes
-// again is its signature.
+// proveGitHub checks a signature of the body alone. X-GitHub-Delivery is not signed, so the
+// signature shows that a request comes again.
 func proveGitHub(h http.Header, body, secret []byte) (proven, bool) {
 	text, ok := strings.CutPrefix(only(h, headerGitHub), "sha256=")
 	given, err := hex.DecodeString(text)
@@ -167,7 +168,7 @@ func only(h http.Header, name string) string {
 
 // taken remembers the requests that the webhooks of a file have taken, over a restart too.
 type taken struct {
-	file string        // "" for none
+	file string        // "" if requests are not saved
 	turn chan struct{} // holds one item while somebody uses the fields below
 
 	isLoaded bool
@@ -186,7 +187,7 @@ func (t *taken) lock(ctx context.Context) bool {
 
 func (t *taken) unlock() { <-t.turn }
 
-// takenFile is what the file holds.
+// takenFile is the content of the file.
 type takenFile struct {
 	Taken []string `json:"taken"`
 }

@@ -115,7 +115,7 @@ func TestWebhookSecrets(t *testing.T) {
 			body, 503},
 		"another version": {with(standard("m1", now, body), http.Header{"Webhook-Signature": {
 			"v1a," + sign(hookSecret, "m1.", stamp, ".", body)}}), body, 401},
-		// What was signed as the id m1 and the body "STAMP.x" is no other message.
+		// A message signed with the id m1 and the body "STAMP.x" is not valid with its parts moved.
 		"parts that change places": {http.Header{"Webhook-Id": {"m1.1"}, "Webhook-Timestamp": {stamp},
 			"Webhook-Signature": {"v1," + sign(hookSecret, "m1.1.", stamp, ".x")}}, "x", 401},
 		"token":               {bearer(hookSecret), body, 503},
@@ -134,8 +134,8 @@ func TestWebhookSecrets(t *testing.T) {
 	}
 }
 
-// Who guesses names learns nothing: a name that nobody has, a source of another kind and a wrong secret get one
-// answer. A secret that is missing or short opens nothing.
+// A guess of names tells nothing: an unknown name, a source of another kind and a wrong secret get
+// one answer. A secret that is missing or short opens nothing.
 func TestWebhookNamesAreNotTold(t *testing.T) {
 	t.Setenv("HOOK_SHORT", "short")
 	hook, other := hookFile(t, plainHook), hookFile(t, `run = "true"`)
@@ -178,7 +178,7 @@ func (w *world) bound() {
 	}
 }
 
-// The text of an event has what the file names of the body.
+// The text of an event has the fields of the body that the file names.
 func TestWebhookTexts(t *testing.T) {
 	pull := `{"action":"opened","pull_request":{"id":9007199254740993,"title":"a\u001b[2J\u202eb","labels":["x"]}}`
 	form := "payload=%7B%22action%22%3A%22closed%22%7D"
@@ -283,8 +283,8 @@ func TestWebhookReplays(t *testing.T) {
 	})
 }
 
-// While it is not known what was taken before, nothing is taken that could come again. A token alone shows no such
-// thing.
+// While the earlier requests are unknown, no request is taken that could come again. A bearer token
+// does not show whether one comes again.
 func TestWebhookForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -294,7 +294,7 @@ func TestWebhookForgets(t *testing.T) {
 		file := filepath.Join(w.state, "watch@.json")
 		var stop func() error
 		for _, tt := range []struct {
-			what, file string // what the file has, "" for nothing; "-" leaves it
+			what, file string // the file's content, "" for an empty one; "-" leaves it
 			header     http.Header
 			want       int
 		}{
@@ -402,7 +402,7 @@ func TestWebhookComesAgain(t *testing.T) {
 	})
 }
 
-// A secret that is missing, or short, is a fault that says what to do.
+// A secret that is missing, or short, is a fault that says how to set it.
 func TestWebhookFaults(t *testing.T) {
 	t.Setenv("HOOK_SHORT", "short")
 	for variable, want := range map[string]string{

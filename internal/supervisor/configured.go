@@ -33,7 +33,7 @@ func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 	return views
 }
 
-// describeUnits sets what v says of the units that run.
+// describeUnits sets the fields of v about running units.
 func (s *Supervisor) describeUnits(v *adminapi.ConfiguredProvider, p *configs.Provider) {
 	for key, pl := range s.placements {
 		if !key.isFor(p) {
@@ -51,8 +51,8 @@ func (s *Supervisor) describeUnits(v *adminapi.ConfiguredProvider, p *configs.Pr
 	slices.Sort(v.Connected)
 }
 
-// actions returns what would change something about a provider in a state. One that can't be used, or that its file
-// turns off, is changed in its file alone.
+// actions returns the commands that would change a provider in a state. For one that can't be used,
+// or that its file turns off, only an edit of the file helps.
 func (s *Supervisor) actions(p *configs.Provider, state string, isUsable bool) []string {
 	switch {
 	case !isUsable || !p.Enabled || s.launch[p.Kind] == nil:
@@ -70,7 +70,8 @@ func (s *Supervisor) actions(p *configs.Provider, state string, isUsable bool) [
 	return []string{adminapi.ActionStop}
 }
 
-// Usable returns what the files of a name say that have a kind: of each, its last version without a fault.
+// Usable returns the providers of a kind in the files of a name: of each file, its last version
+// without a fault.
 func (s *Supervisor) Usable(name, kind string) (found []configs.Provider) {
 	s.do(func() {
 		for _, p := range s.usable {

@@ -13,8 +13,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// TestConfiguredProvidersSayHowTheyAre: whoever looks at the list knows what runs,
-// and what to do about what does not.
+// TestConfiguredProvidersSayHowTheyAre: a reader of the list knows what runs, and how to help the
+// providers that do not.
 func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
 	r := newRig(t)
 	r.put("ed", "kind = \"connect\"\nprefix = \"ed_\"\nsessions = \"all\"\n")
@@ -48,8 +48,8 @@ func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
 	is("mine", adminapi.ConfiguredStopped, "tapctl providers start mine")
 }
 
-// TestActionsOfConfiguredProviders: whoever looks at the list knows what can be done about a provider, what its program
-// is called, and when one that ended is started again.
+// TestActionsOfConfiguredProviders: a reader of the list knows which commands act on a provider,
+// the name of its program, and when one that ended is started again.
 func TestActionsOfConfiguredProviders(t *testing.T) {
 	r := newRig(t)
 	r.session("desk")

@@ -25,7 +25,7 @@ func (s *Supervisor) tokenFile(name string) string {
 
 var connectToken = lazyregexp.New(`^ptk-[0-9a-f]{32}$`)
 
-// connectToken reads the token that a provider already has, "" for none.
+// connectToken reads the token that a provider already has; "" if it has no token yet.
 func (s *Supervisor) connectToken(name string) string {
 	data, err := os.ReadFile(s.tokenFile(name))
 	if err != nil || !connectToken.MatchString(string(data)) {

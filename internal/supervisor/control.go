@@ -90,9 +90,10 @@ func (s *Supervisor) control(verb, name string) (n int, err error) {
 	return n, err
 }
 
-// Provider returns what the file of a provider says. name is the file's name, or the name that its program connects
-// with. A project's file must be as the user trusted it. Errors are NOT_FOUND for an unknown name or one that several
-// files have, and INVALID_STATE for a file that has a fault or is not trusted.
+// Provider returns a provider as its file declares it. name is the file's name, or the name that
+// its program connects with. A project's file must be as the user trusted it. Errors are NOT_FOUND
+// for an unknown name or one that several files have, and INVALID_STATE for a file that has a fault
+// or is not trusted.
 func (s *Supervisor) Provider(name string) (p configs.Provider, err error) {
 	err = unknownProvider(name)
 	s.do(func() {
@@ -151,9 +152,9 @@ func (s *Supervisor) Settle(ctx context.Context, session string) {
 // errNoFile ends the wait for lines of a provider whose file was removed.
 var errNoFile = errors.New("no file names the provider any more")
 
-// Lines returns the stored lines after a cursor, oldest first, and the cursor for the next question. The lines are what
-// a provider printed and what happened to its processes. The error is NOT_FOUND if no file names the provider, and none
-// of [Supervisor.Output] is kept.
+// Lines returns the stored lines after a cursor, oldest first, and the cursor for the next
+// question. The lines are a provider's output, and events of its processes. The error is NOT_FOUND
+// if no file names the provider, and no line of [Supervisor.Output] is kept.
 func (s *Supervisor) Lines(name string, after uint64) (lines []adminapi.TimelineLine, cursor uint64, err error) {
 	o, err := s.outputOf(name)
 	if err != nil {
@@ -213,8 +214,9 @@ func (s *Supervisor) updateProgramNames() {
 	}
 }
 
-// resolve returns the file's name of a provider, or "" if no file has it. People may use the name that the program
-// connects with, because that is what they see. The error lists the files if several run such a program.
+// resolve returns the file's name of a provider, or "" if no file has it. People may use the name
+// that the program connects with, because lists show it. The error lists the files if several run
+// such a program.
 func (s *Supervisor) resolve(verb, name string) (string, error) {
 	if s.isNamed(name) {
 		return name, nil

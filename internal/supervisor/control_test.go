@@ -50,8 +50,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// What a program calls itself stands for its file where there is one of them, and
-// never for the connection that would come again.
+// The name that a program connects with stands for its file if exactly one file has it, and never
+// for the connection that would come again.
 func TestControlByTheNameOfTheProgram(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -13,7 +13,7 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// One that gave up is tried again when its file changes, be it back to what it said.
+// A provider that gave up is tried again when its file changes, even back to an earlier content.
 func TestChangeOfOneThatGaveUp(t *testing.T) {
 	s := New(Options{Gateway: gateway.New(gateway.Options{})})
 	s.launch["x"] = func(ctx context.Context, _ *Run) error {
@@ -92,7 +92,7 @@ func TestCrashInCall(t *testing.T) {
 	r.has(h, "t")
 }
 
-// What a provider starts ends with it, and so does what ignores SIGTERM.
+// The children of a provider end with it, also processes that ignore SIGTERM.
 func TestEndsWhateverItDoes(t *testing.T) {
 	for _, mode := range []string{"fork", "stubborn"} {
 		t.Run(mode, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestEndsWhateverItDoes(t *testing.T) {
 	}
 }
 
-// A provider that floods its output costs what is kept of it.
+// A provider that floods its output loses only old lines of its own.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -17,9 +17,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Whatever is done to the directory, what runs is what its files last said while
-// they could be used; what was not touched is left alone; nothing is left at the
-// end.
+// After any edits of the directory, the running providers match the last usable version of its
+// files; untouched ones are left alone; nothing is left at the end.
 func TestRandomEdits(t *testing.T) {
 	t.Parallel()
 	n := 1000
@@ -78,7 +77,7 @@ func (silent) Send(protocol.Message)            {}
 func (silent) Flush()                           {}
 func (silent) Close(protocol.CloseCode, string) {}
 
-// directory is what the model knows of the files.
+// directory is the model's copy of the files.
 type directory struct {
 	good    map[string]string // the tool that a file last named while it could be used, of those that are there
 	touched map[string]bool   // since the last look
@@ -101,7 +100,7 @@ func (r *rig) waitSettled() {
 	})
 }
 
-// editor changes provider files at random and knows what they say.
+// editor changes provider files at random and remembers their content.
 type editor struct {
 	directory
 	t         *testing.T
@@ -188,7 +187,7 @@ func (e *editor) edit(tool, text string) {
 			break
 		}
 		e.touched[name], e.touched[to] = true, true
-		// What it says counts under the new name, if it can be used.
+		// The content counts under the new name, if it can be used.
 		data, err := os.ReadFile(e.path(name))
 		e.must(err)
 		e.must(os.Rename(e.path(name), e.path(to)))
@@ -196,7 +195,7 @@ func (e *editor) edit(tool, text string) {
 			e.good[to] = p.Env["TOOL"]
 		}
 		delete(e.good, name)
-	case 9: // what it says already
+	case 9: // the same content again
 		if data, err := os.ReadFile(e.path(name)); err == nil {
 			e.replace(name, string(data))
 		}

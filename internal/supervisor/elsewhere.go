@@ -12,8 +12,9 @@ const startAgain = time.Second
 // ElsewhereChanged makes the supervisor look at the sessions of other gateways. It does not block.
 func (s *Supervisor) ElsewhereChanged() { s.wakeLoop() }
 
-// isForElsewhere reports whether a provider is run for single sessions of other gateways, whose directories nobody
-// knows here. Those that run in the gateway and work in the session's directory are not.
+// isForElsewhere reports whether a provider runs for single sessions of other gateways. Their
+// directories are unknown here, so those that run in the gateway and work in the session's
+// directory do not.
 func isForElsewhere(p *configs.Provider) bool {
 	switch p.Kind {
 	case configs.KindCommand, configs.KindHTTP, configs.KindMCP:
@@ -23,8 +24,8 @@ func isForElsewhere(p *configs.Provider) bool {
 	return false
 }
 
-// addElsewhere adds what should run for sessions of other gateways. What runs stays; beyond MaxElsewhere, and where
-// sessions come and go too fast, the others wait.
+// addElsewhere adds the providers to run for sessions of other gateways. Running ones stay; beyond
+// MaxElsewhere, and where sessions come and go too fast, the others wait.
 func (s *Supervisor) addElsewhere(want map[placementKey]*configs.Provider) {
 	if s.o.Elsewhere == nil || s.o.MaxElsewhere == 0 {
 		return

@@ -14,7 +14,7 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// names says what should run for sessions of other gateways, and takes it as running.
+// names returns the providers to run for sessions of other gateways, and counts them as running.
 func (s *Supervisor) names() (list []string) {
 	want := map[placementKey]*configs.Provider{}
 	s.addElsewhere(want)

@@ -271,8 +271,9 @@ func (h *httpTool) fillBody(values map[string]any) ([]byte, error) {
 	return data, nil
 }
 
-// fillValue replaces arguments in the strings of a JSON value. A string that is one argument becomes the argument's
-// value. It returns false if that argument is missing, and the string is left out of what contains it.
+// fillValue replaces arguments in the strings of a JSON value. A string that is one argument
+// becomes the argument's value. It returns false if that argument is missing, and the string is
+// left out of the object or array around it.
 func fillValue(v any, values map[string]any) (any, bool) {
 	switch v := v.(type) {
 	case string:

@@ -18,7 +18,7 @@ import (
 	"tapgw/internal/weburl"
 )
 
-// apiServer answers what the tools of the tests ask.
+// apiServer answers the requests of the tests' tools.
 func apiServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()

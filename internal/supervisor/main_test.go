@@ -28,7 +28,7 @@ import (
 // patience bounds every wait, against hangs.
 const patience = 60 * time.Second
 
-// This program is its own provider: what CHILD says is what it does.
+// This program is its own provider: CHILD selects its behaviour.
 func TestMain(m *testing.M) {
 	if mode := os.Getenv("CHILD"); mode != "" {
 		child(mode)
@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child connects to the test, which sees by the connection when it ends, and then does what its mode says.
+// child connects to the test, which sees by the connection when it ends, and then behaves by its
+// mode.
 func child(mode string) {
 	heart, err := net.Dial("tcp", os.Getenv("HEART"))
 	if err != nil {
@@ -224,7 +225,7 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 	return r
 }
 
-// listen takes the children's connections. At the end of the test none is left.
+// listen takes the children's connections. At the end of the test all must be closed.
 func (r *rig) listen() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -305,7 +306,8 @@ func (b *beat) isAlive() bool {
 	}
 }
 
-// eventually waits until a check finds nothing wrong. It is for what nobody is told of; see [rig.until] for tools.
+// eventually waits until a check returns nil. It polls, for states that no event announces; see
+// [rig.until] for tools.
 func (r *rig) eventually(check func() error) {
 	r.t.Helper()
 	timeout, tick := time.After(patience), time.NewTicker(time.Millisecond)
@@ -345,7 +347,7 @@ func (r *rig) has(h *host, want ...string) {
 	)
 }
 
-// until waits for what a session has.
+// until waits until a session has the wanted tools.
 func (r *rig) until(h *host, want string, is func([]string, []gateway.Tool) bool) {
 	r.t.Helper()
 	timeout := time.After(patience)

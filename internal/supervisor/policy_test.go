@@ -205,7 +205,7 @@ func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
 	if _, err := r.s.Start("editor"); err != nil {
 		t.Fatal(err)
 	}
-	r.s.Quiesce() // as if nobody had come to start it for what comes
+	r.s.Quiesce() // as if nothing could start it for the next event
 	for name, free := range map[string]bool{"one-more": false, "two": true} {
 		r.session(name)
 		if bound, err := hello(name); bound != free ||

@@ -101,7 +101,8 @@ func TestRequiredGateStaysClosed(t *testing.T) {
 	}
 }
 
-// Only what a file says opens the gate of a required provider that does not run, and the denial says why it does not.
+// Only a setting of the file opens the gate of a required provider that does not run, and the
+// denial says why it does not.
 func TestRequiredProviderDoesNotRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -78,7 +78,7 @@ func TestRestartThatFails(t *testing.T) {
 	r.has(h, "t")
 }
 
-// What never joined is started anew, and its failure is told.
+// A provider that never joined is started anew, and its failure is reported.
 func TestRestartOfWhatNeverJoined(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

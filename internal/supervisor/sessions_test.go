@@ -146,8 +146,8 @@ func (c *changeOfSessions) begin(t *testing.T, from string, processes int) {
 	c.goOn()
 }
 
-// change writes the new file: first a version that never starts, which leaves what runs alone, and then one whose
-// processes take over when the test lets them.
+// change writes the new file: first a version that never starts, which leaves the running one
+// alone, and then one whose processes take over when the test lets them.
 func (c *changeOfSessions) change(t *testing.T, to string, processes int) {
 	t.Helper()
 	c.put("a", c.serving(to, "start", "2"))
@@ -239,8 +239,8 @@ func TestChangeOfSessions(t *testing.T) {
 	}
 }
 
-// A change that is taken back is none: what it had not reached goes on, and what
-// it had is handed back.
+// A change that is taken back has no effect: sessions that it had not reached keep their process,
+// and the others get a process of the old version.
 func TestChangeOfSessionsTakenBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds: it starts programs or waits for them")
@@ -319,8 +319,8 @@ func TestChangeOfSessionsTakenBack(t *testing.T) {
 	}
 }
 
-// One that gives up leaves what ran before, and says so. A session that ends
-// takes what it had along, and one that starts itself waits for nothing.
+// A change that gives up leaves the old version running, and reports that. A session that ends
+// meanwhile ends its processes, and a provider that starts itself waits for nothing.
 func TestChangeOfSessionsGivenUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds: it starts programs or waits for them")

@@ -1,12 +1,13 @@
-// Package supervisor runs the providers that provider files name. It compares what the files want with what runs,
-// starts, replaces and ends the difference, and restarts providers that end by themselves.
+// Package supervisor runs the providers that provider files name. It compares the providers in the
+// files with the running ones, starts, replaces and ends the difference, and restarts providers
+// that end by themselves.
 //
 // Invariants:
 //
 //   - A provider whose file has not changed in content is left alone.
 //   - A file with a fault leaves its last good version running.
-//   - The new version of a changed provider is bound before the old one goes, and a session never has the tools of
-//     both.
+//   - The new version of a changed provider is bound before the old one goes, and a session never
+//     has the tools of both.
 //   - Nothing that was started here outlives [Supervisor.Close].
 package supervisor
 
@@ -47,8 +48,9 @@ type Options struct {
 	// Dial connects providers that run in this process. nil: they connect to the gateway's URL.
 	Dial link.Dial
 	Log  *slog.Logger
-	// Elsewhere returns the sessions of other gateways that a provider of a name may serve, and MaxElsewhere is for how
-	// many of them providers are run at most: one for each session and file. nil, or 0: for none.
+	// Elsewhere returns the sessions of other gateways that a provider of a name may serve.
+	// Providers run for at most MaxElsewhere of them, one for each session and file. If Elsewhere
+	// is nil or MaxElsewhere is 0, providers run only for sessions here.
 	Elsewhere    func(name string) []adminapi.Session
 	MaxElsewhere int
 }
@@ -64,8 +66,9 @@ type Launcher func(ctx context.Context, r *Run) error
 // ErrDetached is the answer of a [Launcher] whose provider runs on after its return.
 var ErrDetached = errors.New("the provider runs on")
 
-// Run describes a provider process to a [Launcher]: what to run, how it connects to the gateway, and the functions that
-// take its output and its faults. The functions may be called from any goroutine.
+// Run describes a provider process to a [Launcher]: its program, how it connects to the gateway,
+// and the functions that take its output and its faults. The functions may be called from any
+// goroutine.
 type Run struct {
 	Provider *configs.Provider // fixed
 	Workdir  string            // the directory of its relative paths
@@ -77,8 +80,8 @@ type Run struct {
 	Faults func([]configs.Fault)
 	// Trouble takes the reason why the provider is not bound. It counts as a fault until the provider is bound.
 	Trouble func(error)
-	// Away takes the reason why a provider in this process has lost what it offers, which its state shows; nil when it
-	// is back. It counts as no fault.
+	// Away takes the reason why a provider in this process has lost its service, which its state
+	// shows; nil when it is back. It counts as no fault.
 	Away func(error)
 	// Ended takes the error of a provider that was detached, in its launcher's place: once, and from any goroutine.
 	Ended func(error)
@@ -120,8 +123,9 @@ type Supervisor struct {
 	isFullElsewhere bool
 }
 
-// placementKey identifies what one unit runs: a provider, of the user (project "") or of a project, for one session
-// or for all (session ""). at is the gateway that has the session, "" for this one.
+// placementKey identifies the work of one unit: a provider, of the user (project "") or of a
+// project, for one session or for all (session ""). at is the gateway that has the session, "" for
+// this one.
 type placementKey struct{ name, project, session, at string }
 
 func keyOf(p *configs.Provider, session string) placementKey {
@@ -133,7 +137,7 @@ func (k placementKey) isFor(p *configs.Provider) bool {
 	return k.name == p.Name && k.project == p.Project
 }
 
-// fileKey identifies what a file says of one provider: a tap.config.json has several.
+// fileKey identifies the declaration of one provider in a file: a tap.config.json has several.
 type fileKey struct{ file, name string }
 
 func fileKeyOf(f configs.ProviderFile) fileKey { return fileKey{f.File, f.Name} }
@@ -228,8 +232,9 @@ func (s *Supervisor) do(f func()) bool {
 // change that was there at the Reload.
 const rereadDelay = 3 * time.Second
 
-// Reload reads the files and applies them at once, and again after rereadDelay. The watch reports only differences from
-// what it reported last. So it would miss a change that Reload applied and that was undone before the watch saw it.
+// Reload reads the files and applies them at once, and again after rereadDelay. The watch reports
+// only differences from its last report. So it would miss a change that Reload applied and that was
+// undone before the watch saw it.
 func (s *Supervisor) Reload() {
 	s.reload()
 	s.rereadTimer.Reset(rereadDelay)
@@ -289,7 +294,7 @@ func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 		}
 	}
 	for _, p := range s.o.Own {
-		// A project must not take from all sessions what the gateway gives them.
+		// A project must not take away a provider that all sessions get from the gateway.
 		isOfUser := func(f configs.ProviderFile) bool {
 			_, isKnown := s.usable[fileKeyOf(f)]
 			return f.Name == p.Name && f.Provider.Project == "" && !f.LeftOut && (len(f.Faults) == 0 || isKnown)
@@ -298,7 +303,7 @@ func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 			files = append(files, configs.ProviderFile{Name: p.Name, File: p.File, Provider: &p})
 		}
 	}
-	for i, f := range files { // one copy of what has not changed
+	for i, f := range files { // share the unchanged files
 		if p := s.usable[fileKeyOf(f)]; p != nil && sameConfig(p, f.Provider) {
 			files[i].Provider = p
 		}
@@ -316,7 +321,7 @@ func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 	s.dropOutputs()
 }
 
-// dropOutputs drops the lines that nobody may ask for any more.
+// dropOutputs drops the lines of providers that no file names any more.
 func (s *Supervisor) dropOutputs() {
 	for name, o := range s.outputs {
 		if o.users == 0 && !s.isNamed(name) {
@@ -368,7 +373,7 @@ func (s *Supervisor) reserveNames() {
 	s.o.Gateway.ReserveNames(names)
 }
 
-// desired returns what should run in these sessions.
+// desired returns the providers that should run in these sessions.
 func (s *Supervisor) desired(sessions []adminapi.Session) map[placementKey]*configs.Provider {
 	want := map[placementKey]*configs.Provider{}
 	for _, p := range s.enabledProviders() {
@@ -387,7 +392,7 @@ func (s *Supervisor) desired(sessions []adminapi.Session) map[placementKey]*conf
 	return want
 }
 
-// reconcile makes what runs equal to what should run.
+// reconcile makes the running providers equal to the desired ones.
 func (s *Supervisor) reconcile() {
 	if s.isQuiesced.Load() {
 		return
@@ -404,7 +409,7 @@ func (s *Supervisor) reconcile() {
 			pl.now, pl.next, pl.restarts = pl.next, nil, false
 		}
 	}
-	// First end what is not wanted, because another provider may have its tools.
+	// First end unwanted providers, because another provider may have their tools.
 	for key, pl := range s.placements {
 		if _, ok := want[key]; ok {
 			pl.isOutgoing = false
@@ -484,9 +489,9 @@ func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p *configs
 		pl.now.stop()
 		pl.now = s.start(p, key, nil)
 	case p.Kind == configs.KindConnect || !pl.now.isBound() || pl.now.failure() != nil || losesGrant(pl.now.spec, p):
-		// There is nothing to take over: its program finds the new token when the
-		// old one ends, or it never came to anything, or gave up. What the file no
-		// longer grants ends at once, whether or not the new version is ever bound.
+		// The old process serves no session: it waits for a new token, was never bound, or gave up.
+		// Ending it also ends rights that the file no longer grants at once, whether or not the new
+		// version is ever bound.
 		pl.next.stop()
 		pl.next = nil
 		pl.now.retire()

@@ -39,7 +39,7 @@ func TestFileIsProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.ended(p2)
-	// What says the same again changes nothing.
+	// The same content again changes nothing.
 	r.put("a", "# a remark\n"+r.file("plain", "TOOL=first"))
 	r.s.Reload()
 	if !p1.isAlive() || len(r.beats) > 0 {
@@ -67,8 +67,8 @@ func TestFileIsProvider(t *testing.T) {
 	r.has(h1)
 }
 
-// A directory that can't be read leaves what its files said before running; one
-// that is gone does not.
+// A directory that can't be read leaves the providers of its files running; one that is gone does
+// not.
 func TestUnreadableDirectoryKeepsWhatRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds: it starts programs or waits for them")
@@ -100,8 +100,7 @@ func TestUnreadableDirectoryKeepsWhatRuns(t *testing.T) {
 	r.has(h, "old")
 }
 
-// Trust that was taken back ends what runs of a directory, whether that can be read
-// or not.
+// Trust that was taken back ends the providers of a directory, whether that can be read or not.
 func TestUnreadableDirectoryWithoutTrust(t *testing.T) {
 	s := New(Options{Gateway: gateway.New(gateway.Options{})})
 	defer s.Close()
@@ -119,8 +118,7 @@ func TestUnreadableDirectoryWithoutTrust(t *testing.T) {
 	}
 }
 
-// A file that can't be used leaves what it said before running, and is named with
-// its line.
+// A file that can't be used leaves its last good version running, and is named with its line.
 func TestBadFileKeepsTheLastGoodVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -150,8 +148,8 @@ func TestBadFileKeepsTheLastGoodVersion(t *testing.T) {
 	}
 }
 
-// The new version is there before the old one goes, with the same tools: the
-// session never has none, nor both. A call that is running ends on the old one.
+// The new version is there before the old one goes, with the same tools: the session always has the
+// tools of exactly one. A running call ends on the old one.
 func TestChangeIsAtomicForTheSession(t *testing.T) {
 	t.Parallel()
 	for _, sessions := range []string{"each", "all"} {
@@ -288,8 +286,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// A provider that starts itself keeps its token over restarts of the gateway, until
-// its file is deleted, whoever runs then. What is no token of ours is none.
+// A provider that starts itself keeps its token over restarts of the gateway, until its file is
+// deleted, whoever runs then. A file that does not hold a token of ours is ignored.
 func TestConnectTokenSurvives(t *testing.T) {
 	r := newRig(t)
 	r.put("ed", "kind = \"connect\"\nsessions = \"all\"")

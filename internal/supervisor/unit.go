@@ -236,7 +236,7 @@ func (u *unit) faults() []configs.Fault {
 	return nil
 }
 
-// trouble returns what keeps the unit from being bound, or nil.
+// trouble returns the error that keeps the unit from being bound, or nil.
 func (u *unit) trouble() error {
 	if u == nil || u.isBound() || u.failure() != nil {
 		return nil
