@@ -117,7 +117,7 @@ func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
 		isEnded := t.done.Err() != nil
 		lines, cursor := t.s.Live(t.cursor)
 		t.cursor = cursor
-		if isEnded {
+		if t.done.Err() != nil { // also if it ended just now: the next turn may have begun since
 			lines = slices.DeleteFunc(lines, func(l LiveLine) bool { return l.Seq > t.last })
 		}
 		if t.eventPrompt != "" {
