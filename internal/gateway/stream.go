@@ -56,7 +56,8 @@ type ownedStreams struct {
 }
 
 func newStreams(session string, f *feed) *streams {
-	return &streams{session: session, feed: f, byKey: map[streamKey]*stream{}, byOwner: map[string]*ownedStreams{}}
+	return &streams{session: session, feed: f, byKey: map[streamKey]*stream{},
+		byOwner: map[string]*ownedStreams{}}
 }
 
 // check checks whether a provider may use a stream, or add it. The error is INVALID_JSON with
@@ -174,8 +175,9 @@ func (ss *streams) count(o *ownedStreams, size int) {
 	ss.bytes += size
 }
 
-// makeRoom drops the oldest rows of the largest owners, a little more than must go, and of one up to the half at once:
-// a look for the largest of thousands at each row would hold the session up. Call with mu held.
+// makeRoom drops the oldest rows of the largest owners, a little more than must go, and of one
+// up to the half at once: a look for the largest of thousands at each row would hold the
+// session up. Call with mu held.
 func (ss *streams) makeRoom() {
 	const enough = protocol.MaxSessionBytes - 1<<20
 	for ss.bytes > enough {
