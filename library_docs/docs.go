@@ -19,12 +19,13 @@ const (
 // zero value uses the bundled libraries and the public Context7. Set the fields before
 // the first call; the methods may be called by several goroutines.
 type Docs struct {
-	// UserDir is a directory with further libraries, see [Load]. Each question reads it
-	// again. "": none.
+	// UserDir is a directory with further libraries, see [Load]. Each question reads it again. It
+	// may be "".
 	UserDir string
 	// BaseURL is the address of Context7. "": https://context7.com.
 	BaseURL string
-	// APIKey is the bearer token for Context7. "": $CONTEXT7_API_KEY, or none.
+	// APIKey is the bearer token for Context7. If it is "", $CONTEXT7_API_KEY is used, which may be
+	// unset.
 	APIKey string
 	// HTTP sends the requests to Context7. nil: [http.DefaultClient].
 	HTTP *http.Client

@@ -19,7 +19,7 @@ func newSection(heading, text string) Section {
 
 // page is the content of one file of a library.
 type page struct {
-	title       string // the "# " heading; "": there is none
+	title       string // the "# " heading; "" if it is missing
 	description string // the paragraph after it, on one line
 	sections    []Section
 }

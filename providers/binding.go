@@ -159,7 +159,7 @@ func (c *conn) isActive(id string) bool {
 	return ok
 }
 
-// pick chooses the session to bind to; "" if there is none for this provider.
+// pick chooses the session to bind to; "" if no session is for this provider.
 func (c *conn) pick() string {
 	if len(c.ended) > 0 {
 		return "" // it is still in the list; another list follows
@@ -263,7 +263,8 @@ func (c *conn) newBinding(session string) *binding {
 	return b
 }
 
-// openBinding sends what the hello could not contain, such as filters, and then starts the binding.
+// openBinding sends the parts of the offer that the hello could not contain, such as filters, and
+// then starts the binding.
 func (c *conn) openBinding(b *binding) {
 	p := c.run.p
 	p.mu.Lock()
@@ -292,7 +293,7 @@ func (c *conn) startBinding(b *binding) {
 	})
 }
 
-// offerChanged sends the gateway what it does not have yet of the offer.
+// offerChanged sends the gateway the changes of the offer since the last one sent.
 func (c *conn) offerChanged() error {
 	switch c.state {
 	case awaitHello:

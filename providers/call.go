@@ -20,7 +20,7 @@ type Call struct {
 	ID          string
 	Session     string // the id of the calling session
 	Tool        string
-	Traceparent string // W3C trace context of the caller, "" if there was none
+	Traceparent string // W3C trace context of the caller, or ""
 	PersistDir  string // see [Binding.PersistDir]
 }
 

@@ -63,7 +63,8 @@ func (p *Provider) change(ctx context.Context, ch *change) (uint64, error) {
 	}
 }
 
-// changeEach makes a change in each of some sessions, or one change in all sessions if there are none.
+// changeEach makes a change in each of some sessions, or one change for all sessions if the list is
+// empty.
 func (p *Provider) changeEach(ctx context.Context, sessions []string, make func(session string) *change) (
 	revision uint64, err error) {
 	if len(sessions) == 0 {

@@ -194,7 +194,7 @@ func TestChangeWhileConnectionEnds(t *testing.T) {
 		if tone, _ := transforms["tone"].(object); hello["context"] != "sent" || tone["content"] != "now" {
 			t.Errorf("hello %v, want the present offer", hello)
 		}
-		// What comes while the hello is under way follows it.
+		// A change while the hello is under way follows it.
 		c := later(func() (uint64, error) { return p.SetContext(t.Context(), "next") })
 		synctest.Wait()
 		next.ack("s1")

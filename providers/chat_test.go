@@ -23,7 +23,8 @@ func TestChat(t *testing.T) {
 	}
 }
 
-// chatTemplate copies the template to where its imports find the SDK and what `make runtime` installed.
+// chatTemplate copies the template to where its imports find the SDK and the packages that `make
+// runtime` installed.
 func chatTemplate(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -47,7 +47,7 @@ func playSDK(t *testing.T, command ...string) {
 	}
 }
 
-// kitCalls are what the kit calls of a sample.
+// kitCalls are the calls that the kit makes to a sample.
 func kitCalls() conformance.ProviderOptions {
 	return conformance.ProviderOptions{Tool: "echo", Args: json.RawMessage(`{"text":"hi"}`), SlowTool: "slow"}
 }

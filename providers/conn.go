@@ -138,7 +138,7 @@ func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) 
 	return time.Since(c.authenticatedAt), true, err
 }
 
-// socket is what a connection needs of a [websocket.Conn], or of a [link.Conn].
+// socket is the part of a [websocket.Conn], or of a [link.Conn], that a connection needs.
 type socket interface {
 	Read(ctx context.Context) (websocket.MessageType, []byte, error)
 	Write(ctx context.Context, typ websocket.MessageType, data []byte) error
@@ -342,7 +342,8 @@ func (c *conn) loop(ctx context.Context) error {
 	}
 }
 
-// end closes the connection, with a goodbye if the provider stops, and releases what belongs to it.
+// end closes the connection, with a goodbye if the provider stops, and releases its calls and
+// bindings.
 func (c *conn) end(ctx context.Context, err error) {
 	c.answerTimer.Stop()
 	c.silenceTimer.Stop()

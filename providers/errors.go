@@ -8,7 +8,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Code says what kind of error an [Error] is (docs/protocol.md, "Codes").
+// Code is the kind of an [Error] (docs/protocol.md, "Codes").
 type Code string
 
 // Codes of a tool's errors. Any other code of a tool arrives as INTERNAL.
@@ -51,7 +51,8 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// NotFound returns an error NOT_FOUND, for a tool that did not find what its arguments name.
+// NotFound returns an error NOT_FOUND, for a tool whose arguments name something that does not
+// exist.
 func NotFound(format string, args ...any) *Error {
 	return &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
 }

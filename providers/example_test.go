@@ -32,7 +32,8 @@ func Example() {
 	}
 }
 
-// What the session sees of a tool is inferred from its function.
+// The session sees a name, a description and a schema of a tool; the schema is inferred from its
+// function.
 func ExampleNewTool() {
 	type Args struct {
 		Branch string `json:"branch" jsonschema:"the branch to build"`
@@ -148,7 +149,7 @@ func ExampleProvider_SetFilter() {
 	_ = p.Run(context.Background())
 }
 
-// What the function takes says what it hears of.
+// The type of the function's argument chooses the events.
 func ExampleSubscribe() {
 	p := providers.New("listener", nil)
 	providers.Subscribe(p, func(_ context.Context, e providers.ToolExecution) {

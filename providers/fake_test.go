@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
 }
 
-// patience is how long a test waits for what must come. In a synctest bubble
-// it takes no time.
+// patience is how long a test waits for a required message. In a synctest bubble it takes no time.
 const patience = 90 * time.Second
 
 // object is a JSON object.
@@ -248,7 +247,7 @@ type running struct {
 	p    *providers.Provider
 	stop context.CancelFunc
 	done chan struct{} // closed when Run has returned
-	err  error         // what it returned
+	err  error         // the error that it returned
 }
 
 func run(t testing.TB, p *providers.Provider) *running {
@@ -298,7 +297,7 @@ func pass(d time.Duration) { <-time.After(d) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// errorsOf collects what OnError hears.
+// errorsOf collects the errors that OnError gets.
 func errorsOf(o *providers.Options) <-chan error {
 	c := make(chan error, 64)
 	o.OnError = func(err error) { c <- err }
@@ -335,7 +334,7 @@ func (l *pipes) Accept() (net.Conn, error) {
 func (l *pipes) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
 func (l *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// dial connects, or is refused when nobody listens.
+// dial connects, or is refused when the test does not listen.
 func (l *pipes) dial(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {

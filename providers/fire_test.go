@@ -58,7 +58,7 @@ func stormCalls(t *testing.T, s *session) {
 	}
 }
 
-// Each function of a call ends, and the provider goes on, after 10,000 calls that nobody waited for.
+// Each function of a call ends, and the provider goes on, after 10,000 calls whose caller has left.
 func TestStorm(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
@@ -177,8 +177,8 @@ func TestCutAtEveryByte(t *testing.T) {
 	})
 }
 
-// serveOnce takes a provider to a session, calls its tool, and sends what it answers. Messages that can't be sent are
-// lost with the connection.
+// serveOnce takes a provider to a session, calls its tool, and sends the tool's answer to answers.
+// Messages that can't be sent are lost with the connection.
 func serveOnce(p *peer, calls *atomic.Int64, answers chan<- string) {
 	send := func(text string) { _ = p.ws.Write(p.ctx, websocket.MessageText, []byte(text)) }
 	for m := range p.msgs {

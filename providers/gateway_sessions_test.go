@@ -115,7 +115,7 @@ func TestRealBroadcastWaits(t *testing.T) {
 	}
 }
 
-// A connection that is lost changes nothing of what a provider offers.
+// A lost connection does not change a provider's offer.
 func TestRealReconnect(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
@@ -175,7 +175,7 @@ func TestRealInstances(t *testing.T) {
 	}
 }
 
-// A provider without a token pairs, and may then do what an external one may.
+// A provider without a token pairs, and then has the rights of an external one.
 func TestRealPairing(t *testing.T) {
 	w := newWorld(t)
 	w.session("s1")

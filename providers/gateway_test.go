@@ -224,7 +224,7 @@ func TestRealGateLost(t *testing.T) {
 	}
 }
 
-// The prompt has what a provider adds, in the right place.
+// The prompt has the texts of a provider in the right place.
 func TestRealPrompt(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")

@@ -113,7 +113,7 @@ type GateCall struct {
 	Session     string          // the id of the calling session
 	Tool        string          // the tool's name in the session
 	Args        json.RawMessage // JSON of an object
-	Traceparent string          // W3C trace context of the caller, "" if there was none
+	Traceparent string          // W3C trace context of the caller, or ""
 }
 
 // Decision is the answer of a gate about a call: [Allow], [AllowWith] or [Deny]. The zero Decision denies.

@@ -14,7 +14,7 @@ import (
 	"tapgw/providers"
 )
 
-// notes collects what happens, for comparing without an order.
+// notes collects events, to compare them without an order.
 type notes struct {
 	mu    sync.Mutex
 	lines []string
@@ -164,7 +164,7 @@ func TestAllSessionsConfirm(t *testing.T) {
 			t.Errorf("got %v, want revision 11", got)
 		}
 
-		// Without any it is still bound, and nobody confirms.
+		// Without any session it is still bound, and no session confirms a change.
 		peer.list("sessions.updated")
 		happened.expect(t, "unbound from s1: cancelled: session ended")
 		c = later(func() (uint64, error) { return p.SetContext(t.Context(), "newest") })
@@ -389,7 +389,7 @@ func TestBroadcast(t *testing.T) {
 			t.Errorf("error %v, want RATE_LIMITED and the end of s4", got.err)
 		}
 
-		// To one of them, and to none that there is.
+		// To one of them, and to a session that does not exist.
 		c = pushed(t.Context(), p, providers.Event{Text: "hi", Session: "s2"})
 		peer.expect(`{"type":"push","event":"hi","sessionId":"s2","level":"surface","requestId":"push-2"}`)
 		peer.send(`{"type":"ack","requestId":"push-2","sessionId":"s2","seq":1,"fate":"delivered"}`)

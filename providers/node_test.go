@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// nodeModules returns the directory of what `make runtime` installed.
+// nodeModules returns the directory of the packages that `make runtime` installed.
 func nodeModules(t testing.TB) (dir string) {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", ".runtime", "node_modules"))
@@ -28,7 +28,8 @@ func nodeModules(t testing.TB) (dir string) {
 	return dir
 }
 
-// nodePackage copies the Node SDK to where its imports find what `make runtime` installed.
+// nodePackage copies the Node SDK to where its imports find the packages that `make runtime`
+// installed.
 func nodePackage(t testing.TB) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -54,10 +55,10 @@ func nodeCommand(dir string, env []string, name string, args ...string) *exec.Cm
 	return cmd
 }
 
-// nodeTimeout is for a program that would never end: its test fails with what it has printed.
+// nodeTimeout is for a program that would never end: its test fails with the output so far.
 const nodeTimeout = 5 * time.Minute
 
-// runNode runs a program and returns what it prints.
+// runNode runs a program and returns its output.
 func runNode(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	docs, err := filepath.Abs(filepath.Join("..", "docs"))

@@ -8,17 +8,18 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// offer is what a provider gives its sessions. An offer is immutable: a change makes a new one with [offer.clone].
+// offer is all that a provider offers its sessions. An offer is immutable: a change makes a new one
+// with [offer.clone].
 type offer struct {
 	tools      []Tool
 	rules      []*Rule
 	transforms map[string]transform
 	context    string
 	filters    map[string][]FilterRule // by stream; an empty one removes an older one
-	perSession map[string]sessionOffer // what single sessions have instead, by id
+	perSession map[string]sessionOffer // the offers of single sessions, by id
 }
 
-// sessionOffer is what one session has instead of what all have.
+// sessionOffer is the part of an offer that differs for one session.
 type sessionOffer struct {
 	tools   []Tool  // nil: the tools of all
 	context *string // nil: the context of all
@@ -39,7 +40,7 @@ func (o *offer) toolsIn(session string) []Tool {
 	return o.tools
 }
 
-// editSession changes what one session has instead of all others.
+// editSession changes the part of the offer that differs for one session.
 func (o *offer) editSession(session string, edit func(*sessionOffer)) {
 	if o.perSession == nil {
 		o.perSession = map[string]sessionOffer{}
@@ -83,7 +84,7 @@ func (o *offer) changeTools(session string, edit func([]Tool) []Tool) error {
 	return nil
 }
 
-// hasOwnTools reports whether any session has tools of its own.
+// hasSessionTools reports whether any session has tools of its own.
 func (o *offer) hasSessionTools() bool {
 	for _, special := range o.perSession {
 		if special.tools != nil {
@@ -138,8 +139,8 @@ func wireTools(tools []Tool) []protocol.Tool {
 	return wire
 }
 
-// sessionChanges returns the changes that give a session that was just joined what a hello can't contain: filters,
-// and what this session has instead of others. The caller holds mu.
+// sessionChanges returns the changes that give a session that was just joined the parts that a
+// hello can't contain: filters, and its own part of the offer. The caller holds mu.
 func (p *Provider) sessionChanges(session string) []*change {
 	var list []*change
 	for _, stream := range slices.Sorted(maps.Keys(p.offer.filters)) {
@@ -165,7 +166,7 @@ func (p *Provider) sessionChanges(session string) []*change {
 	return list
 }
 
-// forgetSession removes what a session had instead of others, after it has ended.
+// forgetSession removes a session's own part of the offer, after the session has ended.
 func (p *Provider) forgetSession(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,17 +15,17 @@ import (
 // pairedPrefix is the beginning of the tokens of pairing.
 const pairedPrefix = "ext-tok-"
 
-// Pair gets a token for a provider that has none (docs/protocol.md, "Pairing"). The gateway shows a code of six
-// digits in the timeline of a session: [Options.Session], else the foreground one. ask asks the user for the code.
-// [Provider.Run] then uses the token that the gateway sends for it.
+// Pair gets a token for a provider without one (docs/protocol.md, "Pairing"). The gateway shows a
+// code of six digits in the timeline of a session: [Options.Session], else the foreground one. ask
+// asks the user for the code. [Provider.Run] then uses the token that the gateway sends for it.
 //
-// A paired provider has the trust external: in that session it may offer tools, push, append to sections and
-// subscribe to tool executions. When the session ends, the token is void and Run returns [ErrNotPaired]; call Pair
-// and Run again for another session. Pair returns the token, so that a program that restarts meanwhile can use it
-// as [Options.Token].
+// A paired provider has the trust external: in that session it may offer tools, push, append to
+// sections and subscribe to tool executions. When the session ends, the token is void and Run
+// returns [ErrNotPaired]; call Pair and Run again for another session. Pair returns the token, so
+// that a program that restarts meanwhile can use it as [Options.Token].
 //
-// A code is valid for one try and two minutes; then ask's context ends. A wrong code is the [*Error] AUTH_FAILED.
-// Calling Pair again shows another code, five times a minute.
+// A code is valid for one try and two minutes; then ask's context ends. A wrong code is the
+// [*Error] AUTH_FAILED. Calling Pair again shows another code, five times a minute.
 func (p *Provider) Pair(ctx context.Context,
 	ask func(ctx context.Context, prompt string) (code string, err error)) (token string, err error) {
 	fail := func(err error) (string, error) {

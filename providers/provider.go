@@ -86,9 +86,10 @@ type Options struct {
 	// session that was bound before the connection was lost, else the first of the list, where the gateway puts the one
 	// that fits best.
 	PickSession func(active []Session) string
-	// PrepareSession runs before a provider of [AllSessions] joins a session: once for each session, several at a time.
-	// The session has none of the provider's tools before PrepareSession has returned, and the sessions that exist at
-	// first are joined together. Its context ends with the session or the connection.
+	// PrepareSession runs before a provider of [AllSessions] joins a session: once for each
+	// session, several at a time. The session does not have the provider's tools before
+	// PrepareSession has returned, and the sessions that exist at first are joined together. Its
+	// context ends with the session or the connection.
 	PrepareSession func(ctx context.Context, s Session)
 
 	// Context is added to each prompt of the user, see [Provider.SetContext]; StartupContext only to a session's first
@@ -152,8 +153,8 @@ type Binding struct {
 	Session    string // the id of the session
 	CWD        string // the session's working directory
 	ProviderID string // the gateway's id of this provider, as its logs and errors show it
-	// PersistDir is a directory for files that outlive the session, and the only one for a [File]. It is empty for a
-	// provider that may have none.
+	// PersistDir is a directory for files that outlive the session, and the only one for a [File].
+	// It is empty for a provider without the right to one.
 	PersistDir string
 }
 
@@ -193,13 +194,13 @@ type Provider struct {
 	mu         sync.Mutex
 	running    bool
 	offer      *offer // the gateway has it, or gets it next
-	sent       *offer // the gateway has got it and not confirmed it; nil: there is none
+	sent       *offer // sent to the gateway and not confirmed; may be nil
 	queue      []*change
 	changeConn *conn // sends the queue; nil: changes happen without a gateway
 	pushConn   *conn // sends pushes and queries; nil while no session is bound
 	gateCount  uint64
 	listeners  map[string][]listener // by event
-	paired     endpoint              // the gateway that Pair got a token from; zero: none
+	paired     endpoint              // the gateway that Pair got a token from; zero without pairing
 }
 
 // New makes a provider. Its name says to the gateway and to other providers who it is: 1 to 64 letters, digits,
@@ -309,8 +310,8 @@ func (p *Provider) wake() {
 	}
 }
 
-// marshal writes a value of the user's as JSON for people and models: <, > and & are not escaped. what names the value
-// in errors.
+// marshal writes a value of the user's as JSON for people and models: <, > and & are not escaped.
+// The parameter what names the value in errors.
 func marshal(what string, v any) (protocol.Raw, error) {
 	if s, ok := v.(string); ok {
 		return protocol.AppendText(nil, s), nil

@@ -13,7 +13,7 @@ import (
 // Level says how far an [Event] goes into a session (docs/protocol.md, "Pushes").
 type Level string
 
-// Levels of an event. Each does what the one before it does, and more.
+// Levels of an event. Each has the effects of the level before it, and one more.
 const (
 	Keep    Level = "keep"    // stored in the stream
 	Surface Level = "surface" // shown in the session's timeline
@@ -22,7 +22,7 @@ const (
 
 // Event is a message of a provider to a session. Text, Prompt, or both must be there.
 type Event struct {
-	// Text says what happened.
+	// Text describes the event.
 	Text string
 	// Level says how far the event goes. Empty: [Surface].
 	Level Level
@@ -40,7 +40,7 @@ type Event struct {
 	Broadcast bool
 }
 
-// Fate says what the gateway did with an event (docs/protocol.md, "Receipts").
+// Fate is the gateway's treatment of an event (docs/protocol.md, "Receipts").
 type Fate string
 
 // Fates of an event.
@@ -52,8 +52,8 @@ const (
 	Dropped   Fate = "dropped"   // the stream's filter dropped it, or the session has ended
 )
 
-// Receipt says what the gateway did with an event. The zero Receipt comes from a gateway that sends no receipts:
-// the event was sent and not refused.
+// Receipt is the gateway's report about an event. The zero Receipt comes from a gateway that sends
+// no receipts: the event was sent and not refused.
 type Receipt struct {
 	Session string // the id of the session that got it; [AllSessions] if the gateway keeps it for the next session
 	Seq     uint64 // the event's number in the session
@@ -130,8 +130,8 @@ func (p *Provider) Inject(ctx context.Context, text string) error {
 // errCutOff is the error of a request that the gateway may have got or not.
 var errCutOff = fmt.Errorf("%w any more: the connection ended before the gateway answered", ErrNotConnected)
 
-// request is a push, a query or an answer to a question that waits for what the gateway says, for each session once.
-// The connection's mu guards it until done is closed.
+// request is a push, a query or an answer to a question that waits for the gateway's answer, for
+// each session once. The connection's mu guards it until done is closed.
 type request struct {
 	typ            protocol.Type
 	due            map[string]bool // sessions that have not answered

@@ -10,7 +10,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// QuestionKind says what a [Question] asks for, and so which fields its [Answer] has.
+// QuestionKind is the kind of a [Question], and so decides which fields its [Answer] has.
 type QuestionKind string
 
 // Kinds of questions. There may be others.
@@ -20,15 +20,15 @@ const (
 	QuestionForm       QuestionKind = "form"       // answered with Content that Schema allows
 )
 
-// Question is what a session asks its user, as [Options.OnQuestion] gets it. Its texts are the model's or a tool's:
-// show those of a permission whole, since the person allows all of it.
+// Question is a question of a session to its user, as [Options.OnQuestion] gets it. Its texts are
+// the model's or a tool's: show those of a permission whole, since the person allows all of it.
 type Question struct {
 	ID                 string // never used twice
 	Session            string
 	Kind               QuestionKind
 	Message            string
-	Detail             string          // of a permission: all that will be done; "" for none
-	Choices            []string        // of an input: what to choose from
+	Detail             string          // of a permission: the whole action; may be ""
+	Choices            []string        // of an input: the texts to choose from
 	Freeform           bool            // of an input: an answer that is no choice is allowed
 	Schema             json.RawMessage // of a form: the JSON Schema of its content
 	AskedAt, ExpiresAt time.Time
@@ -46,8 +46,8 @@ const (
 type Answer struct {
 	Decision string // of a permission: AllowOnce, AllowSession or Decline; of the others Decline, or ""
 	Text     string // of an input; with Decline: the reason, for the model
-	Content  any    // of a form: what becomes a JSON object; nil for none
-	Person   string // who answered, for the timeline, in at most 100 bytes; nobody checks it
+	Content  any    // of a form: a value that becomes a JSON object; may be nil
+	Person   string // the person's name for the timeline, in at most 100 bytes; it is not checked
 }
 
 // QuestionEnd is the cause of the end of a question's context, as [context.Cause] returns it, when the question is

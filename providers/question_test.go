@@ -95,7 +95,8 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	}
 }
 
-// A form takes what JSON can be made of. An answer that is late with the question's own context says how it ended.
+// A form takes a value that can be written as JSON. An answer that comes after the question has
+// ended gets an error that says how it ended.
 func TestQuestionsOfOtherKinds(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
@@ -127,7 +128,7 @@ func TestQuestionsOfOtherKinds(t *testing.T) {
 	receive(t, input)
 }
 
-// Without the grant the run ends with what is missing.
+// Without the grant the run ends with an error that names it.
 func TestQuestionsNeedTheGrant(t *testing.T) {
 	w := newWorld(t)
 	w.session("s1")

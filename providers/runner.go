@@ -44,7 +44,8 @@ type runner struct {
 	last      chan struct{}          // closed when the latest callback has returned
 }
 
-// reconnect is what restores a binding after a lost connection (docs/protocol.md, "Reconnecting").
+// reconnect is the state that restores a binding after a lost connection (docs/protocol.md,
+// "Reconnecting").
 type reconnect struct {
 	token string
 	to    endpoint
@@ -187,8 +188,9 @@ func (r *runner) callback(f func()) <-chan struct{} {
 	return done
 }
 
-// guard runs a function of the user's. It logs a panic with its stack and with what, the function's name, and returns
-// it as an error "panicked: …". Nothing is returned if the function ends its goroutine.
+// guard runs a function of the user's. It logs a panic with its stack and the function's name in
+// what, and returns it as an error "panicked: …". Nothing is returned if the function ends its
+// goroutine.
 func guard(log *slog.Logger, what string, f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -54,7 +54,7 @@ func sample(name, url, token string) (p *providers.Provider, before func(context
 	return p, before
 }
 
-// listen pushes what is heard.
+// listen pushes the events that it hears.
 func listen(p *providers.Provider) {
 	say := func(ctx context.Context, session, format string, args ...any) {
 		_, _ = p.Push(context.WithoutCancel(ctx), providers.Event{Text: fmt.Sprintf(format, args...), Session: session,
@@ -84,7 +84,7 @@ func listen(p *providers.Provider) {
 	})
 }
 
-// sampleTools are the tools of each sample: they make the provider do what a scenario is about.
+// sampleTools are the tools of each sample: they make the provider act as a scenario demands.
 type sampleTools struct {
 	p *providers.Provider
 
@@ -142,7 +142,7 @@ func (a sampleArgs) sessions() []string {
 	return []string{a.Session}
 }
 
-// add adds the tools. Their schemas allow anything: scenarios send what they need.
+// add adds the tools. Their schemas allow anything: each scenario has arguments of its own.
 func (s *sampleTools) add() {
 	for name, f := range map[string]func(context.Context, sampleArgs) (any, error){
 		"echo":  func(_ context.Context, a sampleArgs) (any, error) { return a.Text, nil },

@@ -22,7 +22,7 @@ func bubble(t *testing.T, f func(t *testing.T, n *network)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newNetwork()) })
 }
 
-// options fills in what every provider in a bubble needs.
+// options fills in the options that every provider in a bubble needs.
 func (n *network) options(o providers.Options) *providers.Options {
 	o.Logger, o.HTTPClient = quiet, n.client
 	return &o
@@ -134,8 +134,8 @@ func TestPickWaits(t *testing.T) {
 	}
 }
 
-// The end of a session ends what runs for it; then the gateway hears that it
-// may end, and the provider goes to another session on the same connection.
+// The end of a session ends its calls and functions; then the gateway gets the confirmation, and
+// the provider goes to another session on the same connection.
 func TestSessionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)

@@ -66,7 +66,7 @@ type Entry struct {
 	Time     time.Time
 	Text     string
 	Level    Level
-	Metadata json.RawMessage // JSON of an object; nil if there is none
+	Metadata json.RawMessage // JSON of an object; may be nil
 	Prompt   string
 }
 

@@ -47,7 +47,7 @@ type ToolExecution struct {
 	Duration time.Duration
 }
 
-// AssistantIntent is what the model says it is about to do.
+// AssistantIntent is the model's announcement of its next step.
 type AssistantIntent struct {
 	Session string `json:"-"`
 	Intent  string `json:"intent"`

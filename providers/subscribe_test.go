@@ -99,7 +99,7 @@ func TestSubscriberHangs(t *testing.T) {
 		if err := receive(t, errs); !strings.Contains(err.Error(), want) {
 			t.Errorf("OnError heard %v, want %q in it", err, want)
 		}
-		// The end of the session does not take away what happened before.
+		// The end of the session does not take away the events before it.
 		peer.send(`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":10000}`)
 		peer.next("shutdown.ready")
 		close(release)

@@ -23,11 +23,11 @@ import (
 type Tool struct {
 	Name        string          // 1 to 64 letters, digits, '_' or '-'
 	Title       string          // the name for people; may be empty
-	Description string          // tells the model what the tool does
+	Description string          // tells the model the tool's purpose
 	Parameters  json.RawMessage // JSON Schema of an object; nil: no parameters
 	// OutputSchema is the JSON Schema of the results, which are then objects; nil: not known.
 	OutputSchema json.RawMessage
-	// Annotations are hints about what the tool does; nil: none.
+	// Annotations are hints about the tool's effects; they may be nil.
 	Annotations *Annotations
 	// Timeout of a call, from 1 ms to 1 h, in whole milliseconds. Zero: five minutes.
 	Timeout time.Duration
@@ -40,7 +40,8 @@ type Tool struct {
 	Handler func(ctx context.Context, args json.RawMessage) (any, error)
 }
 
-// Annotations are hints about what a tool does (docs/protocol.md, "Annotations"). A nil hint is not given.
+// Annotations are hints about a tool's effects (docs/protocol.md, "Annotations"). A nil hint is not
+// given.
 type Annotations = protocol.Annotations
 
 // Image is a result that the model sees as an image.
@@ -68,8 +69,8 @@ type File struct {
 	TTL time.Duration
 }
 
-// Content is a result of several parts, of which a model gets those that it can take. Data is what programs get beside
-// them, any value that encoding/json can write; nil: nothing.
+// Content is a result of several parts, of which a model gets those that it can take. Data is for
+// programs beside them: any value that encoding/json can write, or nil.
 type Content struct {
 	Parts []Part
 	Data  any
@@ -87,9 +88,10 @@ func Timeout(d time.Duration) func(*Tool) {
 	return func(t *Tool) { t.Timeout = d }
 }
 
-// NewTool makes a tool from a Go function. In is a struct, or a map with string keys. NewTool infers its JSON
-// Schema: a field is required unless its json tag has omitempty or omitzero, and its jsonschema tag is its
-// description. The error says what is wrong with the name, the description or the type.
+// NewTool makes a tool from a Go function. In is a struct, or a map with string keys. NewTool
+// infers its JSON Schema: a field is required unless its json tag has omitempty or omitzero, and
+// its jsonschema tag is its description. The error names the fault of the name, the description or
+// the type.
 func NewTool[In, Out any](name, description string, fn func(ctx context.Context, in In) (Out, error)) (Tool, error) {
 	t := Tool{Name: name, Description: description}
 	schema, err := jsonschema.For[In](nil)
@@ -266,7 +268,7 @@ func (t *Tool) check() error {
 	return nil
 }
 
-// checkSchema returns what is wrong with the schema of an object; nil is none.
+// checkSchema returns the fault of the schema of an object, or nil.
 func checkSchema(schema json.RawMessage) error {
 	if schema == nil {
 		return nil

@@ -1,10 +1,11 @@
-// Package checkpoint keeps what files held before a conversation's tools changed them, so that a person can undo the
-// edits of a turn and redo them. It does not use git.
+// Package checkpoint keeps the content that files had before a conversation's tools changed them,
+// so that a person can undo the edits of a turn and redo them. It does not use git.
 //
-// Each workspace has a directory with a journal, one JSON object a line, and the contents, named by their hashes. A
-// line of the journal has the hashes of all files before and after an edit, and is written before the edit is made. So
-// what a file holds says by itself whether an edit was made: a crash at any point leaves nothing in doubt. Undo changes
-// a file only if it holds exactly what an edit has written there. Anything else somebody wrote since, and it stays.
+// Each workspace has a directory with a journal, one JSON object a line, and the contents, named by
+// their hashes. A line of the journal has the hashes of all files before and after an edit, and is
+// written before the edit is made. So a file's content shows whether an edit was made: a crash at
+// any point leaves nothing in doubt. Undo changes a file only if it has exactly the content that an
+// edit wrote. Any other content was written since by somebody else, and stays.
 package checkpoint
 
 import (
@@ -55,8 +56,8 @@ type Place struct {
 	Turn         int
 }
 
-// Change is what an edit is about to do to one file. Was and Now are its content before and after; nil means that there
-// is no file.
+// Change is one file's part of an edit to come. Was and Now are its content before and after; nil
+// means that there is no file.
 type Change struct {
 	Path           string // absolute, with symbolic links resolved
 	Was, Now       *string
@@ -74,9 +75,9 @@ type Edit struct {
 	lock *proc.Lock
 }
 
-// Begin keeps what the files hold and notes the edit in the journal. The caller then makes the edit and calls
-// [Edit.Done]. After an error nothing is noted, and the edit can't be undone if it is made. Files of which the content
-// is not known are noted as such.
+// Begin keeps the content of the files and notes the edit in the journal. The caller then makes the
+// edit and calls [Edit.Done]. After an error nothing is noted, and the edit can't be undone if it
+// is made. Files of unknown content are noted as such.
 func (w *Workspace) Begin(ctx context.Context, at Place, changes []Change) (*Edit, error) {
 	lock, err := w.lock(ctx)
 	if err != nil {

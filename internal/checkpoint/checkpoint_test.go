@@ -166,7 +166,7 @@ func TestUndoAndRedo(t *testing.T) {
 	}
 }
 
-// What somebody else wrote stays, and is named.
+// Content that somebody else wrote stays, and is named.
 func TestLeft(t *testing.T) {
 	tests := map[string]struct {
 		change func(s *space)
@@ -327,7 +327,8 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// What is too old or too much goes, the oldest first; what stays can be undone.
+// Checkpoints beyond the limits of age and size are removed, oldest first; the others can still be
+// undone.
 func TestPrune(t *testing.T) {
 	s := newSpace(t, map[string]string{"x": strings.Repeat("0", 1000)})
 	s.limits.bytes = 3500
@@ -370,7 +371,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// What is kept of a conversation can be removed; the others stay.
+// The checkpoints of a conversation can be removed; the others stay.
 func TestForget(t *testing.T) {
 	s := newSpace(t, map[string]string{"x": "one", "y": "other"})
 	s.edit(1, "x", "two")

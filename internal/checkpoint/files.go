@@ -35,14 +35,14 @@ func (w *Workspace) open(path string) (*place, error) {
 
 func (p *place) close() { _ = p.root.Close() }
 
-// state is what a place holds now. Hash is "" if there is no file.
+// state is the present content of a place. Hash is "" if there is no file.
 type state struct {
 	hash    string
 	content *string
 	info    fs.FileInfo
 }
 
-// read returns what the place holds. The error says for people why it can't be changed.
+// read returns the content of the place. The error says for people why it can't be changed.
 func (p *place) read() (state, error) {
 	if err := p.checkParents(); err != nil {
 		return state{}, err

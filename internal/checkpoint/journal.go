@@ -42,13 +42,13 @@ type record struct {
 	Dirs         []string  `json:"dirs,omitzero"`  // directories that were made, the outermost first
 }
 
-// file is what an edit does to a file. Was and Now are hashes of contents, "" for no file.
+// file is one file's part of an edit. Was and Now are hashes of contents, "" for no file.
 type file struct {
 	Path    string      `json:"path"`
 	Was     string      `json:"was,omitzero"`
 	Mode    fs.FileMode `json:"mode,omitzero"` // of the file before
 	Now     string      `json:"now,omitzero"`
-	Unknown bool        `json:"unknown,omitzero"` // what the file held is not kept
+	Unknown bool        `json:"unknown,omitzero"` // the old content is not kept
 	Added   int         `json:"added,omitzero"`
 	Removed int         `json:"removed,omitzero"`
 }
@@ -136,7 +136,7 @@ func (w *Workspace) load() ([]record, error) {
 	for n := 1; ; n++ {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return list, nil // what follows the last line end is a line that a process did not finish
+			return list, nil // text after the last line end is a line that a process did not finish
 		}
 		var r record
 		if err == nil {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// version of a file in the simulated world.
+// held is a version of a file in the simulated world.
 type held struct {
 	content string
 	mode    fs.FileMode
@@ -28,8 +28,8 @@ type world struct {
 	n    int // of contents so far
 
 	turn     int
-	files    map[string]held         // what the files hold
-	before   map[int]map[string]held // what they held when a turn began
+	files    map[string]held         // the content of the files
+	before   map[int]map[string]held // their content when a turn began
 	edited   map[int]map[string]bool // by the turn
 	touched  map[string]int          // the turn in or after which the user last changed a file
 	replaced []string                // contents of the user that the model replaced
@@ -39,7 +39,7 @@ var worldFiles = []string{"a", "d/b", "d/e/c", "../outside/x"}
 
 func (x *world) path(name string) string { return filepath.Join(x.root, name) }
 
-// read compares the disk with what the files should hold.
+// read compares the disk with the expected content of the files.
 func (x *world) read() map[string]held {
 	x.t.Helper()
 	now := map[string]held{}
@@ -66,7 +66,7 @@ func (x *world) write(name, content string, mode fs.FileMode) {
 	}
 }
 
-// content is one that nobody has written before.
+// content returns a content that has not been written before.
 func (x *world) content(who string) string {
 	x.n++
 	return fmt.Sprintf(
@@ -206,7 +206,7 @@ func (x *world) undoFrom(t *rapid.T, from int) {
 		}
 	}
 	x.files = now
-	defer x.begin(t) // what the files held when the turn began would not fit
+	defer x.begin(t) // the expected content at the turn's beginning would not fit
 	if len(out.Turns) == 0 || rapid.Bool().Draw(t, "no redo") {
 		return
 	}
@@ -221,8 +221,8 @@ func (x *world) undoFrom(t *rapid.T, from int) {
 	x.files = was
 }
 
-// undoDies is an undo whose process dies before it notes what it did. The same undo completes it. To any other undo or
-// redo it looks as if somebody else had changed the files.
+// undoDies is an undo whose process dies before it notes its work. The same undo completes it. To
+// any other undo or redo it looks as if somebody else had changed the files.
 func (x *world) undoDies(t *rapid.T) {
 	was := maps.Clone(x.files)
 	records, err := x.w.load()
@@ -248,7 +248,7 @@ func (x *world) undoDies(t *rapid.T) {
 	x.survive(t, was)
 }
 
-// redoDies is a redo whose process dies before it notes what it did.
+// redoDies is a redo whose process dies before it notes its work.
 func (x *world) redoDies(t *rapid.T) {
 	was := maps.Clone(x.files)
 	records, err := x.w.load()
@@ -266,7 +266,7 @@ func (x *world) redoDies(t *rapid.T) {
 	x.survive(t, was)
 }
 
-// survive takes what the files hold now for what they should hold, if nothing of the user was lost.
+// survive takes the files' present content as the expected one, if nothing of the user was lost.
 func (x *world) survive(t *rapid.T, was map[string]held) {
 	now := x.read()
 	x.kept(t, was, now)
@@ -286,7 +286,7 @@ func (x *world) redo(t *rapid.T) {
 	}
 	touched := maps.Clone(x.touched)
 	x.survive(t, was)
-	x.touched = touched // by nobody else
+	x.touched = touched // a redo does not count as a change of the user
 }
 
 // kept fails if a content of the user was lost.
@@ -303,8 +303,9 @@ func (x *world) kept(t *rapid.T, was, now map[string]held) {
 	}
 }
 
-// Whatever a model and a user do to files in turn, undo and redo lose no byte that the user wrote. A file that only the
-// model changed is byte for byte what it was before the turn. Processes die at any point of an edit, undo or redo.
+// Whatever a model and a user do to files in turn, undo and redo lose no byte that the user wrote.
+// A file that only the model changed is byte for byte as before the turn. Processes die at any
+// point of an edit, undo or redo.
 func TestNothingIsLost(t *testing.T) {
 	dir := t.TempDir()
 	n := 0

@@ -13,7 +13,7 @@ import (
 	"tapgw/internal/proc"
 )
 
-// limits bound what is kept.
+// limits bound the kept checkpoints.
 type limits struct {
 	age   time.Duration // of a conversation's last edit
 	bytes int64         // of a workspace's checkpoints
@@ -21,8 +21,9 @@ type limits struct {
 
 var defaultLimits = limits{age: 30 * 24 * time.Hour, bytes: 256 << 20}
 
-// prune removes what is too old or too much, at the first edit of a turn. It is done as far as it goes: the checkpoints
-// that matter now do not depend on it. The error is that of a journal that can't be read. The caller has the lock.
+// prune removes checkpoints beyond the limits, at the first edit of a turn. It stops at the first
+// failure without harm: the checkpoints that matter now do not depend on it. The error is that of a
+// journal that can't be read. The caller has the lock.
 func (w *Workspace) prune(at Place) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +51,8 @@ func (w *Workspace) prune(at Place) error {
 	return nil
 }
 
-// rewrite makes these the journal's lines, and removes the contents that none of them names. The caller has the lock.
+// rewrite makes these the journal's lines, and removes the contents that no line names. The caller
+// has the lock.
 func (w *Workspace) rewrite(records []record) error {
 	var journal bytes.Buffer
 	for _, r := range records {
@@ -69,8 +71,8 @@ func (w *Workspace) rewrite(records []record) error {
 	return nil
 }
 
-// Forget removes what is kept of a conversation, in all workspaces of a store. Its edits can't be undone any more. The
-// error names a journal that can't be read or written.
+// Forget removes the checkpoints of a conversation, in all workspaces of a store. Its edits can't
+// be undone any more. The error names a journal that can't be read or written.
 func Forget(ctx context.Context, store, conversation string) error {
 	entries, err := os.ReadDir(store)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -24,7 +24,7 @@ type File struct {
 	Added, Removed int
 }
 
-// Outcome is what an undo or redo did.
+// Outcome is the result of an undo or redo.
 type Outcome struct {
 	Turns   []int    // that were undone or redone, ascending
 	Changed []string // names of files that were brought back
@@ -53,7 +53,7 @@ type turn struct {
 	undone bool
 }
 
-// history replays the journal.
+// replay makes a conversation's history from the records of a journal.
 func replay(records []record, conversation string) *history {
 	h := &history{}
 	void := map[string]bool{}
@@ -163,7 +163,7 @@ func paths(turns []*turn) (list []string) {
 	return list
 }
 
-// editsOf returns what the turns did to a file, in order.
+// editsOf returns the turns' edits of a file, in order.
 func editsOf(turns []*turn, path string) (list []file) {
 	for _, t := range turns {
 		for _, r := range t.edits {
@@ -177,9 +177,10 @@ func editsOf(turns []*turn, path string) (list []file) {
 	return list
 }
 
-// Undo brings files back to what they held before a turn: the last one that is not undone, or all turns from the number
-// from on if it is not 0. Files that hold anything but what an edit wrote are left. The error is [ErrNothing] if there
-// is no such turn. If no file could be brought back, the turns do not count as undone.
+// Undo brings files back to their content before a turn: the last one that is not undone, or all
+// turns from the number from on if it is not 0. It leaves files with any content but the one that
+// an edit wrote. The error is [ErrNothing] if there is no such turn. If no file could be brought
+// back, the turns do not count as undone.
 func (w *Workspace) Undo(ctx context.Context, conversation string, from int) (Outcome, error) {
 	lock, err := w.lock(ctx)
 	if err != nil {
@@ -228,8 +229,9 @@ func (w *Workspace) Undo(ctx context.Context, conversation string, from int) (Ou
 	return out, w.append(r)
 }
 
-// back returns how to undo the edits of a file, as far as they follow each other: between two of them somebody may have
-// written something else, which must stay. m is nil if the file can't be changed at all. reason says what was left.
+// back returns how to undo the edits of a file, as far as they follow each other: between two of
+// them somebody may have written something else, which must stay. m is nil if the file can't be
+// changed at all. reason says which content was left.
 func (w *Workspace) back(path string, edits []file) (m *move, reason string) {
 	p, err := w.open(path)
 	if err != nil {
@@ -321,8 +323,9 @@ func (w *Workspace) removeDirs(dirs []string) (names []string) {
 	return names
 }
 
-// Redo takes the last undo of a conversation back. A new edit of the conversation ends what can be redone. Files that
-// were changed since the undo are left. The error is [ErrNothing] if there is no undo to take back.
+// Redo takes the last undo of a conversation back. A new edit of the conversation ends that chance.
+// Files that were changed since the undo are left. The error is [ErrNothing] if there is no undo to
+// take back.
 func (w *Workspace) Redo(ctx context.Context, conversation string) (Outcome, error) {
 	lock, err := w.lock(ctx)
 	if err != nil {

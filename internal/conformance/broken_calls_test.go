@@ -26,7 +26,7 @@ func (l *brokenLink) file(id any) object {
 // codes are all codes of results.
 var codes = []string{"NOT_FOUND", "TIMEOUT", "CANCELLED", "DISCONNECTED", "UNAUTHORIZED", "INTERNAL"}
 
-// result is what a tool returns; nil is nothing.
+// result is the answer of a tool; nil sends no answer.
 func (l *brokenLink) result(tool string, id any, args object) object {
 	text, isText := args["text"].(string)
 	answer := object{"type": "tool.result", "id": id, "data": text}
@@ -93,7 +93,7 @@ func (l *brokenLink) finish(id string) {
 	l.ended[id] = true
 }
 
-// work runs a tool and sends what it returns.
+// work runs a tool and sends its answer.
 func (l *brokenLink) work(ctx context.Context, id, tool string, args object) {
 	switch l.fault {
 	case "loses calls when it is busy":

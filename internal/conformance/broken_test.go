@@ -17,8 +17,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// broken is a provider that keeps every rule but one: fault names what it does wrong, "" nothing. It speaks the
-// protocol by hand, because an SDK would not let it.
+// broken is a provider that keeps every rule but one: fault names its fault, "" for a correct
+// provider. It speaks the protocol by hand, because an SDK would not let it.
 type broken struct {
 	fault string
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
@@ -354,7 +354,7 @@ func (l *brokenLink) hello(session string) {
 	}
 }
 
-// ack is the beginning of work: it shows what it can send.
+// ack is the beginning of work: the provider sends all that it can send.
 func (l *brokenLink) ack(m object) {
 	l.state, l.bound = "bound", true
 	l.reconnect, _ = m["reconnectToken"].(string)

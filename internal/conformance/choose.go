@@ -67,7 +67,7 @@ func argsFor(schema protocol.Raw) (args json.RawMessage, ok bool) {
 	return text, compiled.Check(protocol.Raw(text)) == nil
 }
 
-// property is what the kit reads of the schema of a property.
+// property is the part that the kit reads of a property's schema.
 type property struct {
 	Type     any
 	Enum     []any
@@ -111,7 +111,8 @@ func (p property) value() any {
 	return "text"
 }
 
-// wrongArgs makes arguments that the schema does not allow: of the wrong type, or without what is required.
+// wrongArgs makes arguments that the schema does not allow: of the wrong type, or without a
+// required one.
 func wrongArgs(tools []protocol.Tool, name string) json.RawMessage {
 	for _, t := range tools {
 		if t.Name != name {

@@ -35,7 +35,7 @@ type Rule struct {
 // ours is the Spec of a rule that its section of docs/protocol.md itself demands.
 const ours = "docs/protocol.md"
 
-// Outcome is what became of a rule in a run.
+// Outcome is the result of a rule in a run.
 type Outcome string
 
 // Outcomes of a rule.
@@ -59,8 +59,8 @@ type Result struct {
 	DurationMs int64   `json:"durationMs"`
 }
 
-// Report is what a run found, in the order in which the rules were judged. Subject is the judged command or URL. Stderr
-// has the last lines that the judged program wrote there.
+// Report is the result of a run, with the rules in the order in which they were judged. Subject is
+// the judged command or URL. Stderr has the last lines that the judged program wrote there.
 type Report struct {
 	Subject string   `json:"subject"`
 	Passed  int      `json:"passed"`
@@ -111,8 +111,8 @@ func (s *skip) Error() string { return s.reason }
 func skipf(reason string, args ...any) error { return &skip{fmt.Sprintf(reason, args...)} }
 
 // result makes the result of a rule from the error of its check: nil is passed, a [skip] skipped.
-// With any other error the rule was not kept; without a text of what was expected, that is the
-// rule's title.
+// With any other error the rule was not kept; if the error does not say what was expected, the
+// rule's title does.
 func (r Rule) result(err error, took time.Duration) Result {
 	result := Result{Rule: r, Level: string(Must), Outcome: Passed, DurationMs: took.Milliseconds()}
 	if r.Kind == Should {

@@ -11,13 +11,14 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// callRecord is what the kit knows of a call, a gate check or a transform request, by its id.
+// callRecord is the kit's knowledge of a call, a gate check or a transform request, by its id.
 type callRecord struct {
 	link    *link
 	results int
 	// For calls: it was cancelled after its result, or it was only cancelled and never made.
 	cancelledLate, phantom bool
-	// For calls: it was cancelled before its result, which is none of a cancelled call: the two met.
+	// For calls: the call was cancelled before its result. The result then still counts, because it
+	// may have crossed the cancel.
 	cancelled, answered bool
 	denyOnly            bool // for gate checks: only a denial is right
 }
@@ -52,7 +53,7 @@ type ledger struct {
 	restoring map[*link]bool
 }
 
-// offer is what a provider offers at the moment.
+// offer is a provider's present offer.
 type offer struct {
 	Tools       []protocol.Tool
 	Rules       []protocol.Rule
@@ -93,7 +94,7 @@ func (d *ledger) verdict(rule string) (seen bool, err error) {
 	return d.seen[rule] > 0, nil
 }
 
-// current returns what the provider offers.
+// current returns the provider's present offer.
 func (d *ledger) current() offer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,7 +111,8 @@ func (d *ledger) talk(l *link) *talk {
 	return t
 }
 
-// heard judges a frame by the watched rules. It returns the message, or nil if the frame is none.
+// heard judges a frame by the watched rules. It returns the message, or nil if the frame is not
+// one.
 func (d *ledger) heard(l *link, f frame) protocol.Message {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,7 +183,7 @@ var fieldRules = map[protocol.Type]string{
 	protocol.TypePush: "push.fields",
 }
 
-// fields judges the fields of a message by what the protocol's own check found. d.mu is held.
+// fields judges the fields of a message by the result of the protocol's own check. d.mu is held.
 func (d *ledger) fields(typ protocol.Type, fault *protocol.Error) {
 	rule, ok := fieldRules[typ]
 	if !ok {
@@ -211,7 +213,7 @@ func (d *ledger) fields(typ protocol.Type, fault *protocol.Error) {
 	d.note(rule, false, "%s", fault.Message)
 }
 
-// message judges what a message says, and keeps what it offers. d.mu is held.
+// message judges the content of a message, and keeps its offer. d.mu is held.
 func (d *ledger) message(l *link, t *talk, m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.Auth:
@@ -259,7 +261,8 @@ func (d *ledger) message(l *link, t *talk, m protocol.Message) {
 	}
 }
 
-// hello keeps what a hello offers. A field that is left out keeps what a reconnect restores.
+// hello keeps the offer of a hello. A field that is left out keeps the value that a reconnect
+// restores.
 func (d *ledger) hello(l *link, m *protocol.Hello) {
 	d.reconnectToken(l, m.ReconnectToken)
 	name := protocol.NormalName(m.Name) + " " + m.Instance
@@ -337,7 +340,7 @@ func updated(tools []protocol.Tool, m *protocol.ToolsUpdate) (now []protocol.Too
 	return append(now, m.Tools...)
 }
 
-// result judges a tool.result by what the kit asked.
+// result judges a tool.result by the kit's request.
 func (d *ledger) result(l *link, m *protocol.ToolResult) {
 	d.note("result.one", m.Data == nil || !m.Failed(), "data beside error %.64q, errorCode %.64q",
 		m.Error, m.ErrorCode)

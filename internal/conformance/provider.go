@@ -42,7 +42,7 @@ type ProviderOptions struct {
 // anyPort is a free port of the loopback address.
 const anyPort = "127.0.0.1:0"
 
-// largeRest is what the rest of the largest message may have beside its text.
+// largeRest is the size that the rest of the largest message may have beside its text.
 const largeRest = 64 << 10
 
 // quiet is how long the kit waits to see that something does not come which no other message can show.
@@ -54,8 +54,8 @@ const (
 	nextSession  = "kit-session-2"
 )
 
-// kit judges one provider. One goroutine runs the checks; the readers of the connections only watch and answer what
-// needs no thought.
+// kit judges one provider. One goroutine runs the checks; the readers of the connections only
+// watch, and answer messages that need no decision.
 type kit struct {
 	// Fixed at creation.
 	ctx    context.Context
@@ -69,7 +69,7 @@ type kit struct {
 	home   string // an empty directory
 	out    *lines
 
-	// What the present check works with.
+	// The state of the present check.
 	stage   *stage
 	program *Program // nil before the first start, and with a URL
 	ended   error    // how the program ended; errRuns while it runs
@@ -78,8 +78,8 @@ type kit struct {
 	hello   frame    // the last one
 	session string   // the bound one
 
-	// What earlier checks found.
-	tool, slow call  // what the kit calls
+	// The findings of earlier checks.
+	tool, slow call  // the calls that the kit makes
 	noTool     error // why it can't call a tool
 	unbound    error // why no check can bind the provider
 	serial     bool  // a call that runs holds up others
@@ -156,8 +156,8 @@ func (k *kit) open(address string) error {
 	return err
 }
 
-// ListenAddress returns the address at which the kit listens for the URL of [ProviderOptions]: a host of this machine
-// alone, and a port. The error says what is wrong with the URL.
+// ListenAddress returns the address at which the kit listens for the URL of [ProviderOptions]: a
+// host of this machine alone, and a port. The error names the fault of the URL.
 func ListenAddress(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "http" {
@@ -267,7 +267,8 @@ func (k *kit) drop() {
 	}
 }
 
-// done returns the channel of the program's end, or nil if it is known or there is none.
+// done returns the channel of the program's end. It is nil if the end is known or the kit started
+// no program.
 func (k *kit) done() <-chan error {
 	if k.program == nil || !errors.Is(k.ended, errRuns) {
 		return nil

@@ -21,7 +21,7 @@ func callAnswered(k *kit) error {
 	return k.settle(l)
 }
 
-// got returns what was seen when a check failed.
+// got returns the observation of a failed check.
 func got(err error) string {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.got
@@ -102,7 +102,7 @@ func callParallel(k *kit) error {
 	return nil
 }
 
-// reached shows that the provider has read what it was sent, also while a call runs.
+// reached shows that the provider has read all messages so far, also while a call runs.
 func (k *kit) reached(l *link) error {
 	if k.serial {
 		return k.ping(l)

@@ -91,7 +91,8 @@ func early(l *link) bool {
 	}
 }
 
-// settledOpening returns a connection on which the provider had a moment to send what it must not send yet.
+// settledOpening returns a connection on which the provider had a moment to send messages that are
+// forbidden before hello.
 func (k *kit) settledOpening() (*link, error) {
 	l, err := k.opening()
 	if err != nil {

@@ -53,7 +53,7 @@ func (d *ledger) question(id, kind string, over bool) {
 	d.questions[id] = &questionRecord{kind: kind, over: over}
 }
 
-// questionTold asks, waits a moment for answers, and ends what was asked.
+// questionTold asks, waits a moment for answers, and ends its questions.
 func questionTold(k *kit) error {
 	l, err := k.bound()
 	if err != nil {

@@ -185,7 +185,7 @@ func stopGoodbye(k *kit) error {
 	if _, err := k.next(l, protocol.TypeGoodbye); err != nil {
 		return fail("goodbye", "%s", got(err))
 	}
-	_ = k.settle(l) // what comes after goodbye
+	_ = k.settle(l) // wait for messages after goodbye
 	return nil
 }
 

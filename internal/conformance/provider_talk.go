@@ -12,8 +12,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// heard watches a frame and answers what needs no thought: requests, and another hello of a bound provider. It runs on
-// the goroutine that reads the connection.
+// heard watches a frame and answers it if that needs no decision: requests, and another hello of a
+// bound provider. It runs on the goroutine that reads the connection.
 func (k *kit) heard(l *link, f frame) {
 	switch m := k.ledger.heard(l, f).(type) {
 	case *protocol.Push:
@@ -252,8 +252,8 @@ func (k *kit) results(l *link, ids []string) error {
 	return nil
 }
 
-// alive shows that the provider has handled what it was sent before: it answers a call, or without a tool that the kit
-// can call, a ping of the WebSocket.
+// alive shows that the provider has handled all messages before: it answers a call, or without a
+// tool that the kit can call, a ping of the WebSocket.
 func (k *kit) alive(l *link) error {
 	if k.noTool == nil && k.tool.name != "" {
 		if _, err := k.result(l, k.call(l, k.tool)); err != nil {
@@ -263,11 +263,11 @@ func (k *kit) alive(l *link) error {
 	return k.ping(l)
 }
 
-// moment is how long a provider has for what it may do wrong by itself, after all that it was sent.
+// moment is how long a provider has to break a rule by itself, after all messages to it.
 const moment = 100 * time.Millisecond
 
-// settle shows that the provider has read what it was sent, and gives it a moment. A provider that needs longer for
-// what it does wrong may not be found out; none is blamed for being slow.
+// settle shows that the provider has read all messages so far, and gives it a moment. A provider
+// that breaks a rule later may not be found out, but slow providers are not blamed.
 func (k *kit) settle(l *link) error {
 	if err := k.ping(l); err != nil {
 		return err
@@ -280,7 +280,7 @@ func (k *kit) settle(l *link) error {
 	}
 }
 
-// ping waits for pongs. What the provider had begun to send has come by then.
+// ping waits for pongs. By then the frames that the provider had begun to send have come.
 func (k *kit) ping(l *link) error {
 	for range 3 {
 		ctx, cancel := context.WithTimeout(l.ctx, patience)
@@ -296,8 +296,8 @@ func (k *kit) ping(l *link) error {
 	return nil
 }
 
-// calm watches for a while what a provider does that should do nothing, also on new connections. react is called with
-// each frame; its error ends the watch, as the end of the program does.
+// calm watches for a while whether a provider stays quiet, also on new connections. react is called
+// with each frame; its error ends the watch, as the end of the program does.
 func (k *kit) calm(react func(l *link, f frame) error) error {
 	timeout := time.After(quiet)
 	for {

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-// faults are what the broken provider does wrong, one rule each, with the rule.
+// faults are the faults of the broken provider, one for each rule, with the rule.
 var faults = map[string]string{
 	"never says hello":                     "connect.bind",
 	"authenticates twice":                  "connect.auth",
@@ -151,7 +151,7 @@ func TestFaultless(t *testing.T) {
 	}
 }
 
-// A provider that somebody else started is judged too, but for what only its starter sees.
+// A provider that the kit did not start is judged too, except by rules about its process.
 func TestURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broken{}

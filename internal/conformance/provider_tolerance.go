@@ -64,8 +64,8 @@ func ignoreBinary(k *kit) error {
 	return k.alive(l)
 }
 
-// ignoreWrong sends known messages without their fields, or with fields of other types. None of them
-// is a call or a cancel, which might be answered.
+// ignoreWrong sends known messages without their fields, or with fields of other types. It sends
+// neither calls nor cancels, which might be answered.
 func ignoreWrong(k *kit) error {
 	l, err := k.bound()
 	if err != nil {

@@ -19,7 +19,7 @@ type ReplayOptions struct {
 	Provider  string        // whose part is replayed, see [ReplayedProvider]
 	Speed     float64       // 1 as fast as it was, 10 ten times that; 0 as fast as the answers come
 	Patience  time.Duration // how long to wait for a message; 0: 5 s
-	Ignore    []string      // JSON pointers, with * for any name or index, of what may differ
+	Ignore    []string      // JSON pointers, with * for any name or index, of values that may differ
 	Home      string        // stands for <home>; "" if it is unknown
 }
 
@@ -36,9 +36,9 @@ const (
 	FindingUnexpected = "unexpected"
 )
 
-// Finding is a message that was not as recorded. Line is its line in the recording, 0 for a message that the
-// recording does not have. Type is the message's, "text" for a frame that is none, "closed" for a connection's end, and
-// "connection" for its beginning.
+// Finding is a message that differs from the recording. Line is its line in the recording, 0 for a
+// message that the recording does not have. Type is the message's, "text" for a frame that is no
+// message, "closed" for a connection's end, and "connection" for its beginning.
 type Finding struct {
 	Kind        string          `json:"kind"`
 	Line        int             `json:"line,omitzero"`
@@ -48,15 +48,16 @@ type Finding struct {
 	Differences []Difference    `json:"differences,omitzero"`
 }
 
-// Difference is a value that differs, by its JSON pointer. A side without the value has none.
+// Difference is a value that differs, by its JSON pointer. The text of a side without the value is
+// "".
 type Difference struct {
 	Path     string          `json:"path"`
 	Recorded json.RawMessage `json:"recorded,omitzero"`
 	Replayed json.RawMessage `json:"replayed,omitzero"`
 }
 
-// ReplayReport is what a replay found. Sent and Equal count messages; Skipped counts those that can't be replayed, and
-// Gap those that the recording itself lacks.
+// ReplayReport is the result of a replay. Sent and Equal count messages; Skipped counts those that
+// can't be replayed, and Gap those that the recording itself lacks.
 type ReplayReport struct {
 	Subject  string    `json:"subject"`
 	Provider string    `json:"provider"`
@@ -68,7 +69,7 @@ type ReplayReport struct {
 	Output   []string  `json:"output"` // the last lines that the provider printed
 }
 
-// replayPeer is one connection to what is replayed against.
+// replayPeer is one connection to the provider or gateway of a replay.
 type replayPeer interface {
 	send(text []byte)
 	close(code protocol.CloseCode)
@@ -87,7 +88,7 @@ type replayConn struct {
 
 // received is a frame that no step has taken yet.
 type received struct {
-	kind  string // type of the message; "text" for a frame that is none
+	kind  string // type of the message; "text" for a frame that is no message
 	text  []byte // with placeholders in place of directories
 	value any    // nil for a frame that is no message
 }
@@ -98,7 +99,7 @@ type replayer struct {
 	direction
 	steps  []replayStep
 	conns  map[int]*replayConn
-	ids    map[string]string // what the recording has for ids, and what was made in their place
+	ids    map[string]string // by the ids in the recording: the new ids in their place
 	dirs   map[string]string // placeholders of directories, and the directories
 	redact *recording.Redactor
 	report *ReplayReport
@@ -108,13 +109,13 @@ type replayer struct {
 	translates int
 }
 
-// direction is what differs between a replay against a provider and one against a gateway.
+// direction is the difference between a replay against a provider and one against a gateway.
 type direction struct {
 	ours  string // the party that is replayed
 	made  []string
 	open  func(ctx context.Context) (replayPeer, error)
 	loose []string // types of messages that depend on others than the two: they are not awaited
-	// before is called before a step, and may make happen what the step waits for.
+	// before is called before a step, and may cause the message that the step waits for.
 	before func(replayStep)
 	token  string // of a provider that is replayed
 }
@@ -167,7 +168,7 @@ func ReplayedProvider(f *recording.File, name string) (string, error) {
 // isOwn reports whether a provider is the one that the gateway itself gives to each session (docs/tap.md).
 func isOwn(provider string) bool { return provider == "tap" }
 
-// run takes all steps and then looks for what nobody expected.
+// run takes all steps and then looks for unexpected messages.
 func (r *replayer) run(ctx context.Context) {
 	r.begun = time.Now()
 	for i := range r.steps {
@@ -295,7 +296,7 @@ func (r *replayer) receive(c *replayConn, f frame, ok bool) {
 	c.unread = append(c.unread, got)
 }
 
-// readAll reads what has come, without waiting.
+// readAll reads the messages that have come, without waiting.
 func (r *replayer) readAll(c *replayConn) {
 	for c.peer != nil && !c.hasEnded {
 		select {
@@ -382,7 +383,7 @@ func (r *replayer) isExpectedLater(i int, got received) bool {
 	return false
 }
 
-// reportUnread reports what came and was not expected.
+// reportUnread reports unexpected messages.
 func (r *replayer) reportUnread(c *replayConn) {
 	for _, got := range c.unread {
 		if !slices.Contains(r.loose, got.kind) {

@@ -21,14 +21,14 @@ var unknownValue = lazyregexp.New(`^<answer-[0-9]+>$`)
 // dirPlaceholder finds the placeholders of directories that a replay has, too.
 var dirPlaceholder = lazyregexp.New(`<persistDir-[0-9]+>`)
 
-// correlating is the member that says what a message answers, by its type. One that the other party makes up itself
-// is no help to find a message.
+// correlating is the member that names the request of an answer, by the answer's type. An id that
+// the other party makes up does not help to find a message.
 var correlating = map[string]string{
 	"tool.result": "id", "tool.progress": "id", "gate.result": "callId", "transform.result": "callId",
 	"ack": "requestId", "error": "requestId", "stream.history": "queryId", "tool.cancel": "id",
 }
 
-// decodeReplayed decodes JSON with numbers as they are written. It is nil for what is no JSON.
+// decodeReplayed decodes JSON with numbers as they are written. It is nil for invalid JSON.
 func decodeReplayed(text []byte) any {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -88,7 +88,8 @@ func (r *replayer) compare(s replayStep, got received) ([]Difference, map[string
 	return c.found, c.ids
 }
 
-// offered is what is left of a message about the beginning: what a provider offers, without members that are empty.
+// offered is the part of a message that counts at the beginning: a provider's offer, without
+// members that are empty.
 func offered(m object) object {
 	left := object{}
 	for _, name := range []string{"type", "name", "instance", "context", "startup_context", "tools", "hooks",

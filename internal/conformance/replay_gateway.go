@@ -13,7 +13,7 @@ import (
 )
 
 // ReplayTarget is the gateway that [ReplayGateway] replays against. URL is for the report, Token is
-// its admin token. Session is a session there that nobody else uses.
+// its admin token. Session is a session there that is not used otherwise.
 type ReplayTarget struct {
 	URL     string
 	Token   string
@@ -26,13 +26,14 @@ type ReplayTarget struct {
 	Call func(ctx context.Context, tool string, args json.RawMessage)
 }
 
-// looseFromGateway are the types of messages that come of what hosts, people and other providers do.
+// looseFromGateway are the types of messages about actions of hosts, people and other providers.
 var looseFromGateway = []string{"sessions.updated", "session.event", "session.lifecycle", "transform.request",
 	"auth.pairing"}
 
-// ReplayGateway replays a provider's part of a recording against a gateway: it connects with the admin token, sends
-// what the provider sent, makes the tool calls that the provider got, and compares what the gateway answers. A
-// provider of all sessions is bound to the one session only. The error says why nothing could be replayed.
+// ReplayGateway replays a provider's part of a recording against a gateway: it connects with the
+// admin token, sends the provider's messages, makes the tool calls that the provider got, and
+// compares the gateway's answers. A provider of all sessions is bound to the one session only. The
+// error says why nothing could be replayed.
 func ReplayGateway(ctx context.Context, o ReplayOptions, g ReplayTarget) (*ReplayReport, error) {
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -54,7 +55,7 @@ func ReplayGateway(ctx context.Context, o ReplayOptions, g ReplayTarget) (*Repla
 	o.Ignore = append([]string{"/seq", "/active", "/streams/*/*/ts"}, o.Ignore...)
 	for _, c := range o.Recording.Start.Connections {
 		if c.Provider == o.Provider {
-			o.Ignore = append(o.Ignore, "/revision") // it counts what was before the recording, too
+			o.Ignore = append(o.Ignore, "/revision") // it also counts changes before the recording
 		}
 	}
 	r := newReplayer(o, d, g.URL)
@@ -77,7 +78,7 @@ type replayCalls struct {
 	cancels map[string]context.CancelFunc   // by the id that the recording has
 }
 
-// prepare makes happen what a step waits for.
+// prepare causes the message that a step waits for.
 func (c *replayCalls) prepare(s replayStep) {
 	var m struct {
 		Type                               protocol.Type
@@ -88,7 +89,7 @@ func (c *replayCalls) prepare(s replayStep) {
 		return
 	}
 	call := m.Tool + " " + string(m.Args)
-	switch m.Type { // the replayed provider sends none of these but gate.result
+	switch m.Type { // of these, the replayed provider sends only gate.result
 	case protocol.TypeGateCheck:
 		c.asked[m.CallID] = call
 		c.begun[call] = append(c.begun[call], c.begin(m.Tool, m.Args))
@@ -107,7 +108,8 @@ func (c *replayCalls) prepare(s replayStep) {
 	}
 }
 
-// take returns what cancels the oldest call that a gate was asked about; nil for none.
+// take returns a function that cancels the oldest call that a gate was asked about; nil if there is
+// no such call.
 func (c *replayCalls) take(call string) (cancel context.CancelFunc) {
 	if list := c.begun[call]; len(list) > 0 {
 		cancel, c.begun[call] = list[0], list[1:]

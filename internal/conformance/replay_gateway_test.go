@@ -100,8 +100,8 @@ func TestReplayGateway(t *testing.T) {
 	}
 }
 
-// TestReplayGatewayBeginsInMidSession shows that the replayed provider first gives the gateway what it had, and that a
-// provider of all sessions is bound to the replay's alone.
+// TestReplayGatewayBeginsInMidSession shows that the replayed provider first gives the gateway the
+// offer that it had, and that a provider of all sessions is bound to the replay's alone.
 func TestReplayGatewayBeginsInMidSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const connection = `{"conn":1,"provider":"p","trust":"project","hello":{"type":"hello","name":"p",` +

@@ -8,7 +8,7 @@ import (
 	"tapgw/internal/recording"
 )
 
-// stepAction is what a step of a replay does.
+// stepAction is the action of a step of a replay.
 type stepAction int
 
 const (
@@ -23,7 +23,7 @@ const (
 type replayStep struct {
 	action  stepAction
 	line    recording.Line
-	isState bool // only what the provider offers is compared
+	isState bool // only the provider's offer is compared
 }
 
 // kind is the type of the step's message, as a [Finding] has it.

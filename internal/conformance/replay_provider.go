@@ -16,9 +16,9 @@ import (
 // replayToken is the provider's token in a replay.
 const replayToken = "ptk-00000000000000000000000000000000"
 
-// ReplayProvider replays the gateway's part of a recording against a provider: it starts the command, sends what the
-// gateway sent, and compares what the provider answers. An answer is awaited before the messages that followed it.
-// The error says why nothing could be replayed.
+// ReplayProvider replays the gateway's part of a recording against a provider: it starts the
+// command, sends the gateway's messages, and compares the provider's answers. An answer is awaited
+// before the messages that followed it. The error says why nothing could be replayed.
 func ReplayProvider(ctx context.Context, o ReplayOptions, command []string) (*ReplayReport, error) {
 	home, err := os.MkdirTemp("", "tapctl-replay-")
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *replayer) makeDirs(home string) error {
 	return nil
 }
 
-// setDirs has the home directory, and what rules say, replaced in what comes.
+// setDirs replaces the home directory, and the texts that rules name, in messages that come.
 func (r *replayer) setDirs(rules []recording.Rule) {
 	if r.Home != "" {
 		r.dirs["<home>"] = r.Home

@@ -204,7 +204,8 @@ func TestReplayMapsIDs(t *testing.T) {
 	}
 }
 
-// TestReplayAwaitsAnswers shows causality: what followed an answer in the recording is sent after it.
+// TestReplayAwaitsAnswers shows causality: a message that followed an answer in the recording is
+// sent after it.
 func TestReplayAwaitsAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := readLines(t, "",

@@ -46,10 +46,10 @@ type (
 	}
 )
 
-// JUnit returns the report as a JUnit XML file: one suite, and a test case for each rule, whose class is the rule's
-// section. The subject is the suite's name. Advice is the output of a test case that passes. Control
-// characters of foreign text are made visible. cut is what ended the run early, or nil; it is one
-// more test case, so that no CI system takes the file for a whole run.
+// JUnit returns the report as a JUnit XML file: one suite, and a test case for each rule, whose
+// class is the rule's section. The subject is the suite's name. Advice is the output of a test case
+// that passes. Control characters of foreign text are made visible. cut is the error that ended the
+// run early, or nil; it is one more test case, so that no CI system takes the file for a whole run.
 func (r *Report) JUnit(cut error) ([]byte, error) {
 	suite := junitSuite{Name: visible.Line(r.Subject), Tests: len(r.Results), Failures: r.Failed, Skipped: r.Skipped,
 		Stderr: visible.Controls(strings.Join(r.Stderr, "\n"))}
@@ -83,8 +83,8 @@ func (r *Report) JUnit(cut error) ([]byte, error) {
 	return append([]byte(xml.Header), append(text, '\n')...), nil
 }
 
-// Explanation returns what people read of a rule that was not kept: three lines with what was seen,
-// what was expected, and where that is written.
+// Explanation returns the text for people about a broken rule: three lines with the observation,
+// the expectation, and the section that demands it.
 func (r Result) Explanation() string {
 	where := r.Section
 	if !strings.HasPrefix(where, "testdata/") {

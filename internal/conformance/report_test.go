@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A report has what foreign programs sent in a form that no terminal obeys and every XML parser reads.
+// A report has texts of foreign programs in a form that no terminal obeys and every XML parser
+// reads.
 func TestReportIsHarmless(t *testing.T) {
 	const hostile = "a\x1b[2J\x00]]>&\u202eb\nc"
 	report := &Report{Subject: hostile, Stderr: []string{hostile, "plain"}}

@@ -88,7 +88,8 @@ func (s *Scenario) rule() Rule {
 	}
 }
 
-// Play plays the scenario with a sample. The error names the step that failed, and what it wanted.
+// Play plays the scenario with a sample. The error names the step that failed, and the message that
+// it wanted.
 func (s *Scenario) Play(ctx context.Context, start StartSample) error {
 	dir, err := os.MkdirTemp("", "scenario-*")
 	if err != nil {
@@ -283,7 +284,7 @@ func (p *player) want(text json.RawMessage) error {
 	return nil
 }
 
-// next takes the next message. What a sample sent before its end still counts.
+// next takes the next message. Messages that a sample sent before its end still count.
 func (p *player) next() (object, error) {
 	for {
 		done := p.program.Done

@@ -15,7 +15,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// patience is how long the kit waits for what must come. It is generous, so that a busy machine breaks no rule.
+// patience is how long the kit waits for a required message. It is generous, so that a busy machine
+// breaks no rule.
 const patience = 20 * time.Second
 
 // startPatience is how long the kit waits for a program's connection: a command may compile the program first.
@@ -175,7 +176,7 @@ func (s *stage) answer(r *http.Request, id, nonce string) string {
 type frame struct {
 	text   bool
 	data   []byte
-	object object // nil if it is none
+	object object // nil if the frame is no JSON object
 }
 
 // typ returns the message's type, or "".
@@ -207,7 +208,8 @@ func newLink(s *stage, ws *websocket.Conn) *link {
 	return l
 }
 
-// read reads the connection until it ends. Frames that nobody takes are dropped; a rule that watches has seen them.
+// read reads the connection until it ends. Frames that no check takes are dropped; a rule that
+// watches has seen them.
 func (l *link) read() {
 	defer close(l.over)
 	defer close(l.frames)
@@ -238,7 +240,8 @@ func (l *link) cut() {
 // close closes the connection with a code.
 func (l *link) close(code protocol.CloseCode) { _ = l.ws.Close(websocket.StatusCode(code), "") }
 
-// send sends a text frame. A connection that has ended is no error here: what is awaited of it will not come.
+// send sends a text frame. A connection that has ended is no error here: the awaited answer will
+// not come.
 func (l *link) send(text []byte) {
 	ctx, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()

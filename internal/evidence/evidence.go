@@ -30,7 +30,7 @@ const maxContent = 1 << 20
 type Call struct {
 	Tool     string
 	Command  string // of the session's own shell; "" for other tools
-	ExitCode *int   // of the command; nil if nobody knows it
+	ExitCode *int   // of the command; nil if unknown
 	Failed   bool   // the call itself failed
 	Reason   string // it failed
 }
@@ -44,8 +44,8 @@ type Checker struct {
 	Calls   Calls // nil: no calls are recorded
 	// Since is the time from which on events and calls count; zero for all.
 	Since time.Time
-	// ByPerson says that a person wrote the checks. They may read the whole of the session's directory; those of a
-	// model read what its session may read.
+	// ByPerson says that a person wrote the checks. They may read the whole of the session's
+	// directory; those of a model read only files that its session may read.
 	ByPerson bool
 }
 
@@ -63,7 +63,7 @@ func (k *Checker) Check(ctx context.Context, c adminapi.Check) error {
 	return k.call(ctx, c.Call)
 }
 
-// Subject is what a check is about, for a line.
+// Subject is the subject of a check, for a line.
 func Subject(c adminapi.Check) string {
 	switch {
 	case c.Description != "":
@@ -78,7 +78,7 @@ func Subject(c adminapi.Check) string {
 	return ""
 }
 
-// condition is what a text must have and match; "" for nothing.
+// condition is a text that must be contained and a pattern that must match; "" for no such demand.
 type condition struct{ contains, pattern string }
 
 // fits returns nil if a text fulfils the condition, else why not.
@@ -185,7 +185,7 @@ func decides(c *adminapi.CallCheck, call Call) error {
 	}
 	parts, ok := shellrule.Deciding(call.Command)
 	wanted := condition{c.Contains, c.Pattern}
-	if ok && len(call.Command) <= maxCommand && // what is longer is recorded without its end
+	if ok && len(call.Command) <= maxCommand && // a longer command is recorded without its end
 		slices.ContainsFunc(parts, func(part string) bool { return wanted.fits(part) == nil }) {
 		return nil
 	}
@@ -243,8 +243,8 @@ func below(dir, path string) (string, error) {
 	return rel, nil
 }
 
-// file looks at a file of the session's directory. Symbolic links don't lead out of it, and what the session's host and
-// the rules say about reading files holds for it, before anything of the file shows.
+// file looks at a file of the session's directory. Symbolic links don't lead out of it, and the
+// session's host and the rules decide whether the file may be read, before anything of it shows.
 func (k *Checker) file(ctx context.Context, c *adminapi.FileCheck) error {
 	dir := k.Session.View().CWD
 	path, err := below(dir, c.Path)

@@ -203,7 +203,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// strictHost is a host that lets its session read what permitRead permits.
+// strictHost is a host that lets its session read only the files that permitRead permits.
 type strictHost struct{ gateway.Host }
 
 // permitRead denies files whose name ends in .env.

@@ -1,5 +1,6 @@
-// Package evidence holds checks against what is there: files of a session's directory, events of its streams, and
-// calls that the gateway recorded. A check is looked up and never run, and no word of the model is evidence.
+// Package evidence checks claims against facts: files of a session's directory, events of its
+// streams, and calls that the gateway recorded. A check is looked up and never run, and no word of
+// the model is evidence.
 package evidence
 
 import (
@@ -40,7 +41,7 @@ func Parse(data []byte) (adminapi.Check, error) {
 	return c, validate(&c)
 }
 
-// validate returns what is wrong with a check beyond the types of its fields.
+// validate returns the fault of a check beyond the types of its fields.
 func validate(c *adminapi.Check) error {
 	var found []string
 	var pattern string
@@ -100,7 +101,7 @@ const maxCommand = 1 << 10
 
 var errMissing = errors.New("is missing")
 
-// fieldError is what is wrong with a field of a check.
+// fieldError is the fault of a field of a check.
 type fieldError struct {
 	field string // its path
 	err   error

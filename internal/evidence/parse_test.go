@@ -85,7 +85,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// What was read is written in a form that reads the same, and no text makes the parser panic.
+// Written checks read the same again, and no text makes the parser panic.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"file": "a"}`, `{"stream": {"channel": "a@b", "limit": 3}}`, `{"call": {"pattern": "^x$", "exitCode": 0}}`,

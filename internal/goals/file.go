@@ -20,7 +20,7 @@ const (
 	maxFile    = 8 << 20
 )
 
-// kept is what a goal's file has.
+// kept is the content of a goal's file.
 type kept struct {
 	adminapi.Goal
 
@@ -82,7 +82,8 @@ func loadFile(file string) (k kept, err error) {
 	return k, nil
 }
 
-// save writes the goal's file. Call it with the goal's mu held, or while nobody else knows the goal.
+// save writes the goal's file. Call it with the goal's mu held, or before other goroutines have the
+// goal.
 func (g *goal) save() error {
 	data, err := json.Marshal(g.kept)
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package goals keeps sessions at work on their goals. A goal is a contract, a text and checks, with a budget. While
-// not all checks hold and the budget lasts, the session gets another prompt whenever it is idle, which names what is
-// missing. No word of the model makes a goal met. The prompts come from a provider like any other, in this process.
+// Package goals keeps sessions at work on their goals. A goal is a contract, a text and checks,
+// with a budget. While not all checks hold and the budget lasts, the session gets another prompt
+// whenever it is idle, which names the checks that do not hold. No word of the model makes a goal
+// met. The prompts come from a provider like any other, in this process.
 package goals
 
 import (
@@ -92,7 +93,7 @@ func (s *Set) Open() {
 	}
 }
 
-// Close leaves the active goals as they are, for the next gateway, and waits for what runs.
+// Close leaves the active goals as they are, for the next gateway, and waits for their goroutines.
 func (s *Set) Close() {
 	s.cancel()
 	s.running.Wait()
@@ -196,7 +197,8 @@ func refuse(code protocol.Code, format string, args ...any) error {
 	return &protocol.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// contractOf checks what a goal is to be. Without checks it never is met; a person may want that.
+// contractOf checks a request for a goal. A goal without checks is never met; a person may want
+// that.
 func contractOf(r adminapi.GoalRequest, by string) (c adminapi.GoalContract, err error) {
 	c.Text = strings.TrimSpace(visible.Controls(r.Text))
 	switch {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock")) // it ends by itself
 }
 
-// model is the host of a session: what it does with a prompt is the test's.
+// model is the host of a session; the test decides how it answers a prompt.
 type model struct {
 	session *gateway.Session
 	ready   chan struct{}              // closed when session is set
@@ -193,7 +193,8 @@ func (w *world) want(g adminapi.Goal, state string, turns int, reason string) {
 
 const report = `{"file": {"path": "report.md", "contains": "done"}}`
 
-// A goal is met by its file, not before; each prompt names what is missing, and the model's word has no effect.
+// A goal is met by its file, not before; each prompt names the checks that do not hold, and the
+// model's word has no effect.
 func TestGoalIsMetByEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -245,7 +246,7 @@ func TestGoalIsMetByEvidence(t *testing.T) {
 	})
 }
 
-// What holds at once needs no turn.
+// A goal that is met at once needs no turn.
 func TestGoalThatHoldsAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -442,7 +443,7 @@ func TestModelsTurnsAreBounded(t *testing.T) {
 	})
 }
 
-// What can't be a goal is refused with its field, and a session has one goal.
+// A request that can't be a goal is refused with its field, and a session has one goal.
 func TestStartRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -24,10 +24,10 @@ const (
 	maxFailures = 3
 	firstPause  = 10 * time.Second
 	secondPause = time.Minute
-	maxMissing  = 300 // bytes of a line that says what is missing
+	maxMissing  = 300 // bytes of a line about a check that does not hold
 )
 
-// cutOff is the reason of an iteration whose turn nobody saw the end of.
+// cutOff is the reason of an iteration whose turn ended while no gateway ran.
 const cutOff = "it was cut off with its session"
 
 // goal is one goal. Its goroutine runs it while it is active.
@@ -39,7 +39,7 @@ type goal struct {
 	mu     sync.Mutex
 	kept   kept
 	wasCut bool   // the iteration without an end was cut off
-	waits  string // what the goal waits for; "" for nothing
+	waits  string // why the goal waits; "" if it does not
 }
 
 func (g *goal) view() adminapi.Goal {
@@ -59,7 +59,8 @@ func (g *goal) isActive() bool {
 	return g.kept.State == adminapi.GoalActive
 }
 
-// record is the record of the goal's present state. Call it with mu held, or while nobody else knows the goal.
+// record is the record of the goal's present state. Call it with mu held, or before other
+// goroutines have the goal.
 func (g *goal) record() adminapi.Record {
 	return adminapi.Record{TS: time.Now(), Kind: adminapi.RecordGoal, Session: g.kept.Session, Provider: Name,
 		ID: g.kept.ID, State: g.kept.State, By: g.kept.By, Reason: g.kept.Reason}
@@ -92,7 +93,7 @@ func (g *goal) end(state, reason string) bool {
 	return is
 }
 
-// wait shows what the goal waits for.
+// wait shows why the goal waits.
 func (g *goal) wait(reason string) {
 	g.mu.Lock()
 	changed := g.waits != reason
@@ -145,8 +146,9 @@ func (g *goal) await(ctx context.Context) *gateway.Session {
 
 // serve runs the provider of the goal until the goal has ended, its session, or ctx.
 func (g *goal) serve(ctx context.Context, s *gateway.Session) {
-	// The guard against loops of a goal is its budget. A person's goal goes on with the user's word; a model's is no
-	// word of the user's, or it would end the pause of what the model has started.
+	// A goal's budget is its guard against loops. A person's goal goes on with the user's word; a
+	// model's goal does not count as the user's word, or it would end the pause of everything that
+	// the model has started.
 	spec := gateway.PassSpec{Trust: gateway.TrustProject, Name: Name, Owner: Name, Own: true, Budgeted: true,
 		Match: func(v adminapi.Session) bool { return v.ID == s.ID() }}
 	if g.kept.By == adminapi.GoalByPerson {
@@ -218,7 +220,7 @@ func (g *goal) work(bound context.Context, p *providers.Provider, s *gateway.Ses
 	}
 }
 
-// noChecks is what is missing in a goal without checks.
+// noChecks is the missing line of a goal without checks.
 const noChecks = "it has no check, so nothing can show that it is met: work on until it is stopped"
 
 // worker is a goal's work in one binding.
@@ -238,7 +240,7 @@ func usedTokens(s *gateway.Session) int64 {
 	return total.Input + total.Output
 }
 
-// note notes what the goal has used.
+// note copies the goal's use of its budget.
 func (w *worker) note(k *kept) {
 	k.Spent.TimeMs = w.spent.TimeMs + time.Since(w.began).Milliseconds()
 	if w.session.Host().Usage {
@@ -274,8 +276,8 @@ func (w *worker) pause(bound context.Context, d time.Duration) bool {
 	return true
 }
 
-// step holds the checks against what is there, and begins the next iteration if some don't hold. It reports whether the
-// goal goes on.
+// step looks at the checks, and begins the next iteration if some of them don't hold. It reports
+// whether the goal goes on.
 func (w *worker) step(bound context.Context) bool {
 	turn := w.session.LastTurn()
 	missing, ok := w.look(bound, turn)
@@ -313,7 +315,7 @@ func (w *worker) step(bound context.Context) bool {
 	return w.iterate(bound, missing)
 }
 
-// look holds the checks against what is there, and ends the iteration that runs. It returns a line for each check that
+// look looks at the checks, and ends the iteration that runs. It returns a line for each check that
 // does not hold.
 func (w *worker) look(ctx context.Context, turn gateway.LastTurn) (missing []string, ok bool) {
 	w.mu.Lock()
@@ -335,7 +337,7 @@ func (w *worker) look(ctx context.Context, turn gateway.LastTurn) (missing []str
 	found := make([]adminapi.Evidence, len(checks))
 	for i, c := range checks {
 		err := checker.Check(ctx, c)
-		if ctx.Err() != nil { // what it says may be wrong
+		if ctx.Err() != nil { // a check that was cut off may be wrong
 			return nil, false
 		}
 		e := adminapi.Evidence{Check: visible.Ends(visible.Line(evidence.Subject(c)), maxMissing, 1), Holds: err == nil,
@@ -372,7 +374,7 @@ func (w *worker) failedToKeep(err error) bool {
 	return err != nil
 }
 
-// overBudget says which budget is used up; "" for none.
+// overBudget names the budget that is used up, or returns "".
 func (w *worker) overBudget(v adminapi.Goal) string {
 	b, s := v.Budget, v.Spent
 	switch {
@@ -436,7 +438,7 @@ func (w *worker) iterate(bound context.Context, missing []string) bool {
 	return false
 }
 
-// prompt is what the model is told in an iteration.
+// prompt is the text that the model gets in an iteration.
 func prompt(v adminapi.Goal, missing []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Goal %s (turn %d of %d):\n%s\n\nThe goal is not met. By what the gateway sees, this is missing:\n",

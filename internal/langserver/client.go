@@ -1,10 +1,10 @@
-// Package langserver is a client of the Copilot language server. It runs the server as a child process, signs in,
-// and has conversations in which the model calls our tools.
+// Package langserver is a client of the Copilot language server. It runs the server as a child
+// process, signs in, and has conversations in which the model calls our tools.
 //
-// The client answers every request of the server, and each tool call exactly once, in the only shape that the
-// server accepts. It refuses what the server asks to do unless the policy, [Options.Confirm], allows it. The events
-// of a turn come in order; its failure and its cancellation are errors. When the server ends, all calls that wait
-// get the same error.
+// The client answers every request of the server, and each tool call exactly once, in the only
+// shape that the server accepts. It refuses the server's requests to act unless the policy,
+// [Options.Confirm], allows them. The events of a turn come in order; its failure and its
+// cancellation are errors. When the server ends, all calls that wait get the same error.
 package langserver
 
 import (
@@ -48,8 +48,9 @@ const (
 	deathGrace = 2 * time.Second
 )
 
-// oldest is the oldest version of the server that works. 1.472, the one before it on npm, hands the instructions of
-// a workspace that nobody trusts to the model, and runs turns on another model than the one that they name.
+// oldest is the oldest version of the server that works. 1.472, the one before it on npm, hands the
+// instructions of an untrusted workspace to the model, and runs turns on another model than the one
+// that they name.
 const oldest = "1.520.0"
 
 // Client is a running language server. Its methods may be called from any goroutine. Their errors wrap
@@ -66,7 +67,7 @@ type Client struct {
 	docs  documents
 
 	configuring sync.Mutex // held while settings are sent; guards settings
-	settings    Options    // what SetInstructions and SetMaxRounds have changed
+	settings    Options    // with the changes of SetInstructions and SetMaxRounds
 
 	closing atomic.Bool // Close was called
 

@@ -149,7 +149,7 @@ func TestFileURI(t *testing.T) {
 	}
 }
 
-// Each request of the server gets an answer, and none of them accepts anything.
+// Each request of the server gets an answer, and no answer accepts anything.
 func TestEveryRequestIsAnswered(t *testing.T) {
 	c := newIdle(Options{Workspace: "/w"})
 	for method, want := range map[string]string{

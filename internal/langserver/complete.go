@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Completion is a proposed change of a file's text: Text takes the place of what stands between Start and End, which
-// are equal for an insertion.
+// Completion is a proposed change of a file's text: Text replaces the text between Start and End,
+// which are equal for an insertion.
 type Completion struct {
 	Text       string // replaces the text between Start and End
 	Start, End Position

@@ -32,9 +32,9 @@ type Confirmation struct {
 	Ours    bool     // a tool of [Client.SetTools], whose Call can still refuse and give the reason
 	Title   string   // in the server's words
 	Message string   // likewise
-	Path    string   // the file; "": none
-	Command []string // the commands of a command line; nil: none
-	Server  string   // the MCP server of the tool; "": none
+	Path    string   // the file, or ""
+	Command []string // the commands of a command line, or nil
+	Server  string   // the MCP server of the tool, or ""
 	Input   json.RawMessage
 
 	ConversationID string
@@ -96,7 +96,7 @@ func readConfirmation(params json.RawMessage) (Confirmation, error) {
 	if err := json.Unmarshal(params, &p); err != nil {
 		return Confirmation{}, fmt.Errorf("the language server's question can't be read: %w", err)
 	}
-	// The model's arguments, which may have any form, and what the server adds to them.
+	// The model's arguments, which may have any form, and the fields that the server adds to them.
 	var in struct{ ToolType, FilePath, Path, Command, MCPServerName, MCPToolName string }
 	_ = json.Unmarshal(p.Input, &in)
 	q := Confirmation{

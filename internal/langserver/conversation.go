@@ -134,7 +134,8 @@ func (v *Conversation) Close(ctx context.Context) error {
 	return v.client.call(ctx, "conversation/destroy", object{"conversationId": v.id}, nil)
 }
 
-// Turn is the result of a turn. If the turn failed, it has what came before the failure, and ID and Model may be "".
+// Turn is the result of a turn. If the turn failed, it has the part before the failure, and ID and
+// Model may be "".
 type Turn struct {
 	ID     string
 	Model  string // the name of the model that answered, for people
@@ -154,8 +155,8 @@ var ErrCancelled = errors.New("the turn was cancelled")
 // conversation goes on with the next turn.
 type TurnError struct {
 	Message    string
-	Code       int    // an HTTP status of the model's endpoint, or a code of the server; 0: none
-	Reason     string // in the server's words; "": none
+	Code       int    // an HTTP status of the model's endpoint, or a code of the server; may be 0
+	Reason     string // in the server's words; may be ""
 	Filtered   bool   // a content filter held the answer back
 	Incomplete bool   // the answer ends early
 }

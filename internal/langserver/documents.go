@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// documents are the files that are open at the server. The server edits an open document from the text that it got,
-// not from the disk, so an outdated document would lose what was written since. Therefore a document is open only
-// during a tool call or a completion, and the server gets what is written meanwhile.
+// documents are the files that are open at the server. The server edits an open document from the
+// text that it got, not from the disk, so an outdated document would lose later changes. Therefore
+// a document is open only during a tool call or a completion, and the server gets the changes
+// meanwhile.
 type documents struct {
 	client *Client
 

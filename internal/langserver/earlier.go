@@ -7,8 +7,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// EarlierTurn is a turn of [ConversationOptions].Earlier: what the user said and what the model answered. The server
-// takes texts only, so tool calls have to be told in Answer.
+// EarlierTurn is a turn of [ConversationOptions].Earlier: the user's prompt and the model's answer.
+// The server takes texts only, so tool calls have to be told in Answer.
 type EarlierTurn struct {
 	Prompt string `json:"request"`
 	Answer string `json:"response,omitempty"`
@@ -21,7 +21,7 @@ const (
 	unknownInput  = 32_000 // tokens, if the server does not say
 	bytesOfToken  = 3
 	earlierShare  = 2
-	leastOfAnswer = 200 // bytes: a shorter piece helps nobody
+	leastOfAnswer = 200 // bytes: a shorter piece is of no use
 )
 
 // inputLimit returns how many tokens a model takes.

@@ -70,14 +70,14 @@ func (e *editing) checkFile(path, want string) {
 	}
 }
 
-// step is what the model does in a round: something beside it, and a call.
+// step is the model's part of a round: an action beside it, and a call.
 type step struct {
 	before func()
 	tool   string
 	args   map[string]string
 }
 
-// runSteps makes the model take steps in a turn and returns what each call answered.
+// runSteps makes the model take steps in a turn and returns the answer of each call.
 func (e *editing) runSteps(steps ...step) []string {
 	e.t.Helper()
 	var answers []string
@@ -126,7 +126,7 @@ func TestEdits(t *testing.T) {
 	)
 	e.checkFile(fresh, "hello\nworld\n")
 	e.checkFile(text, "one\n2\nthree\nfour\n")
-	// The model reads the new text of what it wrote whole.
+	// The model reads the new text whole after it wrote a file.
 	for i, want := range map[int]string{0: "hello\nworld\n", 2: "one\nTWO\nthree\nfour\n"} {
 		if !strings.Contains(answers[i], want) {
 			t.Errorf("the model saw %q, want it to hold %q", answers[i], want)
@@ -243,8 +243,8 @@ func TestCreateFileThatIsADropIn(t *testing.T) {
 	e.checkFile(path, "// licence\npackage x\n")
 }
 
-// No tool of the model's leads out of the workspace by a symbolic link, and what is outside is refused by our tools,
-// which say why.
+// No tool of the model's leads out of the workspace by a symbolic link, and our tools refuse files
+// outside and say why.
 func TestOutside(t *testing.T) {
 	e := newEditor(t)
 	outside := filepath.Join(t.TempDir(), "outside.txt")

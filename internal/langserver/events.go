@@ -36,8 +36,9 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// ToolCall is a new state of a tool call: one event for each change, so a call has several with the same ID. There is
-// none for a tool that the server does not know. Result and Error are "" until the call ends.
+// ToolCall is a new state of a tool call: one event for each change, so a call has several with the
+// same ID. A tool that the server does not know has no such event. Result and Error are "" until
+// the call ends.
 type ToolCall struct {
 	Round   int
 	ID      string
@@ -156,7 +157,8 @@ type progress struct {
 	usage  Usage
 	window Window
 	states map[string]State // of tool calls, by id
-	// refusals has why calls were refused, by id. The server puts words of its own before that, and cuts it. Nil: none.
+	// refusals has why calls were refused, by id. The server puts words of its own before that, and
+	// cuts it. It may be nil.
 	refusals *sync.Map
 	ended    bool
 	last     wireReport // the one of kind end

@@ -23,7 +23,7 @@ const EnvServer = "COPILOT_LANGUAGE_SERVER"
 const (
 	SourceConfig  = "config"
 	SourceEnv     = EnvServer
-	SourceProject = "project" // what `make runtime` installed
+	SourceProject = "project" // the one that `make runtime` installed
 	SourcePath    = "PATH"
 )
 
@@ -37,9 +37,10 @@ type Found struct {
 	Source string
 }
 
-// Find looks for the language server: at command, at COPILOT_LANGUAGE_SERVER, at what `make runtime` installed
-// beside this program, on PATH as copilot-language-server, and where editors install it, the newest version first.
-// If command or COPILOT_LANGUAGE_SERVER is set and is not a program, that is an error.
+// Find looks for the language server: at command, at COPILOT_LANGUAGE_SERVER, at the one that `make
+// runtime` installed beside this program, on PATH as copilot-language-server, and where editors
+// install it, the newest version first. If command or COPILOT_LANGUAGE_SERVER is set and is not a
+// program, that is an error.
 func Find(command string) (Found, error) {
 	home, _ := os.UserHomeDir()
 	return finder{
@@ -224,7 +225,7 @@ func compareVersions(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// number returns the number at the beginning of s and the rest; -1 if there is none.
+// number returns the number at the beginning of s and the rest; -1 without a number.
 func number(s string) (n int, rest string) {
 	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
 	n, err := strconv.Atoi(s[:digits])

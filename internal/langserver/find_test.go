@@ -61,7 +61,7 @@ func TestFindOrder(t *testing.T) {
 
 	steps := []struct {
 		source, path string
-		drop         func() // what makes the next one win
+		drop         func() // removes a candidate, so that the next one wins
 	}{
 		{SourceConfig, configured, func() { configured = "" }},
 		{SourceEnv, env[EnvServer], func() { delete(env, EnvServer) }},

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// atExit ends what tests share.
+// atExit ends the fixtures that tests share.
 var atExit []func()
 
 type suite struct{ *testing.M }
@@ -24,8 +24,7 @@ func (s suite) Run() int {
 	return code
 }
 
-// TestMain lets the test program be an MCP server, too, and what is no language
-// server.
+// TestMain lets the test program also be an MCP server, and a program that is no language server.
 func TestMain(m *testing.M) {
 	if impostor := impostors[os.Getenv(impostorVar)]; impostor != nil {
 		impostor()

@@ -35,7 +35,7 @@ func (c *Client) MCPServers(ctx context.Context) ([]MCPState, error) {
 	return states, err
 }
 
-// MCPAction is what [Client.ChangeMCP] does to an MCP server, in the server's words.
+// MCPAction is a change that [Client.ChangeMCP] makes to an MCP server, in the server's words.
 type MCPAction string
 
 // Actions on an MCP server. A server of [Options.MCP] starts by itself.

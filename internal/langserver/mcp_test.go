@@ -79,7 +79,8 @@ func (r *rig) waitMCP(t testing.TB) {
 	})
 }
 
-// waitFor calls isReady until it returns true, for changes that no event reports. A failure shows what it saw last.
+// waitFor calls isReady until it returns true, for changes that no event reports. A failure shows
+// the last state that it saw.
 func (r *rig) waitFor(t testing.TB, isReady func(ctx context.Context) (now string, ok bool)) {
 	t.Helper()
 	ctx := within(t)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Model is a model that the signed-in user may choose for turns. ID is what requests name, and Name is for people.
-// Default marks the server's choice for chats.
+// Model is a model that the signed-in user may choose for turns. Requests name its ID, and Name is
+// for people. Default marks the server's choice for chats.
 type Model struct {
 	ID       string   `json:"id"`
 	Name     string   `json:"modelName"`
@@ -18,7 +18,8 @@ type Model struct {
 	Default  bool     `json:"isChatDefault"`
 	Fallback bool     `json:"isChatFallback"`
 	Scopes   []string `json:"scopes"` // its uses, such as "agent-panel"
-	// Efforts are the reasoning efforts that turns may name; nil: the model takes none, or see EffortsUnknown.
+	// Efforts are the reasoning efforts that turns may name. If it is nil, the model takes no
+	// effort, or see EffortsUnknown.
 	Efforts []string `json:"-"`
 	// EffortsUnknown says that the server does not tell which efforts the model takes.
 	EffortsUnknown bool `json:"-"`
@@ -42,8 +43,8 @@ func (e *UnknownModelError) Error() string {
 	return fmt.Sprintf("there is no model %q: there are %s", e.ID, strings.Join(e.Known, ", "))
 }
 
-// EffortError is the error of a turn that asks its model for a reasoning effort that the model does not take. Known has
-// those that it takes, from low to high; nil: none.
+// EffortError is the error of a turn that asks its model for a reasoning effort that the model does
+// not take. Known has those that it takes, from low to high; it may be nil.
 type EffortError struct {
 	Model  string // its id
 	Effort string
@@ -148,7 +149,8 @@ func findModel(models []Model, id string) (Model, bool) {
 	return models[i], true
 }
 
-// checkEffort returns an [EffortError] if the model does not take a reasoning effort; "" is none.
+// checkEffort returns an [EffortError] if the model does not take a reasoning effort. It accepts
+// "".
 func (m Model) checkEffort(effort string) error {
 	if effort == "" || m.EffortsUnknown || slices.Contains(m.Efforts, effort) {
 		return nil

@@ -20,13 +20,14 @@ type Options struct {
 	Workspace string // absolute directory
 	// Trusted lets the workspace's own agents, prompts and files of .github/instructions take effect.
 	Trusted bool
-	// TodoList gives the model a tool of the server, manage_todo_list, with which it keeps a list of what is to do.
+	// TodoList gives the model a tool of the server, manage_todo_list, with which it keeps a list
+	// of its tasks.
 	TodoList bool
 	// NoInstructionFiles leaves out the files of .github/instructions, which the server reads wherever their symbolic
 	// links lead.
 	NoInstructionFiles bool
-	// Instructions are a text that the model gets with each turn, besides the files of .github/instructions. The server
-	// reads no other file of instructions. "": none.
+	// Instructions are a text that the model gets with each turn, besides the files of
+	// .github/instructions. The server reads no other file of instructions. It may be "".
 	Instructions string
 	Version      string            // of this program; "": "dev"
 	Env          map[string]string // more variables for the server, which also gets GH_*, GITHUB_* and COPILOT_*

@@ -2,8 +2,9 @@ package langserver
 
 import "slices"
 
-// serverTools are the server's own tools that work with files. They follow symbolic links out of the workspace and
-// need no yes inside it, so [Start] removes them. A model has our tools of these names, or none.
+// serverTools are the server's own tools that work with files. They follow symbolic links out of
+// the workspace and need no yes inside it, so [Start] removes them. A model has our tools of these
+// names, if any.
 var serverTools = []string{"read_file", "list_dir", "file_search", "grep_search", "semantic_search", "create_file",
 	"insert_edit_into_file", "replace_string_in_file", "apply_patch"}
 
@@ -16,9 +17,10 @@ func serverToolIDs() []string {
 	return ids
 }
 
-// wireNames are the names under which the server gets our tools that it would not show to the model: it takes
-// a client's tools of these names for what its own edit tools write through. To the model it shows each character
-// that is no letter, digit, _ or - as _, so the model reads the name that we mean.
+// wireNames are the names under which the server gets our tools that it would not show to the
+// model: it takes a client's tools of these names for the targets of its own edit tools. To the
+// model it shows each character that is no letter, digit, _ or - as _, so the model reads the name
+// that we mean.
 var wireNames = map[string]string{
 	"create_file":           "create.file",
 	"insert_edit_into_file": "insert_edit_into.file",

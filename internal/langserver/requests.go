@@ -37,7 +37,7 @@ func (c *Client) answerRequest(ctx context.Context, method string, params json.R
 		return object{"applied": false, "failureReason": "this client has no editor"}, nil
 	case "window/showMessageRequest":
 		c.logMessage(params)
-		return nil, nil // none of the offered actions
+		return nil, nil // accepts no offered action
 	case "window/showDocument":
 		return object{"success": c.showPage(params)}, nil
 	case "client/registerCapability", "client/unregisterCapability", "window/workDoneProgress/create":

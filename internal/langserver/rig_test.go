@@ -86,7 +86,7 @@ func startRig(t testing.TB, dir string, change ...func(*Options, *cloud.Cloud)) 
 	}
 }
 
-// newRig is a server for one test, which shares it with none.
+// newRig is a server for one test alone.
 func newRig(t testing.TB, change ...func(*Options, *cloud.Cloud)) *rig {
 	t.Helper()
 	r, stop := startRig(t, t.TempDir(), change...)
@@ -157,7 +157,7 @@ func (r *rig) askConfirm(ctx context.Context, q Confirmation) error {
 	return confirm(ctx, q)
 }
 
-// dump shows what the server logged when a test failed.
+// dump shows the server's log when a test failed.
 func (r *rig) dump(t testing.TB) {
 	if t.Failed() {
 		t.Logf("the server's log:\n%s", r.log.tail(8<<10))

@@ -15,7 +15,8 @@ const (
 	// [envUnpacked], in place, and takes whatever is there for whole: a server that ends meanwhile leaves a file
 	// that breaks the searches of every later one, an editor's too.
 	envRipgrep = "GITHUB_COPILOT_RIPGREP_PATH_OVERRIDE"
-	// envUnpacked names the directory in which the server has a directory pkg of what it unpacks. Default: ~/.cache.
+	// envUnpacked names the directory in which the server has a directory pkg of its unpacked
+	// files. Default: ~/.cache.
 	envUnpacked = "PKG_NATIVE_CACHE_PATH"
 )
 
@@ -28,8 +29,9 @@ func ripgrep() string {
 	return os.DevNull
 }
 
-// BrokenRipgrep returns the unpacked ripgreps of language servers whose content is not what it was: a server ended
-// while it unpacked them. Searches of editors fail until somebody removes them; their servers then unpack them again.
+// BrokenRipgrep returns the unpacked ripgreps of language servers whose content is damaged: a
+// server ended while it unpacked them. Searches of editors fail until somebody removes them; their
+// servers then unpack them again.
 func BrokenRipgrep() (paths []string) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -38,7 +40,7 @@ func BrokenRipgrep() (paths []string) {
 	dir := cmp.Or(os.Getenv(envUnpacked), filepath.Join(home, ".cache"))
 	found, _ := filepath.Glob(filepath.Join(dir, "pkg", "*", "rg*"))
 	for _, path := range found {
-		// The server names the directory by the SHA-256 of what is in it.
+		// The server names the directory by the SHA-256 of its content.
 		if sum, err := sum(path); err == nil && sum != filepath.Base(filepath.Dir(path)) {
 			paths = append(paths, path)
 		}

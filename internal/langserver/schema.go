@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 )
 
-// StrictSchema returns a tool's schema in the form that the server accepts, which is stricter than JSON Schema: an
-// object with properties and required, and for each property one type and a description. It derives what is missing; of
-// several types it takes the first that is not null. The tool checks arguments against its original schema. A text that
-// is not a schema comes back as it is, and [Client.SetTools] reports it as a [Fault].
+// StrictSchema returns a tool's schema in the form that the server accepts, which is stricter than
+// JSON Schema: an object with properties and required, and for each property one type and a
+// description. It derives missing parts; of several types it takes the first that is not null. The
+// tool checks arguments against its original schema. A text that is not a schema comes back as it
+// is, and [Client.SetTools] reports it as a [Fault].
 func StrictSchema(parameters json.RawMessage) json.RawMessage {
 	if len(parameters) == 0 {
 		return noParameters
@@ -47,7 +48,7 @@ func strictProperty(name string, schema json.RawMessage) json.RawMessage {
 	return encode(p)
 }
 
-// typeOf returns the first type that a schema allows, or "" if it has none.
+// typeOf returns the first type that a schema allows, or "".
 func typeOf(p map[string]json.RawMessage) string {
 	var one string
 	if json.Unmarshal(p["type"], &one) == nil && one != "" {

@@ -9,8 +9,8 @@ import (
 	"tapgw/internal/jsonrpc"
 )
 
-// SignIn says whether a user is signed in who may use Copilot. User is the GitHub login, "" if nobody is signed in. If
-// OK is false, State says why.
+// SignIn says whether a user is signed in who may use Copilot. User is the GitHub login, "" without
+// a signed-in user. If OK is false, State says why.
 type SignIn struct {
 	OK    bool
 	User  string
@@ -72,7 +72,7 @@ func (c *Client) Login(ctx context.Context, show func(Device)) (user string, err
 	return done.User, nil
 }
 
-// deviceFlowError adds what to check to an error of the device flow.
+// deviceFlowError adds advice to an error of the device flow.
 func deviceFlowError(err error) error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == codeDeviceFlow {
 		return fmt.Errorf("signing in: %w; check network and proxy (HTTPS_PROXY)", e)

@@ -57,7 +57,7 @@ type Fault struct {
 // Error implements error: the tool's name and the reason, on one line.
 func (f Fault) Error() string { return fmt.Sprintf("tool %q: %s", f.Tool, f.Reason) }
 
-// registry has our tools, and what the server knows about them.
+// registry has our tools, and the server's knowledge of them.
 type registry struct {
 	client *Client
 
@@ -282,7 +282,8 @@ func (c *Client) HideOwnTools(ctx context.Context) error {
 	return c.call(ctx, "conversation/updateToolsStatus", object{"tools": hidden}, nil)
 }
 
-// send registers tools, all or none. From then on calls go to them, also calls of an older definition.
+// send registers all tools or fails. From then on calls go to them, also calls of an older
+// definition.
 func (r *registry) send(ctx context.Context, list []Tool) error {
 	definitions := make([]json.RawMessage, len(list))
 	before := make([]Tool, len(list))

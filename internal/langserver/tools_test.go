@@ -13,17 +13,16 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// Everything that a tool can answer reaches the model as an honest result: no
-// outcome has a shape that the server rejects. The rows are those of what breaks:
-// a bare object, a bare list, a text for the content, a missing or unknown status,
-// parts without a value, and what is no text at all.
+// Every result of a tool reaches the model as an honest result: no outcome has a shape that the
+// server rejects. The rows are the shapes that break: a bare object, a bare list, a text for the
+// content, a missing or unknown status, parts without a value, and a result that is no text at all.
 func TestEveryOutcomeIsTaken(t *testing.T) {
 	r := shared(t)
 	const failed = "Tool call failed with error: "
 	for name, tt := range map[string]struct {
 		outcome Outcome
 		state   State
-		model   string // what it sees
+		model   string // the text that the model sees
 	}{
 		"one part":         {Succeeded("a"), Completed, "a"},
 		"several parts":    {Succeeded("a", "b", "c"), Completed, "a\nb\nc"},
@@ -107,7 +106,7 @@ func TestCheckIsTheServers(t *testing.T) {
 		if reason := check(t1); (reason == "") != ok {
 			t.Errorf("we on %s: %q, want taken: %v", schema, reason, ok)
 		}
-		// What was strict is, and what was not becomes so.
+		// A strict schema stays as it is, and any other becomes strict.
 		t1.Parameters = StrictSchema(t1.Parameters)
 		if faults, err := r.SetTools(within(t), []Tool{t1}); err != nil || len(faults) > 0 {
 			t.Errorf("made strict: %s: %v %v, want no error and none", t1.Parameters, faults, err)
@@ -152,7 +151,7 @@ func TestServersOwnRefusal(t *testing.T) {
 	r := shared(t)
 	r.offer(t, answeringTool("first", "old"))
 	list := []Tool{answeringTool("first", "new"), answeringTool("second", "2")}
-	list[0].Parameters = []byte(`{"type":"object","properties":{},"required":[1]}`) // not what check is handed
+	list[0].Parameters = []byte(`{"type":"object","properties":{},"required":[1]}`) // check has not seen this schema
 	r.tools.updating.Lock()
 	faults, err := r.tools.register(within(t), list)
 	r.tools.updating.Unlock()
@@ -235,7 +234,7 @@ func TestToolIsReplaced(t *testing.T) {
 	}
 }
 
-// The server has no tool of its own that works with files: a model has ours, in each mode, or none.
+// The server has no tool of its own that works with files: a model has at most ours, in each mode.
 func TestServersOwnToolsAreGone(t *testing.T) {
 	r := shared(t)
 	offered := func(mode Mode) []string {

@@ -209,7 +209,7 @@ func TestOwnToolGivesWay(t *testing.T) {
 	}
 }
 
-// strange are schemas that providers may have and MCP does not know so.
+// Providers may have schemas that MCP does not allow.
 func TestStrangeSchemas(t *testing.T) {
 	w := newWorld(t, 60)
 	s := w.session()

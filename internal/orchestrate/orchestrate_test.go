@@ -144,7 +144,7 @@ func TestRunBlocks(t *testing.T) {
 	}
 }
 
-// After the end of the context nothing starts, and Run waits for what runs.
+// After the end of the context nothing starts, and Run waits for running tasks.
 func TestRunCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -25,8 +25,9 @@ type Task struct {
 // maxArrays is how many beginnings of an array a text may have before the plan.
 const maxArrays = 20
 
-// ParsePlan reads the plan in a model's answer: a JSON array of {role, task, dependsOn}, with text around it or not.
-// dependsOn has numbers of earlier tasks, the first one being 1. The error says what is wrong with the plan.
+// ParsePlan reads the plan in a model's answer: a JSON array of {role, task, dependsOn}, with text
+// around it or not. dependsOn has numbers of earlier tasks, the first one being 1. The error names
+// the fault of the plan.
 func ParsePlan(answer string, roles []string) ([]Task, error) {
 	type item struct {
 		Role      string

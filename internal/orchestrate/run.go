@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Result is what became of a task: its worker's answer, or the error. A task that did not start because another failed
-// has a [BlockedError].
+// Result is the result of a task: its worker's answer, or the error. A task that did not start
+// because another failed has a [BlockedError].
 type Result struct {
 	Task Task
 	Text string

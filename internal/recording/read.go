@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Limits of what is read of a file, in bytes. A line holds at most one frame, whose control
-// characters may be escaped.
+// Limits of reading a file, in bytes. A line holds at most one frame, whose control characters may
+// be escaped.
 const (
 	maxLine = 2*protocol.MaxFrame + 4096
 	maxFile = 1 << 30
@@ -114,7 +114,7 @@ func readStart(text []byte) (start adminapi.RecordingStart, err error) {
 	return start, nil
 }
 
-// readLineOf reads a further line. fault says what is wrong with it, "" for nothing.
+// readLineOf reads a further line. fault is the fault of the line, or "".
 func readLineOf(text []byte) (line adminapi.RecordingLine, fault string) {
 	if err := jsonv2.Unmarshal(text, &line, lenient); err != nil {
 		return line, protocol.Explain("line", err)

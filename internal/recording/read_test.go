@@ -67,8 +67,8 @@ func TestReadRefusesOtherFiles(t *testing.T) {
 	}
 }
 
-// FuzzRead reads hostile files: each line is read, or is a fault with its number, and what was
-// read can be written and is read again as the same.
+// FuzzRead reads hostile files: each line is read, or is a fault with its number, and lines that
+// were read can be written and are read again as the same.
 func FuzzRead(f *testing.F) {
 	f.Add(
 		start + `{"ts":"2026-01-02T15:04:05Z","conn":1,"from":"gateway","to":"provider","message":{"type":"x"}}` + "\n",

@@ -1,5 +1,5 @@
 // Package recording reads recordings of sessions (docs/recordings.md) and removes secrets from
-// what they hold. It stands on internal/protocol and internal/adminapi.
+// them. It stands on internal/protocol and internal/adminapi.
 package recording
 
 import (
@@ -56,7 +56,7 @@ type Redactor struct {
 	names   map[string]string // placeholders by kind and text
 	counts  map[string]int    // by kind
 	known   []string          // secrets that a field had, and their placeholders, in turn
-	knows   *strings.Replacer // nil: none
+	knows   *strings.Replacer // may be nil
 }
 
 // NewRedactor returns a redactor for the recording of a session: it replaces secrets by the rule of
@@ -66,8 +66,8 @@ func NewRedactor(session string) *Redactor {
 	return &Redactor{session: session, names: map[string]string{}, counts: map[string]int{}}
 }
 
-// NewRuleRedactor returns a redactor that replaces what the patterns of rules match, in all
-// strings of a line, and nothing else. It is for texts that only its user knows to be secret.
+// NewRuleRedactor returns a redactor that replaces only text that matches the patterns of rules, in
+// all strings of a line. It is for texts that only its user knows to be secret.
 func NewRuleRedactor(rules ...Rule) *Redactor {
 	r := NewRedactor("")
 	r.rules = rules
@@ -211,7 +211,8 @@ func (w *walk) copy() error {
 	}
 }
 
-// hidden is the kind of the placeholder that stands for the value that follows, or "" for none.
+// hidden is the kind of the placeholder that stands for the next value, or "" if the value may
+// stay.
 func (w *walk) hidden() string {
 	if w.r.session == "" || w.dec.StackDepth() != 1 {
 		return ""
@@ -264,7 +265,7 @@ func (w *walk) copyString() error {
 	return w.enc.WriteValue(protocol.AppendText(nil, changed))
 }
 
-// replaced is what stands for a string that was just read.
+// replaced is the replacement of a string that was just read.
 func (w *walk) replaced(text string) string {
 	depth := w.dec.StackDepth()
 	kind, length := w.dec.StackIndex(depth)
@@ -345,7 +346,7 @@ func (r *Redactor) text(text string) string {
 	return text
 }
 
-// placeholder is what stands for a text of a kind.
+// placeholder is the placeholder of a text of a kind.
 func (r *Redactor) placeholder(kind, text string) string {
 	key := kind + " " + text
 	if name, ok := r.names[key]; ok {

@@ -74,7 +74,7 @@ func TestSameSecretSamePlaceholder(t *testing.T) {
 	}
 }
 
-// TestAnswerIsRemovedElsewhere shows that the model's own tool does not tell what a person answered.
+// TestAnswerIsRemovedElsewhere shows that the model's own tool does not tell a person's answer.
 func TestAnswerIsRemovedElsewhere(t *testing.T) {
 	r := recording.NewRedactor("s1")
 	r.Message([]byte(`{"type":"question.answer","content":{"key":["correct horse"],"n":1}}`))

@@ -10,7 +10,7 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// TestCalls: the calls of one session since a time, and why there are none to look at.
+// TestCalls: the calls of one session since a time, and why they can't be read.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	l := start(t, Options{})

@@ -34,7 +34,7 @@ type Segment struct {
 	Number int
 }
 
-// Segments lists the files of a directory, oldest first; none if there is no directory.
+// Segments lists the files of a directory, oldest first. Without a directory the list is empty.
 func Segments(dir string) ([]Segment, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -57,7 +57,7 @@ type file struct {
 	dir      string
 	maxAge   time.Duration
 	maxBytes int64
-	clock    string // what is wrong with the clock, "" for nothing
+	clock    string // the fault of the clock, or ""
 
 	f      *os.File
 	number int
@@ -151,7 +151,7 @@ func (f *file) open(now time.Time, next bool) error {
 	return nil
 }
 
-// readEnds reads what a file that is there already tells by its first and its last bytes.
+// readEnds reads the state of an existing file from its first and its last bytes.
 func (f *file) readEnds(info os.FileInfo) {
 	end := make([]byte, 1)
 	if _, err := f.f.ReadAt(end, f.size-1); err == nil {
@@ -190,7 +190,7 @@ func (f *file) remove(list []Segment, now time.Time) {
 		total -= infos[i].Size()
 		old = append(old, s.Path)
 	}
-	// What is removed must not stay in a copy. One that somebody uses forgets it at the next query.
+	// A removed record must not stay in a copy. A copy in use forgets it at the next query.
 	cache := filepath.Join(f.dir, CacheFile)
 	if info, err := os.Stat(cache); len(old) > 0 && err == nil && time.Since(info.ModTime()) > cacheIdle {
 		old = append(old, cache, cache+"-wal", cache+"-shm")

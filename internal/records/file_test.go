@@ -85,7 +85,8 @@ func TestRetentionByAge(t *testing.T) {
 	}
 }
 
-// TestRetentionOfCopy: a copy of the records that nobody has asked for a day goes with the first file that goes.
+// TestRetentionOfCopy: a copy of the records that has been unused for a day goes with the first
+// file that goes.
 func TestRetentionOfCopy(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -153,7 +154,8 @@ func TestClockBack(t *testing.T) {
 	}
 }
 
-// TestFaultyDirectory: without a place to write, nobody waits, and the status says it; records come again with it.
+// TestFaultyDirectory: without a place to write, callers don't wait, and the status reports it;
+// records come again with it.
 func TestFaultyDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "records")
@@ -189,7 +191,7 @@ func TestFullDisk(t *testing.T) {
 	l := start(t, Options{})
 	l.Record(adminapi.Record{TS: at, Kind: "call", ID: "1"})
 	l.Flush(t.Context())
-	// What a disk without room leaves: a part of a record, and an error.
+	// A full disk leaves part of a record, and an error.
 	if _, err := l.file.f.WriteString(`{"ts":"2026`); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +218,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestBoundedQueue: while the disk does not move, the queue takes what it has room for, and the rest is counted.
+// TestBoundedQueue: while the disk does not move, the queue takes records up to its bound, and the
+// rest is counted.
 func TestBoundedQueue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -275,7 +278,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestSinceReadsNewFilesOnly: a file that nobody has written since the time is not read.
+// TestSinceReadsNewFilesOnly: a file that has not been written since the time is not read.
 func TestSinceReadsNewFilesOnly(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()

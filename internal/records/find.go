@@ -20,10 +20,11 @@ import (
 // Query says which records to find; 0 for Last means [MaxFound], which is the most.
 type Query = adminapi.RecordQuery
 
-// Found is what a query has found, oldest first.
+// Found is the result of a query, oldest record first.
 type Found = adminapi.Records
 
-// Limits of what is found at once, records and bytes of their lines, and of one line: a longer one is no record.
+// Limits of one answer, in records and in bytes of their lines, and of one line: a longer line is
+// no record.
 const (
 	MaxLine       = 4 << 20
 	MaxFound      = 10_000
@@ -39,8 +40,9 @@ const (
 	maxScans  = 4 // files that are read at once
 )
 
-// Find returns the records of a directory that a query wants. It reads the files from the newest to the oldest, until
-// it has enough; a directory that is not there has none. The error is that of reading, or of ctx.
+// Find returns the records of a directory that a query wants. It reads the files from the newest to
+// the oldest, until it has enough; a missing directory has no records. The error is that of
+// reading, or of ctx.
 func Find(ctx context.Context, dir string, q Query) (Found, error) {
 	return search(ctx, dir, newWanted(q, false), q.Last)
 }
@@ -106,7 +108,7 @@ type wanted struct {
 	either       [][2][]byte
 }
 
-// newWanted returns what a query wants; hasText wants only pushes with their texts.
+// newWanted compiles a query; with hasText it wants only pushes with their texts.
 func newWanted(q Query, hasText bool) *wanted {
 	w := &wanted{q: q, hasText: hasText}
 	if !q.Since.IsZero() {
@@ -136,8 +138,8 @@ func newWanted(q Query, hasText bool) *wanted {
 	return w
 }
 
-// wants reports whether the query wants a line, which begins as lines do. Only metadata may hold what looks like a
-// member of the record, so only lines with metadata are decoded for that.
+// wants reports whether the query wants a line, which begins as lines do. Only metadata may contain
+// text that looks like a member of the record, so only lines with metadata are decoded for that.
 func (w *wanted) wants(text []byte) bool {
 	at := text[timeStart:timeEnd]
 	if w.since != nil && bytes.Compare(at, w.since) < 0 || w.until != nil && bytes.Compare(at, w.until) > 0 {

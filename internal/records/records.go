@@ -1,9 +1,10 @@
-// Package records writes down what a gateway does, as lines of JSON in files of the state directory, and finds lines
-// again. docs/records.md says what is in them, how long they are kept and when they reach the disk.
+// Package records writes down what a gateway does, as lines of JSON in files of the state
+// directory, and finds lines again. docs/records.md describes their content, how long they are kept
+// and when they reach the disk.
 //
-// Whoever has something to record never waits: [Log.Record] puts it into a bounded queue. A goroutine writes the queue
-// and ends when it is empty, so that an idle gateway has none. What does not fit and what can't be written is counted,
-// and [Log.Faults] says it.
+// A caller never waits: [Log.Record] puts the record into a bounded queue. A goroutine writes the
+// queue and ends when it is empty, so that an idle gateway has no such goroutine. Records that do
+// not fit, and those that can't be written, are counted, and [Log.Faults] reports them.
 package records
 
 import (
@@ -21,22 +22,23 @@ import (
 const (
 	maxQueued      = 4096
 	maxQueuedBytes = 8 << 20
-	keptQueue      = 256 // records that the queue keeps room for when none come
+	keptQueue      = 256 // records that the idle queue keeps room for
 	keptBuffer     = 64 << 10
 )
 
 // linger is how long a record waits for others. To wake a goroutine and to write a line costs more than a call.
 const linger = 20 * time.Millisecond
 
-// Options say what to keep, and where. MaxAge and MaxBytes are of all files together; MaxBytes may be passed by the
-// size of one file.
+// Options say how long and how much to keep, and where. MaxAge and MaxBytes are of all files
+// together; MaxBytes may be passed by the size of one file.
 type Options struct {
 	Dir      string
 	MaxAge   time.Duration
 	MaxBytes int64
-	// Off keeps nothing; what is there can be read.
+	// Off keeps nothing; existing records can be read.
 	Off bool
-	// FaultsChanged is called when [Log.Faults] has changed, by the goroutine that writes; nil: nobody wants to know.
+	// FaultsChanged is called when [Log.Faults] has changed, by the goroutine that writes; it may
+	// be nil.
 	FaultsChanged func()
 }
 
@@ -64,7 +66,7 @@ type Log struct {
 	buffer []byte
 }
 
-// faults are what is wrong with the records of this process.
+// faults are the faults of the records of this process.
 type faults struct {
 	full      int   // records that did not fit into the queue
 	unwritten int   // records that could not be written
@@ -155,7 +157,7 @@ func (l *Log) drain() {
 	}
 }
 
-// write writes a batch, and returns what is wrong with the clock.
+// write writes a batch, and returns the fault of the clock.
 func (l *Log) write(batch []adminapi.Record) (clock string, err error) {
 	l.fileMu.Lock()
 	defer l.fileMu.Unlock()
@@ -176,7 +178,7 @@ func (l *Log) trim() {
 	}
 }
 
-// Faults says in one line what is wrong with the records since the start; "" for nothing.
+// Faults describes in one line the faults of the records since the start, or returns "".
 func (l *Log) Faults() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,7 +225,7 @@ func (l *Log) Flush(ctx context.Context) {
 	}
 }
 
-// Close writes what is queued, has the disk take it, and ends the log.
+// Close writes the queued records, has the disk take them, and ends the log.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	l.isClosed = true
@@ -244,7 +246,7 @@ func (l *Log) Find(ctx context.Context, q Query) (Found, error) {
 // maxPushed bounds the events that a session's streams get back.
 const maxPushed = 4000
 
-// Pushed implements gateway.Recorder. Without readable records it returns none.
+// Pushed implements gateway.Recorder. Without readable records it returns an empty list.
 func (l *Log) Pushed(session string) []adminapi.Record {
 	l.mu.Lock()
 	isOff := l.isOff

@@ -129,7 +129,7 @@ func TestRecordRedacts(t *testing.T) {
 	}
 }
 
-// TestRecordHasAllMembers: what a record says comes back from its file.
+// TestRecordHasAllMembers: a record comes back whole from its file.
 func TestRecordHasAllMembers(t *testing.T) {
 	t.Parallel()
 	want := adminapi.Record{TS: at, ExitCode: new(3), Metadata: json.RawMessage(`{"a":1}`), DurationMs: 1.5, Seq: 7}
@@ -260,7 +260,8 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestReader: what is no record is counted, and what is one is found, whatever stands between.
+// TestReader: lines that are no records are counted, and records are found, whatever stands
+// between.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	good := string(appendRecord(nil, &adminapi.Record{TS: at, Kind: "call", ID: "good"}))

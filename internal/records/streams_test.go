@@ -22,8 +22,8 @@ func (quietHost) Log(adminapi.LogLevel, string)                          {}
 func (quietHost) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (quietHost) Close(context.Context, string) error                    { return nil }
 
-// TestStreamsReturn: what a gateway that died without a word had in a session's streams is there in the next one, also
-// when its last record is cut off. Another session gets nothing of it.
+// TestStreamsReturn: the events in a session's streams are there again after a gateway was killed,
+// also when its last record is cut off. Another session gets no event of them.
 func TestStreamsReturn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -69,7 +69,7 @@ func currentTurn(messages []Message) []Message {
 	return messages
 }
 
-// taggedBlock matches what a runtime puts in tags into a message of the user's role.
+// taggedBlock matches the tagged text that a runtime adds to a message of the user's role.
 var taggedBlock = lazyregexp.New(`(?s)<([a-z][a-z_-]*)>.*?</([a-z][a-z_-]*)>`)
 
 // Prompt returns the text of a user-role message without the blocks in tags, such as <notice>…</notice>, that a runtime

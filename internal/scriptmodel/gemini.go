@@ -65,8 +65,8 @@ func (r *Request) readGemini() error {
 	return nil
 }
 
-// messages converts a content. On this wire the user's content has the tools' results; they become messages of
-// their own. The system's content has no role, or none that says so.
+// messages converts a content. On this wire the user's content has the tools' results; they become
+// messages of their own. The system's content has no role, or another one.
 func (c geminiContent) messages() []Message {
 	role := map[string]string{"user": "user", "model": "assistant"}[c.Role]
 	said := Message{Role: cmp.Or(role, "system")}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What the Gemini wire says is read into the same shape as the others, and answered on it.
+// Requests on the Gemini wire are read into the same shape as the others, and answered on it.
 func TestGeminiWire(t *testing.T) {
 	var seen *Request
 	s, err := Start("127.0.0.1:0", func(r *Request) Reply {

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Reply is what the model says: reasoning, then text, then tool calls. The zero value is an empty message with status
-// 200. Delay, Gate and Pause let a test decide when it is sent; the end of the request ends each wait.
+// Reply is the model's answer: reasoning, then text, then tool calls. The zero value is an empty
+// message with status 200. Delay, Gate and Pause let a test decide when it is sent; the end of the
+// request ends each wait.
 type Reply struct {
 	Reasoning string
 	Text      string // streamed word by word; with Status, the error's message

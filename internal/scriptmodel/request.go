@@ -39,8 +39,9 @@ type Message struct {
 	ToolCallID string     // of a tool's result
 }
 
-// Tool is a tool that the request offers to the model. Parameters is the JSON Schema of its arguments as it came, nil
-// if the request has none. IsFreeform says that the tool takes a text in place of arguments, as OpenAI's custom tools.
+// Tool is a tool that the request offers to the model. Parameters is the JSON Schema of its
+// arguments as it came, nil if the request omits it. IsFreeform says that the tool takes a text in
+// place of arguments, as OpenAI's custom tools.
 type Tool struct {
 	Name        string
 	Description string
@@ -69,7 +70,8 @@ func (r *Request) Done() <-chan struct{} { return r.done }
 // count. The value is final once [Request.Done] is closed.
 func (r *Request) Aborted() bool { return r.aborted.Load() }
 
-// ToolNames returns the names of the tools that the request offers, in the request's order; empty if it offers none.
+// ToolNames returns the names of the tools that the request offers, in the request's order; which
+// may be an empty list.
 func (r *Request) ToolNames() []string {
 	names := make([]string, len(r.Tools))
 	for i, t := range r.Tools {
@@ -88,8 +90,9 @@ func (r *Request) HasTool(name string) bool {
 	return false
 }
 
-// System returns the text of all system messages, with an empty line between two of them; "" if there are none. On the
-// wires that carry the system message beside the conversation it is that text.
+// System returns the text of all system messages, with an empty line between two of them; ""
+// without such messages. On the wires that carry the system message beside the conversation it is
+// that text.
 func (r *Request) System() string {
 	var parts []string
 	for _, m := range r.Messages {
@@ -100,12 +103,12 @@ func (r *Request) System() string {
 	return strings.Join(parts, "\n\n")
 }
 
-// LastUser returns the text of the last message with the user's role, "" if there is none. A runtime adds such messages
-// of its own; [Prompt] removes what it puts in tags.
+// LastUser returns the text of the last message with the user's role, or "". A runtime adds such
+// messages of its own; [Prompt] removes its tagged text.
 func (r *Request) LastUser() string { return r.lastMessage("user").Text }
 
-// LastResult returns the text of the last tool result in the conversation, "" if there is none. It may belong to an
-// earlier turn.
+// LastResult returns the text of the last tool result in the conversation, or "". It may belong to
+// an earlier turn.
 func (r *Request) LastResult() string { return r.lastMessage("tool").Text }
 
 func (r *Request) lastMessage(role string) Message {

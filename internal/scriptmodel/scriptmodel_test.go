@@ -108,7 +108,7 @@ func TestStreams(t *testing.T) {
 	s := serve(t, func(*Request) Reply { return reply })
 	tests := map[string]struct {
 		path string
-		want []string // what the events hold, in order
+		want []string // the content of the events, in order
 	}{
 		"completions": {"/chat/completions", []string{
 			`"role":"assistant"`, `"reasoning_content":"so "`, `"reasoning_content":"so"`, `"content":"one "`,

@@ -14,7 +14,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// line reports whether a line of a source, or a message about it, has a text.
+// hasLine reports whether a line of a source, or a message about it, has a text.
 func (w *world) hasLine(text string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

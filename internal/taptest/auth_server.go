@@ -28,15 +28,16 @@ type AuthServer struct {
 	mu       sync.Mutex // guards the fields that follow
 	Lifetime int        // of access tokens in seconds; 0: they don't say
 	Asks     bool       // a person has to press a button
-	// Answer, Metadata and Token change what a browser brings back and what clients learn, and answer in place of the
-	// token endpoint. nil: they don't.
+	// Answer, Metadata and Token may be nil. Answer changes the parameters that a browser brings
+	// back, Metadata the document that clients read, and Token answers in place of the token
+	// endpoint.
 	Answer    func(q url.Values)
 	Metadata  func(m map[string]any)
 	Token     http.HandlerFunc
 	Clients   map[string]string // redirects by id; "": any
 	Access    map[string]string // scopes by token
 	Refresh   map[string]string // scopes by token
-	Asked     []url.Values      // what browsers came with
+	Asked     []url.Values      // the parameters that browsers came with
 	Presented []string          // the client's secrets at the token endpoint
 	Renewals  int
 	Thefts    int
@@ -216,7 +217,7 @@ func (a *AuthServer) Secrets() []string {
 		slices.Collect(maps.Keys(a.used)))
 }
 
-// Browse follows a link as a browser does, and returns what it shows in the end.
+// Browse follows a link as a browser does, and returns the last page.
 func Browse(link string) (status int, text string, err error) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

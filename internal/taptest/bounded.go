@@ -1,4 +1,4 @@
-// Package taptest holds what tests of several packages share.
+// Package taptest holds helpers that tests of several packages share.
 package taptest
 
 import (
@@ -10,9 +10,9 @@ import (
 // endless is longer than anything that ends takes, even on a busy machine.
 const endless = 20 * time.Second
 
-// Bounded runs do and fails the test if it allocates more than most bytes on the heap. what names do in messages. Run
-// it alone, because other allocations count too. If do does not end within 20 s, Bounded panics, so that fuzzing stores
-// the input.
+// Bounded runs do and fails the test if it allocates more than most bytes on the heap. Messages
+// name do by the parameter what. Run it alone, because other allocations count too. If do does not
+// end within 20 s, Bounded panics, so that fuzzing stores the input.
 func Bounded(t testing.TB, what string, most uint64, do func()) {
 	t.Helper()
 	timer := time.AfterFunc(endless, func() { panic(what + " does not end") })

@@ -103,7 +103,8 @@ func (r *report) String() string {
 	return r.title + ": " + word + "\n" + strings.Join(r.lines, "\n")
 }
 
-// holds returns what a check is about, if it can be read, and nil if it holds, else why not.
+// holds returns the subject of a check if that can be read. err is nil if the check holds;
+// otherwise it says why not.
 func (t *toolset) holds(ctx context.Context, c check) (subject string, err error) {
 	data, err := json.Marshal(c)
 	if err != nil {

@@ -24,16 +24,16 @@ import (
 // Emitters runs the sources of events that the model of one session starts. The methods may be called from any
 // goroutine.
 type Emitters interface {
-	// Run runs a source for the session until ctx ends. line takes what it prints, ended each run that has ended:
-	// why it failed, or "". It must not block. An error says why the source can't go on.
+	// Run runs a source for the session until ctx ends. line takes its output, ended each run that
+	// has ended: why it failed, or "". It must not block. An error says why the source can't go on.
 	Run(ctx context.Context, p *configs.Provider, line func(from, line string), ended func(failure string)) error
-	// SetFilter changes what becomes of the events of a source that runs. It returns false if there is none.
+	// SetFilter changes the filter of a source that runs. It returns false if no such source runs.
 	SetFilter(name string, filter []configs.FilterRule, level string) (bool, error)
 	// Counts returns how many events a source that runs has made and dropped.
 	Counts(name string) (accepted, dropped int)
 	// Sources lists all sources of the session, those of files too.
 	Sources() []adminapi.Source
-	// Try counts what the filter of a source would do with events, by outcome.
+	// Try counts how the filter of a source would treat events, by outcome.
 	Try(p *configs.Provider, rows []adminapi.StreamRow) (map[string]int, error)
 	// Save writes a provider file, never over another, and Remove removes one that Save wrote.
 	Save(name string, text []byte) (file string, err error)
@@ -45,8 +45,8 @@ const (
 	// provider, whose streams are then its own.
 	prefix      = Name + "."
 	maxEmitters = 20 // of a session, those that have ended too
-	// promptRuns is how often a prompt is given if the model names no number. The guard against loops does not end
-	// what waits long enough between two prompts.
+	// promptRuns is how often a prompt is given if the model names no number. The guard against
+	// loops does not end prompts that wait long enough between two runs.
 	promptRuns   = 10
 	maxInjectors = 200
 )
@@ -267,8 +267,8 @@ func (t *toolset) start(ctx context.Context, in startArgs) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// permit asks all that stands before the host's own shell about what a shell will run. The person reads what will be,
-// not what the model wrote.
+// permit asks all gates and rules that stand before the host's own shell about a command that a
+// shell will run. The person reads the command that will run, not the model's arguments.
 func (t *toolset) permit(ctx context.Context, p *configs.Provider, scope string) error {
 	run := p.Source.Run
 	if len(run) == 0 {
@@ -434,7 +434,7 @@ func (t *toolset) tell(p *configs.Provider, text string, wakes bool) {
 		}
 	}
 	t.mu.Unlock()
-	if t.ctx.Err() == nil { // else nobody waits for it
+	if t.ctx.Err() == nil { // else no receiver waits for it
 		t.running.Go(func() { t.pushLine(event, wakes) })
 	}
 }

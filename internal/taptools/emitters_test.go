@@ -205,7 +205,7 @@ func TestEveryEndIsTold(t *testing.T) {
 	w.until("tap_post", object{"channel": "one-more", "message": "x"}, "more than the 20")
 	const commands = 15
 	for i := range commands {
-		// It injects nothing: only ten injects may wait, and nobody prompts here.
+		// It injects nothing: only ten injects may wait, and this test prompts no model.
 		args := object{"name": fmt.Sprintf("works-%d", i), "command": "true", "subscribe": false}
 		w.want("the start", w.call("tap_start_emitter", args), "Started")
 	}
@@ -241,7 +241,7 @@ func TestInjectors(t *testing.T) {
 	}
 }
 
-// What a person is to have the last word on, the model changes only with force.
+// Emitters of which a person has the last word are changed by the model only with force.
 func TestUserOwnedEmitters(t *testing.T) {
 	w := newWorld(t)
 	const refused = "user-controlled. Pass force=true"
@@ -285,7 +285,7 @@ func TestStartedAgainIsTheSameStreak(t *testing.T) {
 	}
 }
 
-// A prompt of the model has an end, also if the model names none.
+// A prompt of the model has an end, even if the model names no number.
 func TestTimedPromptsEnd(t *testing.T) {
 	w := newWorld(t)
 	for _, test := range []struct {
@@ -309,7 +309,8 @@ func TestTimedPromptsEnd(t *testing.T) {
 	}
 }
 
-// Who judges a command knows what runs, where and when, whatever the model calls it.
+// The judge of a command gets its text, its place and its schedule, whatever name the model gives
+// it.
 func TestCommandIsJudgedWhole(t *testing.T) {
 	w := newWorld(t)
 	dir, err := filepath.EvalSymlinks(w.dir)
@@ -343,7 +344,8 @@ func TestCommandIsJudgedWhole(t *testing.T) {
 	}
 }
 
-// The model reads why a tool failed, without a code that no provider has, and with none that ends its turn.
+// The model reads why a tool failed, without a code that providers don't have, and without one that
+// ends its turn.
 func TestErrorsOfTools(t *testing.T) {
 	w := newWorld(t)
 	for _, test := range []struct {
@@ -431,7 +433,7 @@ func TestPersistentEmitters(t *testing.T) {
 	w.want("the list", w.call("tap_list_emitters", object{}), "Emitters (0)")
 }
 
-// The model tries what it may not.
+// The model tries to do what is forbidden.
 func TestHostileEmitters(t *testing.T) {
 	w := newWorld(t)
 	outside := t.TempDir()

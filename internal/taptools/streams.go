@@ -22,7 +22,7 @@ const (
 	maxEvent      = 4 << 10
 	maxEventLines = 60
 	maxAnswer     = 128 << 10
-	// maxDescriptions bounds what a session keeps of tap_post's descriptions.
+	// maxDescriptions bounds how many descriptions of tap_post a session keeps.
 	maxDescriptions = 200
 	maxDescription  = 500 // bytes
 	latestRunes     = 80

@@ -1,6 +1,6 @@
-// Package taptools is the provider "tap": the tools with which a model reads and writes the event streams of its
-// session, and checks what it claims. The tools have the names and parameters that they have in tap, an extension of
-// the Copilot CLI. The provider connects as any other does.
+// Package taptools is the provider "tap": the tools with which a model reads and writes the event
+// streams of its session, and checks its own claims. The tools have the names and parameters that
+// they have in tap, an extension of the Copilot CLI. The provider connects as any other does.
 package taptools
 
 import (
@@ -25,13 +25,14 @@ type Options struct {
 	Provider providers.Options // how the provider connects
 	// Questions lists the open questions of all sessions.
 	Questions func() []adminapi.Question
-	// Calls finds the calls that are recorded; nil: none are.
+	// Calls finds the recorded calls; it may be nil.
 	Calls evidence.Calls
-	// Records finds what is recorded; nil: there is no tool for that.
+	// Records finds records. If it is nil, the tool for them is missing.
 	Records func(context.Context, adminapi.RecordQuery) (adminapi.Records, error)
 	// Goals are the goals of sessions; nil: there are no tools for them.
 	Goals Goals
-	// Emitters runs what the model starts; nil: there are no tools for that.
+	// Emitters runs the emitters that the model starts. If it is nil, the tools for them are
+	// missing.
 	Emitters Emitters
 	// Log keeps the lines that an emitter prints, by the name of its provider, until done is called; required with
 	// Emitters.
@@ -73,7 +74,7 @@ type toolset struct {
 
 	provider *providers.Provider
 	ctx      context.Context // ends with the tools
-	running  sync.WaitGroup  // emitters, and what they say of themselves
+	running  sync.WaitGroup  // emitters, and pushes about them
 
 	mu           sync.Mutex           // guards the fields that follow
 	descriptions map[string]string    // of streams
@@ -90,9 +91,10 @@ func addTool[In, Out any](t *toolset, name, description string, call func(contex
 	}, options...)
 }
 
-// forModel is an error as the model reads it. A provider has no code of its own for a refusal or for arguments: DENIED
-// and INVALID_ARGUMENTS are the gateway's, and UNAUTHORIZED ends the turn of a Copilot session before the model reads
-// why. So these have none, and their text does not begin with one.
+// forModel is an error as the model reads it. A provider has no code of its own for a refusal or
+// for arguments: DENIED and INVALID_ARGUMENTS are the gateway's, and UNAUTHORIZED ends the turn of
+// a Copilot session before the model reads why. So these errors have no code, and their text does
+// not begin with one.
 func forModel(err error) error {
 	coded, ok := errors.AsType[*protocol.Error](err)
 	switch {

@@ -39,7 +39,7 @@ type host struct {
 	mu     sync.Mutex
 	mode   string
 	effort string
-	// What the host was given and asked.
+	// prompts and requests that the host got
 	prompts int
 	command gateway.ShellCommand
 }
@@ -494,7 +494,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Each tool says what it is for, each parameter too, and those that change nothing say so.
+// Each tool and each parameter has a description, and tools that change nothing say so.
 func TestToolsAreDescribed(t *testing.T) {
 	w := newWorld(t)
 	var names []string

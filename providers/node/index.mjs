@@ -1,10 +1,10 @@
-// The Node SDK for writing a provider: a process that gives tools, events, rules and prompt text to the sessions of a
-// coding agent, through a gateway. docs/providers.md explains it by task.
+// The Node SDK for writing a provider: a process that gives tools, events, rules and prompt text to
+// the sessions of a coding agent, through a gateway. docs/providers.md explains it by task.
 //
-// A provider (lib/provider.mjs) has one run at a time (lib/runner.mjs), a run has one connection at a time
-// (lib/connection.mjs), and a connection has the calls that are in flight (lib/calls.mjs). What the provider offers
-// (lib/offer.mjs) outlives them. Imports have no cycle: lib/run.mjs and lib/link.mjs are what the parts of a connection
-// need of its run and of the connection itself.
+// A provider (lib/provider.mjs) has one run at a time (lib/runner.mjs), a run has one connection at
+// a time (lib/connection.mjs), and a connection has the calls that are in flight (lib/calls.mjs).
+// The provider's offer (lib/offer.mjs) outlives them. Imports have no cycle: the parts
+// of a connection import its state from lib/run.mjs and lib/link.mjs.
 
 export {
   CancelError, NotConnectedError, NotPairedError, ProviderError, QuestionEnded, notFound,

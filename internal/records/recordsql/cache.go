@@ -29,8 +29,9 @@ const (
 // busyTimeout bounds the wait for another process that opens or closes the cache: the lock is for changes only.
 const busyTimeout = 10 * time.Second
 
-// Options say which records to ask. Progress, unless nil, is called while new records are read, with the bytes read so
-// far and those that there are. Note, unless nil, gets a line about what is not as usual.
+// Options say which records to ask. Progress, unless nil, is called while new records are read,
+// with the bytes read so far and those that there are. Note, unless nil, gets a line about each
+// unusual event.
 type Options struct {
 	Dir      string
 	Progress func(done, total int64)
@@ -91,7 +92,7 @@ func openFile(ctx context.Context, o Options) (*Cache, error) {
 	return open(ctx, o, path)
 }
 
-// removeCache removes a cache and what SQLite keeps beside it.
+// removeCache removes a cache and the files that SQLite keeps beside it.
 func removeCache(path string) error {
 	for _, suffix := range []string{"-wal", "-shm", "-journal", ""} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -206,7 +207,8 @@ func (c *Cache) prepare(ctx context.Context, isTemporary bool) error {
 			return err
 		}
 	}
-	// A cache that a crash damages is made again, so nothing is synced. What retention removed is overwritten.
+	// A cache that a crash damages is made again, so nothing is synced. Rows that retention removed
+	// are overwritten.
 	set := "PRAGMA synchronous = OFF; PRAGMA secure_delete = ON; PRAGMA cache_size = -32000;"
 	if isTemporary {
 		set += "PRAGMA journal_mode = OFF;"

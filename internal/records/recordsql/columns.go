@@ -38,7 +38,7 @@ func recordColumns() (list []column) {
 	return list
 }
 
-// values appends what a record has in each column; nil where a field says nothing.
+// values appends a record's value of each column; nil where a field is missing.
 func values(list []any, r *adminapi.Record) []any {
 	v := reflect.ValueOf(r).Elem()
 	for _, c := range columns {

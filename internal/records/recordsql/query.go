@@ -42,7 +42,7 @@ func (c *Cache) restrict(ctx context.Context) error {
 var readPragmas = map[string]bool{"table_info": true, "table_xinfo": true, "table_list": true, "index_list": true,
 	"index_info": true}
 
-// authorize allows what a query may do: read, and compute.
+// authorize allows a query to read and to compute, and nothing else.
 func authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, _ string) sqlite.AuthorizerReturnCode {
 	switch action {
 	case sqlite.AuthSelect, sqlite.AuthRead, sqlite.AuthRecursive:
@@ -122,7 +122,7 @@ func (c *Cache) ask(ctx context.Context, query string, maxRows int) (a Answer, e
 	return a, nil
 }
 
-// queryError says what is wrong with a query.
+// queryError explains why a query failed.
 func queryError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -220,7 +220,8 @@ func TestNoRecords(t *testing.T) {
 	}
 }
 
-// TestDamaged: a database that is none, is of another version, or is damaged inside is made again.
+// TestDamaged: a file that is no database, is of another version, or is damaged inside is made
+// again.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

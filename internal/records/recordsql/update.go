@@ -21,7 +21,7 @@ const (
 	checkEach = 1000 // lines between two looks at the context
 )
 
-// known is what the cache has of a file of records.
+// known is the cache's view of a file of records.
 type known struct {
 	number int
 	size   int64 // bytes whose records it has
@@ -31,7 +31,7 @@ type known struct {
 // firstLine is the number of the first line of a file.
 func firstLine(number int) int64 { return int64(number) << 32 }
 
-// update brings the cache up to date: it forgets files that are gone, and reads what is new.
+// update brings the cache up to date: it forgets files that are gone, and reads new lines.
 func (c *Cache) update(ctx context.Context) error {
 	list, err := records.Segments(c.o.Dir)
 	if err != nil {
@@ -83,7 +83,7 @@ type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// forget removes what the cache has of a file.
+// forget removes the rows of a file from the cache.
 func (c *Cache) forget(ctx context.Context, on execer, number int) error {
 	_, err := on.ExecContext(ctx, "DELETE FROM records WHERE rowid >= ? AND rowid < ?", firstLine(number),
 		firstLine(number+1))
@@ -93,7 +93,7 @@ func (c *Cache) forget(ctx context.Context, on execer, number int) error {
 	return err
 }
 
-// read reads what is new of a file, in one transaction, and adds its bytes to done.
+// read reads the new lines of a file, in one transaction, and adds its bytes to done.
 func (c *Cache) read(ctx context.Context, s records.Segment, k known, progress func(int64), done *int64) (err error) {
 	f, err := os.Open(s.Path)
 	if errors.Is(err, os.ErrNotExist) {

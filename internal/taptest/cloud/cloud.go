@@ -20,8 +20,8 @@ import (
 // User is the GitHub login that every token of the stand-in belongs to.
 const User = "octo-test"
 
-// The models of the stand-in are "scripted" and these: defaultModel is the one of chats that name none, and the
-// reasoner takes the reasoning efforts low, medium and high, and sees images.
+// The models of the stand-in are "scripted" and these: defaultModel is the one of chats that name
+// no model, and the reasoner takes the reasoning efforts low, medium and high, and sees images.
 const (
 	defaultModel = "gpt-4.1"
 	reasoner     = "reasoner"
@@ -105,8 +105,8 @@ func (c *Cloud) Env() map[string]string {
 	}
 }
 
-// SetFlags sets the switches in the session tokens from now on, as in "mcp=0;chat=1"; "" means none. mcp=0 is an
-// organisation that forbids MCP servers.
+// SetFlags sets the switches in the session tokens from now on, as in "mcp=0;chat=1"; it may be "".
+// mcp=0 is an organisation that forbids MCP servers.
 func (c *Cloud) SetFlags(flags string) { c.set(func() { c.flags = flags }) }
 
 // SetCompletion sets the text of all inline completions from now on. At the start it is "".
@@ -183,8 +183,8 @@ func (c *Cloud) serveCompletion(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// Prompt returns what the user said in a request's last message of the user's role, without the context that the
-// language server adds. A message without the server's tags is returned whole.
+// Prompt returns the user's text in a request's last message of the user's role, without the
+// context that the language server adds. A message without the server's tags is returned whole.
 func Prompt(r *scriptmodel.Request) string { return unwrap(r.LastUser()) }
 
 func unwrap(text string) string {

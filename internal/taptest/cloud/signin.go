@@ -64,7 +64,7 @@ func (c *Cloud) serveAccessToken(w http.ResponseWriter, _ *http.Request) {
 // program uses its proxy settings.
 type Tunnel struct {
 	Host string // host:port that it was for
-	Auth string // user:pass; "" for none
+	Auth string // user:pass; may be ""
 }
 
 // Tunnels returns a copy of the list of connections through the proxy since the start, oldest first.

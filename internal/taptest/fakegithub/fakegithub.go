@@ -86,7 +86,7 @@ func (s *Server) Refuse(r ...Refusal) {
 	s.refusals = append(s.refusals, r...)
 }
 
-// Requests returns what came so far.
+// Requests returns the requests so far.
 func (s *Server) Requests() []Request {
 	s.Lock()
 	defer s.Unlock()
@@ -104,7 +104,7 @@ func Check(id int64, name, conclusion string) Object {
 	return c
 }
 
-// answer is what a request gets.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	body   any
@@ -194,7 +194,7 @@ func (s *Server) page(r *http.Request, h http.Header, a answer, data []byte) []b
 	return out
 }
 
-// answer finds what a request gets. The caller holds the lock.
+// answer finds the answer to a request. The caller holds the lock.
 func (s *Server) answer(r *http.Request, body string) answer {
 	if len(s.refusals) > 0 {
 		f := s.refusals[0]

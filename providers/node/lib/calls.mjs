@@ -119,7 +119,7 @@ class Call {
 }
 
 /**
- * Makes what a handler gets. A handler may take it apart, so its functions need no this.
+ * Makes the call for a handler. A handler may take it apart, so its functions need no this.
  * @param {Call} call
  * @returns {CallContext}
  */

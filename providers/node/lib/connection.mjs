@@ -1,4 +1,4 @@
-// One connection to a gateway, and what its messages mean.
+// One connection to a gateway, and the handling of its messages.
 
 import { Calls } from "./calls.mjs";
 import { Changes } from "./changes.mjs";

@@ -63,7 +63,7 @@ export class QuestionEnded extends CancelError {
 }
 
 /**
- * Makes the error NOT_FOUND, for a tool that did not find what its arguments name.
+ * Makes the error NOT_FOUND, for a tool whose arguments name something that does not exist.
  * @param {string} message
  */
 export const notFound = (message) => new ProviderError("NOT_FOUND", message);
@@ -117,7 +117,7 @@ export class Outcome extends Promise {
   }
 }
 
-/** Returns what was thrown as an Error. @param {unknown} e @returns {Error} */
+/** Returns a thrown value as an Error. @param {unknown} e @returns {Error} */
 export const asError = (e) => (e instanceof Error ? e : new Error(String(e)));
 
 /** Returns the code that onError gets with an error. @param {unknown} e */

@@ -1,4 +1,5 @@
-// One connection to a gateway, without what is said on it: the socket, its timers, and what it is bound to.
+// One connection to a gateway, without the messages on it: the socket, its timers, and the sessions
+// that it is bound to.
 
 import WebSocket from "ws";
 import { CLOSE_TIMEOUT, dial } from "./discover.mjs";
@@ -9,7 +10,7 @@ import { ANSWER_TIMEOUT, MAX_MESSAGE } from "./wire.mjs";
 /** @import { Binding, Message } from "./model.mjs" */
 /** @import { Run } from "./run.mjs" */
 
-const MAX_UNREAD = 64 * 1024 * 1024; // what may wait in memory for a gateway that does not read
+const MAX_UNREAD = 64 * 1024 * 1024; // bytes that may wait in memory for a gateway that does not read
 const TAKEN_OVER = 4001; // the close code of a connection whose reconnect token a newer one used
 
 // Milliseconds.
@@ -27,9 +28,9 @@ const RECONNECT_WINDOW = 30_000;
  * @property {Promise<unknown>} returned settles when onConnected has returned
  */
 
-/** One connection from dialling to its end. The class Connection adds what its messages mean. */
+/** One connection from dialling to its end. The class Connection handles its messages. */
 export class Link {
-  /** @type {"sessions" | "hello" | "ack" | "bound" | "ending"} what it waits for, or is (docs/protocol.md, "States") */
+  /** @type {"sessions" | "hello" | "ack" | "bound" | "ending"} its state (docs/protocol.md, "States") */
   state = "sessions";
   providerId = "";
   persistDir = "";
@@ -61,7 +62,7 @@ export class Link {
   /** Handles a message of the gateway. @param {string} _data */
   receive(_data) {}
 
-  /** Sends the gateway what it does not have yet of the offer. */
+  /** Sends the gateway the changes of the offer since the last one sent. */
   offerChanged() {}
 
   /**
@@ -141,7 +142,7 @@ export class Link {
   }
 
   /**
-   * Ends the connection, with a goodbye if the provider stops, and releases what belongs to it.
+   * Ends the connection, with a goodbye if the provider stops, and releases its calls and bindings.
    * @param {Error} [why] of a provider that stops
    */
   finish(why) {
@@ -167,7 +168,7 @@ export class Link {
     ws.close(1000);
   }
 
-  /** Releases what belongs to the connection. @param {CancelError} reason */
+  /** Releases the connection's calls and bindings. @param {CancelError} reason */
   release(reason) {
     this.stop.abort(reason);
     for (const b of this.bindings.values()) b.stop.abort(reason);

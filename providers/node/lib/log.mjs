@@ -8,7 +8,7 @@ import { format } from "node:util";
 export const silentLogger = { debug() {}, info() {}, warn() {}, error() {} };
 
 /**
- * Escapes what a terminal obeys, for arguments of the model's can be in errors.
+ * Escapes control characters, which a terminal obeys: arguments of the model's can be in errors.
  * @param {string} s
  */
 const visible = (s) =>

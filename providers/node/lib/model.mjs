@@ -9,7 +9,7 @@
  * @property {string} sessionId
  * @property {string} providerId the gateway's id of this provider
  * @property {string} cwd the session's working directory
- * @property {string} persistDir a directory for files that outlive the session; "" for a provider that may have none
+ * @property {string} persistDir a directory for files that outlive the session; "" without the right to one
  * @property {AbortSignal} signal is aborted when the binding ends
  *
  * @typedef {object} SessionState a change of a bound session
@@ -17,28 +17,28 @@
  * @property {AbortSignal} signal of onShutdown: is aborted at the deadline
  * @property {number} deadline of onShutdown: how many milliseconds cleaning up may take; else 0
  *
- * @typedef {object} CallContext what a handler knows of its call
+ * @typedef {object} CallContext a call, as its handler sees it
  * @property {string} callId
  * @property {string} sessionId the session that calls
  * @property {string} providerId
  * @property {string} tool
  * @property {string} traceparent W3C trace context of the caller, or ""
  * @property {string} persistDir see Binding
- * @property {AbortSignal} signal is aborted when nobody waits for the result any more; its reason is a CancelError
+ * @property {AbortSignal} signal is aborted when the result is no longer awaited; its reason is a CancelError
  * @property {(message: string) => void} progress shows a line in the session's timeline
  *
  * @typedef {object} Tool
  * @property {string} name 1 to 64 letters, digits, "_" or "-"
- * @property {string} description tells the model what the tool does
+ * @property {string} description tells the model the tool's purpose
  * @property {object} [parameters] a JSON Schema of an object, or a schema that can write one, as zod's can
  * @property {(args: any, call: CallContext) => any} [handler] answers a call; without it onToolCall does
  * @property {number} [timeout] of a call, 1 to 3600000 milliseconds; five minutes if left out
  * @property {boolean} [validate] false: the gateway does not check the arguments
  * @property {string} [title] the name for people
- * @property {Annotations} [annotations] hints about what the tool does
+ * @property {Annotations} [annotations] hints about the tool's effects
  * @property {object} [outputSchema] a JSON Schema of the results, which are then objects
  *
- * @typedef {object} Annotations hints about what a tool does; no gate goes by them, MCP clients may
+ * @typedef {object} Annotations hints about a tool's effects; no gate goes by them, MCP clients may
  * @property {boolean} [readOnlyHint] true: it changes nothing
  * @property {boolean} [destructiveHint] false: it adds, and destroys nothing
  * @property {boolean} [idempotentHint] true: a second call with the same arguments changes nothing more
@@ -58,14 +58,14 @@
  * @property {string} traceparent
  * @property {AbortSignal} signal is aborted when the gateway decides without the gate
  *
- * @typedef {object} Question what a session asks its user. Its texts are the model's or a tool's: show those of a
+ * @typedef {object} Question a session's question to its user. Its texts are the model's or a tool's: show those of a
  *   permission whole, since the person allows all of it
  * @property {string} id never used twice
  * @property {string} sessionId
  * @property {"permission" | "input" | "form" | string} kind
  * @property {string} message
  * @property {string} detail of a permission: all that will be done; else ""
- * @property {string[]} choices of an input: what to choose from
+ * @property {string[]} choices of an input: the texts to choose from
  * @property {boolean} freeform of an input: an answer that is no choice is allowed
  * @property {Record<string, unknown>} [schema] of a form: the JSON Schema of its content
  * @property {Date} askedAt
@@ -78,7 +78,7 @@
  * @property {"once" | "session" | "deny"} [decision] of a permission; "deny" also declines an input or a form
  * @property {string} [text] of an input; with "deny": the reason, for the model
  * @property {Record<string, unknown>} [content] of a form
- * @property {string} [person] who answered, for the timeline, in at most 100 bytes; nobody checks it
+ * @property {string} [person] the person's name for the timeline, in at most 100 bytes; it is not checked
  *
  * @typedef {{ decision: "allow" | "deny" | "context", reason?: string }} Decision
  * @typedef {{ sessionId: string, name: string, current: string, signal: AbortSignal }} Section
@@ -93,7 +93,7 @@
  * @property {boolean} [broadcast] the event is for every bound session
  * @property {boolean} [waitDelivered] wait until a queued event has another fate
  *
- * @typedef {object} Receipt what the gateway did with an event
+ * @typedef {object} Receipt the gateway's report about an event
  * @property {string} sessionId the session that got it; "all" if the gateway keeps it for the next one
  * @property {number} seq the event's number in the session
  * @property {"stored" | "surfaced" | "queued" | "delivered" | "dropped" | ""} fate "" from a gateway without receipts
@@ -126,7 +126,7 @@
  * @property {(state: SessionState) => unknown} [onShutdown] cleans up; the session may end when it has returned
  * @property {(question: Question) => unknown} [onQuestion] runs for each question of a bound session that waits for an
  *   answer, several at a time, and anew after a reconnect; it needs the grant "questions" of the provider's file
- * @property {(code: string, message: string, error: Error) => unknown} [onError] gets what the provider survives,
+ * @property {(code: string, message: string, error: Error) => unknown} [onError] gets errors that end no run,
  *   and the error that ends it
  * @property {string} [gatewayUrl] instead of TAP_GATEWAY_URL and gateway.json
  * @property {string} [token] instead of TAP_PROVIDER_TOKEN and .provider-token

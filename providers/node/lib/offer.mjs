@@ -1,11 +1,11 @@
-// What a provider gives its sessions, and changes of it.
+// The offer of a provider to its sessions, and changes of it.
 
 /** @import { FilterRule, GateCall, Message, Section } from "./model.mjs" */
 /** @import { PreparedTool } from "./tool.mjs" */
 
 const MAX_TOOLS = 100;
 
-/** What a provider gives its sessions. It is not changed once it is sent: a change makes a copy. */
+/** All that a provider offers its sessions. It is not changed once it is sent: a change makes a copy. */
 export class Offer {
   /** @type {PreparedTool[]} */
   tools = [];
@@ -16,7 +16,7 @@ export class Offer {
   context = "";
   /** @type {Map<string, FilterRule[]>} by stream; an empty list removes an older filter */
   filters = new Map();
-  /** @type {Map<string, { tools?: PreparedTool[], context?: string }>} what single sessions have instead, by id */
+  /** @type {Map<string, { tools?: PreparedTool[], context?: string }>} the offers of single sessions, by id */
   perSession = new Map();
 
   clone() {
@@ -94,7 +94,7 @@ export class Rule {
 /**
  * A change of the offer on its way to the gateway. Changes are sent one after the other.
  * @typedef {object} Change
- * @property {string} what for errors
+ * @property {string} what names the offer in errors
  * @property {string} session "": all bound sessions
  * @property {(o: Offer) => void} [apply] changes a copy of the offer
  * @property {(o: Offer) => Message} [message] makes the message to the gateway

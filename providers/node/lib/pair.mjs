@@ -1,4 +1,4 @@
-// Pairing: a token for a provider that has none (docs/protocol.md, "Pairing").
+// Pairing: a token for a provider without one (docs/protocol.md, "Pairing").
 
 import WebSocket from "ws";
 import { CLOSE_TIMEOUT, dial } from "./discover.mjs";

@@ -111,7 +111,7 @@ export class Provider {
    * Sends an event to a session. The promise fails with a NotConnectedError, or a ProviderError with the gateway's
    * code. If no caller waits for it, onError gets the error.
    * @param {Level} level
-   * @param {string} event what happened; may be empty if there is a prompt
+   * @param {string} event the event's text; may be empty if there is a prompt
    * @param {PushOptions} [options]
    * @returns {Promise<Receipt>}
    */
@@ -286,7 +286,7 @@ export class Provider {
   // Pairing
 
   /**
-   * Gets a token for a provider that has none: the gateway shows a code, and ask asks the user for it. connect() then
+   * Gets a token for a provider without one: the gateway shows a code, and ask asks the user for it. connect() then
    * uses the token. A wrong code is the ProviderError AUTH_FAILED: pair() again.
    * @param {(prompt: string, signal: AbortSignal) => string | Promise<string>} ask
    * @returns {Promise<string>} the token, for a program that may restart

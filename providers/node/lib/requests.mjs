@@ -1,4 +1,4 @@
-// Pushes, queries and answers to questions, and what the gateway says to them.
+// Pushes, queries and answers to questions, and the gateway's answers to them.
 
 import { ACK_WAIT } from "./changes.mjs";
 import { NotConnectedError, ProviderError } from "./errors.mjs";
@@ -134,7 +134,7 @@ export class Requests {
     this.#noteAnswer(r, "");
   }
 
-  /** Ends what waits for the answer of a session that has ended. @param {string} session */
+  /** Ends the requests that wait for the answer of a session that has ended. @param {string} session */
   endSession(session) {
     for (const r of this.#waiting.values()) {
       if (!r.due.has(session)) continue;
@@ -161,7 +161,7 @@ function entries(m) {
       found.push({ stream, provider, time: new Date(ts), text: event, level, ...(metadata && { metadata }), prompt });
     }
   }
-  // Each list is sorted, and sort keeps the order of what is equal.
+  // Each list is sorted, and sort keeps the order of equal entries.
   const byStream = (/** @type {Entry} */ a, /** @type {Entry} */ b) =>
     a.stream < b.stream ? -1 : Number(a.stream > b.stream);
   return found.sort((a, b) => b.time.getTime() - a.time.getTime() || byStream(a, b));

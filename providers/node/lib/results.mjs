@@ -20,7 +20,7 @@ class ContentResult {
 
 /**
  * A result of several parts, of which a model gets those that it can take.
- * @param {Part[]} parts @param {unknown} [data] what programs get beside them
+ * @param {Part[]} parts @param {unknown} [data] a value for programs beside them
  */
 export const contentResult = (parts, data) => new ContentResult(parts, data);
 

@@ -1,4 +1,5 @@
-// What outlives the connections of a run: the offer, the queue of its changes, and the functions of the user's.
+// The state that outlives the connections of a run: the offer, the queue of its changes, and the
+// functions of the user's.
 
 import { CancelError, asError, codeOf } from "./errors.mjs";
 
@@ -10,7 +11,7 @@ export const MAX_EVENTS = 1000; // events of a session that wait for a slow list
 const STOP_GRACE = 5000; // milliseconds
 
 /**
- * What a provider, its runs and their connections share.
+ * The state that a provider, its runs and their connections share.
  * @typedef {object} Shared
  * @property {string} name
  * @property {Options} options
@@ -69,9 +70,9 @@ export function applyOffline(p, change) {
  */
 export const lookup = (p, find) => find(p.offer) ?? (p.sent && find(p.sent));
 
-/** The part of a run that its connections use: what they leave to the next one, and what runs for the user. */
+/** The part of a run that its connections use: the state that one leaves to the next, and the user's functions. */
 export class Run {
-  /** @type {{ token: string, to: Endpoint, until: number } | undefined} what restores a binding; until: 0 while up */
+  /** @type {{ token: string, to: Endpoint, until: number } | undefined} restores a binding; until: 0 while up */
   reconnect;
   /** The last bound session, until it ends. */
   session = "";

@@ -97,7 +97,7 @@ export class Sessions {
     return this.#active.find((s) => s.id === id);
   }
 
-  /** Chooses the session to bind to; "" if there is none. */
+  /** Chooses the session to bind to, or "". */
   #pick() {
     if (this.#ended.size > 0) return ""; // it is still in the list; another list follows
     const { session, pickSession } = this.p.options;
@@ -189,7 +189,7 @@ export class Sessions {
     return bound;
   }
 
-  /** Sends what the hello could not contain, such as filters, and then starts the binding. @param {Bound} b */
+  /** Sends the parts that a hello can't contain, such as filters, and then starts the binding. @param {Bound} b */
   #openBinding(b) {
     const { offer, queue } = this.p;
     const session = b.binding.sessionId;
@@ -220,7 +220,7 @@ export class Sessions {
     if (onConnected) b.returned = this.run.guard("onConnected", () => onConnected(b.binding));
   }
 
-  /** Sends the gateway what it does not have yet of the offer. */
+  /** Sends the gateway the changes of the offer since the last one sent. */
   offerChanged() {
     if (this.link.state === "hello") this.#bind(); // a hello that was refused may be accepted now
     if (this.link.state !== "bound") return;

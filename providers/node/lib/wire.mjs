@@ -1,4 +1,4 @@
-// The protocol's version and limits, and what each side of it needs (docs/protocol.md).
+// The protocol's version and limits, and the helpers that each side of it needs (docs/protocol.md).
 
 export const PROTOCOL_VERSION = 2;
 const MIB = 1024 * 1024;

@@ -12,7 +12,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const documents = (process.env.DOCUMENTS ?? join(root, "README.md")).split(":");
 
 /**
- * Answers what a provider sends, until it leaves.
+ * Answers a provider's messages, until it leaves.
  * @param {import("./gateway.mjs").Peer} peer
  * @param {() => void} bound
  */

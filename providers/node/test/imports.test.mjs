@@ -1,4 +1,5 @@
-// The modules of the package have layers: none of them imports itself by way of others, not even for its types.
+// The modules of the package have layers: no module imports itself by way of others, not even for
+// its types.
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";

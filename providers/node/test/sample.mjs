@@ -1,5 +1,5 @@
-// The samples of testdata/sdk/README.md: node sample.mjs NAME. Their tools make the provider do what a scenario is
-// about.
+// The samples of testdata/sdk/README.md: node sample.mjs NAME. Their tools make the provider act as
+// a scenario demands.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { allow, contentResult, createProvider, deny, fileResult, imageResult, ProviderError, QuestionEnded } from "../index.mjs";

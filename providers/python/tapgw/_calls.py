@@ -139,7 +139,7 @@ class RunningCall:
             self.link.send_text(text)
 
     def finish(self, result: dict[str, Any]) -> Optional[str]:
-        """Return the text of the only answer, or None if there was one. A cancelled call is always CANCELLED."""
+        """Return the text of the only answer, or None for any further one. A cancelled call is always CANCELLED."""
         if self.answered:
             return None
         self.answered = True
@@ -189,7 +189,7 @@ class Calls:
             call.abort(m["reason"])
 
     def cancel(self, session: str, reason: str) -> list[asyncio.Future[None]]:
-        """Cancel the calls of a session, and return what is done when they are answered."""
+        """Cancel the calls of a session, and return a future that is done when they are answered."""
         ended = []
         for call in [x for x in self.running.values() if x.info.session == session]:
             call.ended = asyncio.get_running_loop().create_future()

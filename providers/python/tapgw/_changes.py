@@ -131,7 +131,7 @@ class Changes:
                 self.finish(None, self.sent.change)
 
     def unlink(self) -> None:
-        """Stop sending changes: what is queued or not confirmed is part of the next hello."""
+        """Stop sending changes: those that are queued or not confirmed are part of the next hello."""
         offers, sent = self.offers, self.sent
         self.paused, self.sent = False, None
         if offers.wake != self.link.wake:

@@ -1,4 +1,4 @@
-"""One connection to a gateway, and what its messages mean."""
+"""One connection to a gateway, and the handling of its messages."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Connection(Link):
             self.requests.on_receipt(m)
 
     def offer_changed(self) -> None:
-        """Send the gateway what it does not have yet of the offer."""
+        """Send the gateway the changes of the offer since the last one sent."""
         self.sessions.offer_changed()
 
     async def _end(self, *own: asyncio.Future[None]) -> None:

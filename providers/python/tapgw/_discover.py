@@ -53,7 +53,7 @@ def state_dir() -> Path:
 
 
 def check_url(name: str, url: str) -> None:
-    """Raise a ProviderError for a URL that is none of a gateway. An empty one is allowed."""
+    """Raise a ProviderError for a URL that can't be a gateway's. An empty one is allowed."""
     if not url:
         return
     try:

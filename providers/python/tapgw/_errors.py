@@ -47,7 +47,7 @@ class Error(Exception):
 
 
 def not_found(message: str) -> Error:
-    """Return an error NOT_FOUND, for a tool that did not find what its arguments name."""
+    """Return an error NOT_FOUND, for a tool whose arguments name something that does not exist."""
     return Error(NOT_FOUND, message)
 
 

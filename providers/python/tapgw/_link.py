@@ -1,4 +1,4 @@
-"""A connection to a gateway without the meaning of its messages: the socket, its timers, and what it is bound to."""
+"""A connection to a gateway without its messages: the socket, its timers, and the sessions that it is bound to."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Timer:
 
 
 class Link:
-    """A connection's socket and state; Connection adds what the messages mean. All of it runs on one event loop.
+    """A connection's socket and state; Connection handles the messages. All of it runs on one event loop.
 
-    What arrives is handled by functions that don't wait, so each sees a state that no other is about to change. They
-    queue what they send. state is "auth" until the gateway has accepted the token, "hello" while there is no session
+    Messages are handled by functions that don't wait, so each sees a state that no other is about to change. They
+    queue their answers. state is "auth" until the gateway has accepted the token, "hello" while there is no session
     to bind to, "ack" when hello was sent, "bound", and "ending" while the user's code cleans up after the session.
     """
 
@@ -85,7 +85,7 @@ class Link:
         raise NotImplementedError
 
     def offer_changed(self) -> None:
-        """Send the gateway what it does not have yet of the offer."""
+        """Send the gateway the changes of the offer since the last one sent."""
         raise NotImplementedError
 
     async def _read(self) -> None:
@@ -200,7 +200,7 @@ class Link:
         self.run.report(err)
 
     async def _say_goodbye(self) -> None:
-        """Send what is queued and goodbye, and close; the gateway has a second for it."""
+        """Send the queued messages and goodbye, and close; the gateway has a second for it."""
         self.send({"type": "goodbye", "reason": "shutting down"})
         queue, self.out = list(self.out), deque()
         self.closed = True

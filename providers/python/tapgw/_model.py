@@ -29,7 +29,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Binding:
-    """The session that a provider is bound to. persist_dir is "" for a provider that may have none."""
+    """The session that a provider is bound to. persist_dir is "" without the right to one."""
 
     session: str
     cwd: str
@@ -114,7 +114,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Content:
-    """A result of several parts, of which a model gets those that it can take. data: what programs get beside them."""
+    """A result of several parts, of which a model gets those that it can take. data is for programs."""
 
     parts: list[Part]
     data: Any = None
@@ -142,7 +142,7 @@ class File:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What the gateway did with an event.
+    """The gateway's report about an event.
 
     fate is "stored", "surfaced", "queued", "delivered" or "dropped"; "" comes from a gateway that sends no
     receipts. each has one receipt for each session that got a broadcast; the other fields are then empty.
@@ -283,7 +283,7 @@ class ToolExecution:
 
 @dataclass(frozen=True)
 class AssistantIntent:
-    """What the model says that it is about to do."""
+    """The model's announcement of its next step."""
 
     session: str
     intent: str
@@ -364,7 +364,7 @@ def time_of(text: str) -> datetime.datetime:
 
 
 class Question:
-    """What a session asks its user, as on_question gets it.
+    """A question of a session to its user, as on_question gets it.
 
     kind is "permission", "input" or "form"; there may be others. detail of a permission is all that will be done;
     choices and freeform are of an input, schema of a form. The texts are the model's or a tool's: show those of a

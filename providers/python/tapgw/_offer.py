@@ -1,4 +1,4 @@
-"""What a provider gives its sessions, and changes of it."""
+"""The offer of a provider to its sessions, and changes of it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class SessionOffer:
-    """What one session has instead of what all have; None: the same."""
+    """The part of an offer that differs for one session; None: the same as for all."""
 
     tools: Optional[tuple[Tool, ...]] = None
     context: Optional[str] = None
@@ -58,7 +58,7 @@ class SessionOffer:
 
 @dataclass
 class Offer:
-    """What a provider gives its sessions. A change makes a clone and changes that."""
+    """All that a provider offers its sessions. A change makes a clone and changes that."""
 
     tools: tuple[Tool, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -73,7 +73,7 @@ class Offer:
                                    per_session=dict(self.per_session))
 
     def special(self, session: str) -> SessionOffer:
-        """Return what a session has instead of what all have."""
+        """Return a session's own part of the offer."""
         return self.per_session.get(session) or SessionOffer()
 
     def tools_in(self, session: str) -> tuple[Tool, ...]:
@@ -82,7 +82,7 @@ class Offer:
         return self.tools if special is None or special.tools is None else special.tools
 
     def edit_session(self, session: str, **new: Any) -> None:
-        """Change what one session has instead of all others."""
+        """Change a session's own part of the offer."""
         self.per_session[session] = dataclasses.replace(self.special(session), **new)
 
     def change_tools(self, session: str, edit: Callable[[tuple[Tool, ...]], tuple[Tool, ...]]) -> None:
@@ -227,7 +227,7 @@ class Offers:
         return None
 
     def session_changes(self, session: str) -> list[Change]:
-        """Return the changes that give a session that was just joined what a hello can't contain."""
+        """Return the changes that give a session that was just joined the parts that a hello can't contain."""
         changes = []
         for stream, rules in sorted(self.offer.filters.items()):
             def set_filter(_: Offer, s: str, r: str, stream: str = stream, rules: Any = rules) -> Message:
@@ -244,14 +244,14 @@ class Offers:
         return changes
 
     def forget_session(self, session: str) -> None:
-        """Remove what a session had instead of others, after it has ended."""
+        """Remove a session's own part of the offer, after the session has ended."""
         for offer in (self.offer, self.sent):
             if offer is not None:
                 offer.per_session.pop(session, None)
 
 
 def decision_of(value: Any) -> Decision:
-    """Return what a gate's function decided. Only a clear decision allows the call."""
+    """Return the decision of a gate's function. Only a clear decision allows the call."""
     if isinstance(value, Decision) and value.verdict in ("allow", "context", "deny"):
         return value
     return Decision("deny", "The gate did not decide.")

@@ -1,4 +1,4 @@
-"""What a provider is made with, and what its runs share."""
+"""The options of a provider, and the state that its runs share."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class Options:
         return [self._paired] if self._paired else endpoints(self.url, self.token, self.token_file)
 
     def _hello(self) -> Message:
-        # Hooks, lists and the context are there even if they are empty: the gateway restores what is left out.
+        # Hooks, lists and the context are there even if they are empty: the gateway restores fields
+        # that are left out.
         offer = self._offers.offer
         hooks: dict[str, Any] = {}
         if offer.rules:

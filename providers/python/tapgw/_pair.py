@@ -1,4 +1,4 @@
-"""Pairing: a token for a provider that has none (docs/protocol.md, Pairing)."""
+"""Pairing: a token for a provider without one (docs/protocol.md, Pairing)."""
 
 from __future__ import annotations
 

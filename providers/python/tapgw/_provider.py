@@ -96,7 +96,7 @@ class Provider(Options):
         await task
 
     async def pair(self, ask: Callable[[str], Any]) -> str:
-        """Get a token for a provider that has none, and return it (docs/protocol.md, Pairing).
+        """Get a token for a provider without one, and return it (docs/protocol.md, Pairing).
 
         The gateway shows a code of six digits. ask gets the gateway's prompt, asks the user and returns the code; it
         has two minutes. run then uses the token. A wrong code is the Error AUTH_FAILED.
@@ -361,7 +361,7 @@ def _addition(tool: Tool, session: str) -> Change:
 def _tools_update(o: Offer, session: str, request: str) -> Optional[Message]:
     """Return an update with the whole list of tools, which every gateway understands.
 
-    None: a list for all sessions would remove the tools that one session has instead, so the difference is sent.
+    None: a list for all sessions would remove a session's own tools, so the difference is sent.
     """
     if not session and o.has_session_tools():
         return None

@@ -1,4 +1,4 @@
-"""Pushes, queries and answers to questions, and what the gateway says to them."""
+"""Pushes, queries and answers to questions, and the gateway's answers to them."""
 
 from __future__ import annotations
 

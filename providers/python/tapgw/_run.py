@@ -1,4 +1,4 @@
-"""What outlives the connections of a run, and the tasks that run for the user."""
+"""The state that outlives the connections of a run, and the tasks that run for the user."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Run:
             self.log.error("a task failed", exc_info=task.exception())
 
     async def guarded(self, work: Coroutine[Any, Any, Any], what: str) -> None:
-        """Run a callback of the user's, and log what it raises."""
+        """Run a callback of the user's, and log the exceptions that it raises."""
         try:
             await work
         except (Exception, SystemExit) as err:

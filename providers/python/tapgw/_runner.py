@@ -49,7 +49,7 @@ class Runner(Run):
     async def _try_endpoints(self) -> tuple[float, Exception]:
         """Try each endpoint until one accepts the provider, and return how long the connection lasted and its end.
 
-        The time is -1 if none did.
+        The time is -1 if every attempt failed.
         """
         last: Exception = ConnectionError("no gateway")
         try:

@@ -11,7 +11,7 @@ import types
 import typing
 from typing import Any, Callable, Literal, Optional, Union
 
-Convert = Optional[Callable[[Any], Any]]  # makes the hinted value of JSON's; None: it is the same
+Convert = Optional[Callable[[Any], Any]]  # makes the hinted value from a JSON value; None: it is the same
 
 _PLAIN: dict[Any, str] = {
     str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", dict: "object", list: "array",
@@ -42,7 +42,7 @@ def describe(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def of_function(fn: Callable[..., Any]) -> tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]:
-    """Return the schema of a function's arguments, and what makes them of a call's."""
+    """Return the schema of a function's arguments, and a function that makes them of a call's arguments."""
     hints = typing.get_type_hints(fn if inspect.isroutine(fn) else type(fn).__call__, include_extras=True)
     _, texts = describe(fn)
     properties: dict[str, Any] = {}

@@ -21,7 +21,7 @@ from ._run import Sequencer
 from ._tool import call_back
 
 MAX_RETRY = 15.0  # before a refused hello is sent again; a gateway accepts ten a minute
-DEADLINE = 10.0  # of a session that ends, if the gateway names none
+DEADLINE = 10.0  # of a session that ends, if the gateway names no deadline
 
 
 @dataclass(eq=False)
@@ -68,7 +68,7 @@ class Sessions:
         self.retry_in = FIRST_RETRY
 
     def offer_changed(self) -> None:
-        """Send the gateway what it does not have yet of the offer."""
+        """Send the gateway the changes of the offer since the last one sent."""
         if self.link.state == "hello":
             self.bind()  # a hello that was refused may be accepted now
         elif self.link.state == "bound":
@@ -116,7 +116,7 @@ class Sessions:
         return next((s for s in self.active if s.id == session), None)
 
     def pick(self) -> str:
-        """Choose the session to bind to; "" if there is none for this provider."""
+        """Choose the session to bind to; "" if no session is for this provider."""
         p = self.provider
         if self.ended:
             return ""  # it is still in the list; another list follows
@@ -171,7 +171,7 @@ class Sessions:
         self.link.state, self.retry_in, self.link.restoring, self.said_waiting = "bound", FIRST_RETRY, "", False
         self.link.provider_id, self.link.persist_dir = m["providerId"], m.get("persistDir", "")
         token = m.get("reconnectToken", "")
-        self.changes.confirms_updates = bool(token)  # gateways of the core profile send none, and answer no updates
+        self.changes.confirms_updates = bool(token)  # gateways of the core profile send no token, and answer no updates
         self.requests.receipt_wait = LIKELY_WAIT if token else ACK_WAIT
         self.run.remember(token, self.link.to)
         if self.provider.is_for_all:
@@ -191,7 +191,7 @@ class Sessions:
         return b
 
     def open_binding(self, b: Bound) -> None:
-        """Send what the hello could not contain, such as filters, and then start the binding."""
+        """Send the parts that the hello could not contain, such as filters, and then start the binding."""
         offers = self.offers
         offers.queue[:0] = [*offers.session_changes(b.info.session), Change(then=lambda: self.start_binding(b))]
 

@@ -89,7 +89,7 @@ def tool_of(fn: Callable[..., Any], *, name: str = "", description: str = "",
             output_schema: Optional[dict[str, Any]] = None) -> Tool:
     """Make a tool from a function.
 
-    Its name, its docstring, its type hints and the docstring's parts about parameters say what the model sees;
+    Its name, its docstring, its type hints and the docstring's parts about parameters are shown to the model;
     each argument that is given here replaces one of them. A parameter is required unless it has a default.
     """
     name = name or getattr(fn, "__name__", "")
@@ -119,7 +119,7 @@ def is_async(fn: Callable[..., Any]) -> bool:
 async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
     """Run a function of the user's: a plain one on a thread of its own, because it may block.
 
-    A thread can't be cancelled: it runs on, and what it returns is ignored. It does not hold up the process's end.
+    A thread can't be cancelled: it runs on, and its result is ignored. It does not hold up the process's end.
     """
     if is_async(fn):
         return await fn(*args)

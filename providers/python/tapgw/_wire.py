@@ -107,7 +107,7 @@ def call_in(raw: str) -> str:
 
 
 def decode(raw: str) -> tuple[Optional[dict[str, Any]], str]:
-    """Return a message of the gateway, or None and what is wrong with it: "" for a type of a later version."""
+    """Return a message of the gateway, or None and its fault: "" for a type of a later version."""
     try:
         message = _decode(raw)
     except (ValueError, RecursionError) as err:

@@ -38,7 +38,7 @@ def sample(name: str) -> Provider:
 
 
 def listen(p: Provider) -> None:
-    """Push what is heard."""
+    """Push the events that are heard."""
     async def say(session: str, text: str) -> None:
         await p.push(text, session=session, level="keep")
 
@@ -75,7 +75,7 @@ async def hear(p: Provider, q: Question) -> None:
 
 
 def add_tools(p: Provider) -> None:
-    """Add the tools: they make the provider do what a scenario is about."""
+    """Add the tools: they make the provider act as a scenario demands."""
     rules: list[Rule] = []
 
     def tool(fn: Any) -> Any:

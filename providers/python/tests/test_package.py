@@ -52,7 +52,7 @@ print("ended")
         self.assertIn("stopping: provider a b: its name must be", done.stderr)
 
     def run_in(self, directory: Path, *command: str) -> str:
-        """Run a command and return what it writes."""
+        """Run a command and return its output."""
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, f"{command}: {done.stdout}{done.stderr}")
         return done.stdout

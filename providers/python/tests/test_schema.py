@@ -115,7 +115,7 @@ class SchemaTest(unittest.TestCase):
                          {"p": Point(1, 0, Color.BLUE), "all": [Point(2)], "names": {"a"}, "c": None, "raw": {"x": 1}})
 
     def test_wrong(self) -> None:
-        """What is wrong with a tool is named."""
+        """The fault of a tool is named."""
         def positional(x: int, /) -> None:
             """Do it."""
 

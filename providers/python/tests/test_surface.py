@@ -87,7 +87,7 @@ class SurfaceTest(unittest.TestCase):
                 q.check(answer, "127.0.0.1:1", False)
 
     def test_wrong_options(self) -> None:
-        """run names what is wrong with the options."""
+        """run names the fault of the options."""
         for options, want in [({"name": "a b"}, "its name"), ({"url": "ftp://x"}, "must begin with ws"),
                               ({"url": "ws://"}, "names no host"), ({"context": "é" * 5000}, "context is over 8192"),
                               ({"instance": "x" * 300}, "256 bytes"), ({"metadata": {"x": object()}}, "metadata"),
@@ -113,7 +113,7 @@ class SurfaceTest(unittest.TestCase):
         asyncio.run(work())
 
     def test_results(self) -> None:
-        """What can't be sent as a result is an error that says so."""
+        """A result that can't be sent is an error that says so."""
         for value in [{1: "a", "1": "b"}, {"x": float("nan")}, object(), {"x": [object()]}]:
             with self.subTest(value=value), self.assertRaisesRegex(Error, "the result can't be written as JSON"):
                 _calls.success(value)

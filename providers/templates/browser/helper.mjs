@@ -1,4 +1,5 @@
-// What the pages need besides a gateway: the script for them, and the user's rules for the scripts of the model.
+// The parts that pages need besides a gateway: the script for them, and the user's rules for the
+// scripts of the model.
 
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -72,7 +73,7 @@ const page = (gateway, helper) => `<!doctype html><meta charset="utf-8"><title>t
 <pre>${escape(`<script src="${helper}/tab.js"></script>`)}</pre>`;
 
 /**
- * Makes the server. It listens on loopback only, and answers nobody who reaches it by another name.
+ * Makes the server. It listens on loopback only, and does not answer requests to another host name.
  * @param {{ gateway: string, rules: Rule[] }} options
  */
 export function createHelper({ gateway, rules }) {

@@ -3,7 +3,7 @@
   const MAX_PICTURE = 4_500_000; // characters of a data URL; the gateway takes 5 MiB
   const MAX_ELEMENTS = 20_000; // of a page that is read or drawn
 
-  // A person's secrets: what is typed into such a field is in no answer and in no picture.
+  // A person's secrets: the content of such a field is in no answer and in no picture.
   const SECRET = /pass|secret|token|csrf|xsrf|nonce|auth|api.?key|otp|cvc|cvv|card|\bpin\b/i;
   const isSecret = (e) =>
     ["password", "hidden"].includes(e.type) || /password|cc-|one-time/.test(e.getAttribute("autocomplete") ?? "") ||
@@ -11,7 +11,7 @@
 
   const ADDRESSES = ["href", "src", "srcset", "action", "formaction", "poster", "ping", "cite", "data"];
 
-  // Returns what may be shown of an attribute; null: nothing.
+  // Returns the text of an attribute that may be shown, or null.
   const visible = (e, { name, value }) => {
     const typed = name === "value" && !["button", "submit", "reset", "checkbox", "radio"].includes(e.type);
     if (SECRET.test(name) || typed || (name === "content" && isSecret(e))) return null;
@@ -36,7 +36,8 @@
     return { inert, root, from, to: [root, ...root.querySelectorAll("*")] };
   };
 
-  // Selectors are tried on a copy without what is hidden: input[value^="a"] would tell it letter by letter.
+  // Selectors are tried on a copy without hidden values: input[value^="a"] would tell a value
+  // letter by letter.
   const elements = (selector, limit) => {
     const { inert, from, to } = inertCopy();
     const original = new Map();

@@ -8,7 +8,7 @@ export class ApiError extends Error {
   /**
    * @param {string} message
    * @param {{ status?: number, code?: string, retryAfter?: number }} [why] status: of HTTP; 0 without an answer.
-   *   code: what the service calls it. retryAfter: seconds to wait before another try.
+   *   code: the service's name of the error. retryAfter: seconds to wait before another try.
    */
   constructor(message, { status = 0, code = "", retryAfter } = {}) {
     super(message);
@@ -56,7 +56,7 @@ export async function post(what, url, body, { headers = {}, signal, timeout = 20
 }
 
 /**
- * A text in one service's units, cut at a limit; what is missing is said.
+ * A text in one service's units, cut at a limit; the cut is marked.
  * @param {string} text
  * @param {number} limit UTF-16 units
  * @param {string} rest where the rest is

@@ -1,4 +1,5 @@
-// What people may say to the bot, and what it does then. Turns and questions have files of their own.
+// Commands that people may give the bot, and their effects. Turns and questions have files of their
+// own.
 
 import { cut, split } from "./api.mjs";
 import { Outbox } from "./outbox.mjs";
@@ -8,7 +9,7 @@ import { Turns } from "./turns.mjs";
 /** @import { Content, Incoming, Press } from "./service.mjs" */
 
 /**
- * @typedef {object} Gateway what the bot needs of the gateway
+ * @typedef {object} Gateway the gateway's functions that the bot needs
  * @property {(session: string, text: string, prompt: Prompt) => Promise<{ fate: string, reason: string }>} prompt
  *   resolves when the session has taken the prompt, or will not; fails with NOT_SENT if the gateway can't have it
  * @property {(session: string) => Promise<Set<string>>} prompts ids of those that the gateway has; when it resolves,
@@ -25,7 +26,7 @@ import { Turns } from "./turns.mjs";
  * @property {boolean} [isSent] it was given to the gateway, which may have it
  *
  * @typedef {{ chat: string, id: string }} Place a message
- * @typedef {object} State what outlives the bot
+ * @typedef {object} State the state that outlives the bot
  * @property {Record<string, any>} service
  * @property {Record<string, { session?: string, user?: string }>} chats the session that a chat uses, and the person
  *   whose own chat it is
@@ -82,12 +83,12 @@ export class Bot {
     return this.service.listen(this.state.service, () => this.store.save(), (event) => this.handle(event), signal);
   }
 
-  /** Saves what changed by itself. What must be on the disk before an event is done is saved with the event. */
+  /** Saves changes that no event made. Changes that must be on the disk before an event is done are saved with it. */
   save() {
     this.store.save().catch((e) => this.log(`saving: ${e.message}`));
   }
 
-  /** Chats that are told what a session does. @param {string} session */
+  /** Chats that get the reports of a session. @param {string} session */
   following(session) {
     const { chats } = this.state;
     const { users } = this.config; // somebody may have left it
@@ -134,7 +135,7 @@ export class Bot {
   }
 
   /**
-   * Says no, once a day to each person and to few in an hour: nobody makes the bot talk.
+   * Says no, once a day to each person and to few in an hour: strangers can't make the bot flood a chat.
    * @param {Incoming | Press} event
    */
   async #refuse(event) {
@@ -208,7 +209,7 @@ export class Bot {
     }
   }
 
-  /** Names a person for the timeline; who is what the person chose. @param {string} user @param {string} who */
+  /** Names a person for the timeline; who is the name they chose. @param {string} user @param {string} who */
   person(user, who) {
     const name = [...who.replace(/[\p{C}\p{Z}]+/gu, " ").trim()].slice(0, 16).join("");
     return `${name} (${this.service.name} ${user})`.trim();
@@ -248,7 +249,7 @@ export class Bot {
         setTimeout(() => this.#again(p), PAUSE).unref();
         return;
       }
-      if (error.code === "DISCONNECTED") return; // #recover asks what became of it
+      if (error.code === "DISCONNECTED") return; // #recover asks for the outcome
       if (error.code === "NOT_SENT") {
         this.isConnected = p.isSent = false;
         return;

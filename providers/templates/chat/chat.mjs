@@ -1,5 +1,5 @@
-// A bot for Telegram or Slack: it tells people what sessions do, and takes their prompts and answers. README.md is
-// its manual.
+// A bot for Telegram or Slack: it reports to people about sessions, and takes their prompts and
+// answers. README.md is its manual.
 
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -34,7 +34,7 @@ async function start(service, signal) {
 /** Runs the bot until stopping. @param {AbortController} stopping */
 async function run(stopping) {
   const config = readConfig(process.env);
-  const sending = new AbortController(); // outlives stopping, for what is on its way
+  const sending = new AbortController(); // outlives stopping, for messages on their way
   const service = new { slack: Slack, telegram: Telegram }[config.service](config, log, sending.signal);
   const { provider, ready } = connect(config.name, (gateway, persistDir) => {
     if (!persistDir) throw new Error("the gateway gives it no directory: start it by a provider file of kind command");

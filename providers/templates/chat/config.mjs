@@ -1,4 +1,4 @@
-// What the bot is told by environment variables. README.md has the list.
+// The bot's settings from environment variables. README.md has the list.
 
 /**
  * @typedef {object} Config
@@ -7,7 +7,7 @@
  * @property {string} api the API's base URL
  * @property {string[]} users ids of the people who may use the bot
  * @property {string[]} chats ids of the group chats that it works in; a person's own chat with it needs no entry
- * @property {Set<string>} events what it reports beside questions: turns, errors, denials, pushes
+ * @property {Set<string>} events the events that it reports beside questions: turns, errors, denials, pushes
  * @property {string} token of the bot
  * @property {string} appToken of the app, for Slack's socket; else ""
  */

@@ -1,4 +1,4 @@
-// The bot as a provider: what the gateway tells it, and what it asks of the gateway.
+// The bot as a provider: the gateway's events for it, and its requests to the gateway.
 
 import { createProvider, ProviderError, QuestionEnded } from "tapgw-provider";
 
@@ -8,7 +8,7 @@ import { createProvider, ProviderError, QuestionEnded } from "tapgw-provider";
 const STREAM = "prompts";
 
 /**
- * Connects to the gateway. What it returns is ready when the bot may take events.
+ * Connects to the gateway. The result is ready when the bot may take events.
  * @param {string} name of the provider
  * @param {(gateway: Gateway, persistDir: string) => Bot} makeBot is called once a session is bound
  * @param {(...words: unknown[]) => void} log

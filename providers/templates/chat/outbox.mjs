@@ -5,7 +5,7 @@ import { ApiError } from "./api.mjs";
 
 /** @import { Content, Service } from "./service.mjs" */
 
-const MAX_WAITING = 500; // messages of a chat, while the service takes none
+const MAX_WAITING = 500; // messages of a chat, while the service refuses them
 const MAX_BACKOFF = 30_000; // milliseconds
 
 /** A message that is in a chat or on its way there. */
@@ -28,7 +28,7 @@ export class Message {
 }
 
 /**
- * @typedef {object} Line what waits for one chat
+ * @typedef {object} Line the messages that wait for one chat
  * @property {Message[]} waiting
  * @property {number} next when the service takes the next request
  * @property {boolean} isRunning

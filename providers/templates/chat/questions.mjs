@@ -19,9 +19,9 @@ const MAX_LABEL = 40; // characters; the message has the whole choice
  *
  * @typedef {object} Asked a question that chats were shown, and how it ended
  * @property {string} session
- * @property {string} secret begins what the buttons send, so that nobody can guess it
+ * @property {string} secret begins the buttons' data, so that it can't be guessed
  * @property {Button[]} buttons
- * @property {Choice[]} choices what each button answers
+ * @property {Choice[]} choices the answer of each button
  * @property {boolean} takesText a reply to the message answers it
  * @property {Part[]} parts
  * @property {Place[]} places messages that show it
@@ -69,7 +69,7 @@ export class Questions {
   }
 
   /**
-   * Makes a question's message. It is whole, or has no buttons: nobody allows what they did not see.
+   * Makes a question's message. It is whole, or has no buttons: people allow only actions that they see whole.
    * @param {string} session @param {Question} q @param {string} secret
    * @returns {{ parts: Part[], choices: Choice[], buttons: Button[], takesText: boolean }}
    */
@@ -142,7 +142,7 @@ export class Questions {
 
   /**
    * @param {string} id @param {Asked} q @param {Choice} choice @param {Press | Incoming} by
-   * @returns {Promise<string>} what the person is told
+   * @returns {Promise<string>} the reply to the person
    */
   async #answer(id, q, choice, { user, who }) {
     if (q.ended !== undefined) return `Too late: ${q.ended}.`;
@@ -211,5 +211,5 @@ function offers(q) {
   return [...choices, decline];
 }
 
-/** Spells out characters that nobody sees, or that change how others look. @param {string} text */
+/** Spells out invisible characters, and those that change how others look. @param {string} text */
 const spell = (text) => text.replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0)?.toString(16)}}`);

@@ -12,7 +12,7 @@
  * @property {string} user the person's id
  * @property {string} who the person's name, for people
  * @property {string} text without the mention of the bot; "" for a photo and the like
- * @property {boolean} isPrivate nobody else is in the chat
+ * @property {boolean} isPrivate the chat has no other person
  * @property {boolean} isMentioned the message is for the bot
  * @property {string} replyTo id of the message that it answers, or ""
  *
@@ -25,7 +25,7 @@
  * @property {string} message id of the message with the button
  * @property {string} data
  * @property {boolean} isPrivate
- * @property {(text: string) => Promise<unknown>} reply tells the person who pressed, and nobody else
+ * @property {(text: string) => Promise<unknown>} reply tells only the person who pressed
  *
  * @typedef {(event: Incoming | Press) => Promise<void>} Handle resolves when the event need not come again
  *
@@ -35,7 +35,7 @@
  * @property {(chat: string) => number} pace milliseconds from one request about a chat to the next
  * @property {() => Promise<void>} start asks who the bot is; fails if the service refuses its token
  * @property {(state: Record<string, any>, save: () => Promise<void>, handle: Handle, signal: AbortSignal) =>
- *   Promise<void>} listen hands over events, in order, until the signal; state is what it keeps across restarts
+ *   Promise<void>} listen hands over events, in order, until the signal; state is kept across restarts
  * @property {(chat: string, content: Content) => Promise<string>} send returns the id of the new message
  * @property {(chat: string, id: string, content: Content) => Promise<void>} edit
  */

@@ -80,7 +80,7 @@ export class Slack {
 
   /**
    * Serves one socket until it ends, or until the service says that it will: then the next one is opened at once, and
-   * this one still hands over what comes.
+   * this one still hands over its messages.
    * @param {string} url holds a secret
    * @param {(envelope: any, acknowledge: () => void) => Promise<void>} take
    * @param {AbortSignal} signal
@@ -140,8 +140,8 @@ export class Slack {
   }
 
   /**
-   * Hands an envelope over and acknowledges it once its event can't be lost. Slack sends again what was not
-   * acknowledged, so an event may come twice.
+   * Hands an envelope over and acknowledges it once its event can't be lost. Slack repeats unacknowledged ones,
+   * so an event may come twice.
    * @param {any} envelope @param {() => void} acknowledge @param {Record<string, any>} state
    * @param {() => Promise<void>} save @param {Handle} handle
    */
@@ -237,7 +237,7 @@ function parse(text) {
 /** Writes the three characters that are markup in every text of Slack. @param {string} text */
 export const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-/** Reads what a person wrote: links are as they were typed. @param {string} text */
+/** Reads the text that a person wrote: links are as they were typed. @param {string} text */
 export const unescape = (text) =>
   text.replace(/<((?:https?|mailto):[^|>]*)(?:\|[^>]*)?>/g, "$1").replace(/<#C[A-Z0-9]+\|([^>]*)>/g, "#$1")
     .replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");

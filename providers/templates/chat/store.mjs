@@ -1,4 +1,4 @@
-// What the bot keeps across restarts, in one file that is never half written.
+// The state that the bot keeps across restarts, in one file that is never half written.
 
 import { readFileSync } from "node:fs";
 import { open, rename } from "node:fs/promises";

@@ -56,7 +56,7 @@ export class Telegram {
   }
 
   /**
-   * Hands over updates. The offset is saved after each, with what the update changed: the service repeats what a bot
+   * Hands over updates. The offset is saved after each, with the changes of the update: the service repeats what a bot
    * that stopped had not taken, and nothing else.
    * @param {any[]} updates @param {Record<string, any>} state @param {() => Promise<void>} save @param {Handle} handle
    */

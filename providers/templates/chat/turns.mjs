@@ -1,4 +1,5 @@
-// What sessions do, as messages: one for each turn, which changes while the turn runs, and one for each other event.
+// Events of sessions as messages: one for each turn, which changes while the turn runs, and one for
+// each other event.
 
 import { cut } from "./api.mjs";
 
@@ -15,7 +16,7 @@ const MAX_LINES = 20; // events in one message
  * @property {string} prompt
  * @property {number} calls of tools, ended
  * @property {string} tool the last
- * @property {string} answer what the model said last
+ * @property {string} answer the model's last text
  * @property {Message[]} messages one in each chat that follows the session
  */
 

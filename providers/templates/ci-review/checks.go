@@ -105,7 +105,7 @@ func (g *github) read(ctx context.Context) (report, error) {
 		}
 	}))
 	if answer, is := errors.AsType[*statusError](err); is && answer.status == http.StatusUnprocessableEntity {
-		return r, nil // nobody has pushed the branch
+		return r, nil // the branch has not been pushed
 	}
 	if err != nil {
 		return report{}, err
@@ -145,7 +145,7 @@ func statusState(s string) state {
 	return passed
 }
 
-// reviews reads what people say about the branch's pull request.
+// reviews reads people's comments on the branch's pull request.
 func (g *github) reviews(ctx context.Context, repo, branch string) ([]review, error) {
 	if branch == "" {
 		return nil, nil
@@ -265,7 +265,8 @@ func (g *github) isNewer(ctx context.Context, commit string) bool {
 	return err == nil
 }
 
-// git reads from the repository. None of these commands runs a program that the repository's configuration names.
+// git reads from the repository. These commands run no program that the repository's configuration
+// names.
 func (g *github) git(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

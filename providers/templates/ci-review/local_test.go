@@ -62,7 +62,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestLocalFile reads the file in the session's directory, and not what a link in it leads to.
+// TestLocalFile reads the file in the session's directory, and not the target of a link in it.
 func TestLocalFile(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret.xml")
 	l := &local{dir: dir, file: "ci.xml"}

@@ -1,5 +1,6 @@
-// Ci-review tells a session when the checks of its branch fail and what reviewers say, answers questions about both,
-// and stops git push while CI is red. The state comes from GitHub, or from a file that a local CI writes.
+// Ci-review tells a session when the checks of its branch fail and when reviewers comment, answers
+// questions about both, and stops git push while CI is red. The state comes from GitHub, or from a
+// file that a local CI writes.
 package main
 
 import (
@@ -25,7 +26,7 @@ const (
 	gateOff    = "off"
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	interval          time.Duration
 	failures, reviews providers.Level

@@ -18,7 +18,7 @@ import (
 	"tapgw/providers"
 )
 
-// agent is a session's agent that hands on what it is shown, and does nothing else.
+// agent is a session's agent that only hands on the texts that it is shown.
 type agent struct{ shown chan string }
 
 func (agent) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
@@ -86,7 +86,7 @@ func waitPush(t *testing.T, s *gateway.Session, deny bool, text string) {
 	t.Fatalf("git push: got %s, want a denial %v with %q", last, deny, text)
 }
 
-// TestGateOnAFile has a gate that is closed while nobody knows how CI is, and while it is red.
+// TestGateOnAFile has a gate that is closed while the state of CI is unknown or red.
 func TestGateOnAFile(t *testing.T) {
 	dir := t.TempDir()
 	session, a := serve(t, dir, "-file", "ci.json")

@@ -22,7 +22,7 @@ const (
 type source interface {
 	// read returns the present state.
 	read(ctx context.Context) (report, error)
-	// log returns the end of a check's log, and findings what the check found.
+	// log returns the end of a check's log, and findings the check's annotations.
 	log(ctx context.Context, c check) (string, error)
 	findings(ctx context.Context, c check) ([]finding, error)
 }
@@ -38,9 +38,9 @@ type report struct {
 type check struct {
 	ID, Name string
 	State    state
-	Detail   string // what the check says of itself
+	Detail   string // the check's own summary
 
-	job, run int64     // of GitHub; 0: it has none
+	job, run int64     // of GitHub; 0 for other checks
 	found    []finding // of a file
 	text     string    // of a file: the log
 }
@@ -75,7 +75,7 @@ func (r report) failed() []check {
 	return red
 }
 
-// where names what the report is about.
+// where names the subject of the report.
 func (r report) where() string {
 	switch {
 	case r.Branch == "":

@@ -8,7 +8,7 @@ import (
 
 var (
 	escapes   = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])`)
-	tag       = regexp.MustCompile(`(?i)<(/?system)`) // hosts mark what is theirs with tags such as <system_reminder>
+	tag       = regexp.MustCompile(`(?i)<(/?system)`) // hosts mark their own text with tags such as <system_reminder>
 	timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT[0-9:.]+Z `)
 )
 

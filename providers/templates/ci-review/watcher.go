@@ -26,7 +26,7 @@ type watcher struct {
 	opts   options
 	logger *slog.Logger
 
-	looking chan struct{} // holds the right to use source and what follows
+	looking chan struct{} // holds the right to use source and the fields down to mu
 	source  source
 	dir     string
 	known   map[string]bool // checks and reviews that were reported
@@ -34,9 +34,9 @@ type watcher struct {
 	wasRed  bool
 	context string
 
-	mu     sync.Mutex // guards what follows; never held while something waits
+	mu     sync.Mutex // guards the fields below; never held while something waits
 	last   report
-	lastAt time.Time // zero: there is none
+	lastAt time.Time // zero before the first look
 	err    error     // of the last look
 }
 
@@ -108,7 +108,7 @@ func (w *watcher) pause() time.Duration {
 	return w.opts.interval
 }
 
-// look reads the state, unless it is younger than fresh, and reports what is new in it.
+// look reads the state, unless it is younger than fresh, and reports the news in it.
 func (w *watcher) look(ctx context.Context, fresh time.Duration) error {
 	if err := w.acquire(ctx); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (w *watcher) look(ctx context.Context, fresh time.Duration) error {
 	return w.report(ctx, r)
 }
 
-// report pushes what is new. What the gateway did not take is new again at the next look.
+// report pushes the news. News that the gateway did not take are new again at the next look.
 func (w *watcher) report(ctx context.Context, r report) error {
 	first := !w.wasSeen
 	red := r.failed()

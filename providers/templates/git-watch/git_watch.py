@@ -1,4 +1,4 @@
-"""git-watch tells a session what happens in its repository, and answers questions about that."""
+"""git-watch tells a session about changes in its repository, and answers questions about them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def quoted(lines: list[str], more: int) -> str:
 
 
 async def compare(repo: Repository, before: State, after: State, me: str, told: set[str]) -> list[Event]:
-    """Return what happened between two states. told holds the ids of the commits that were reported already."""
+    """Return the events between two states. told holds the ids of the commits that were reported already."""
     events = []
     if (before.branch, before.head if not before.branch else "") != (
             after.branch, after.head if not after.branch else ""):
@@ -149,7 +149,7 @@ class Watcher:
         self.next_fetch = asyncio.get_running_loop().time() + self.fetch_wait
 
     async def look(self, repo: Repository) -> None:
-        """Read the state, and push what is new in it."""
+        """Read the state, and push the news in it."""
         after = await repo.state()
         before = self.states.get(repo.directory)
         if before is None:

@@ -1,4 +1,4 @@
-"""What a git repository says: read without a shell, in bounded time and output, and changed by nothing but fetch."""
+"""The state of a git repository, read without a shell, in bounded time and output, and changed only by fetch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ MAX_OUTPUT = 1 << 20  # bytes that are read of one command
 TIMEOUT = 30.0  # seconds for one command
 FETCH_TIMEOUT = 120.0
 
-# A repository's own configuration names programs that git runs. These are off; what is left is in README.md.
+# A repository's own configuration names programs that git runs. These are off; README.md lists the
+# rest.
 SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false",
         "-c", "log.showSignature=false", "-c", "protocol.ext.allow=never", "-c", "safe.bareRepository=explicit")
 
-_TAG = re.compile(r"<(?=/?system)", re.IGNORECASE)  # hosts mark what is theirs with tags such as <system_reminder>
+_TAG = re.compile(r"<(?=/?system)", re.IGNORECASE)  # hosts mark their own text with tags such as <system_reminder>
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
 
@@ -86,11 +87,11 @@ class Repository:
         return top
 
     async def git(self, *args: str, timeout: float = TIMEOUT) -> str:
-        """Run git and return what it prints, at most MAX_OUTPUT bytes of it."""
+        """Run git and return its output, at most MAX_OUTPUT bytes of it."""
         return (await self._git(args, timeout))[0]
 
     async def _git_without_filters(self, *args: str) -> tuple[str, bool]:
-        """Run git on files of the working tree. A repository can name programs that would filter what they hold."""
+        """Run git on files of the working tree. A repository can name programs that would filter their content."""
         names, cut = await self._git(("config", "--list", "--name-only", "-z"), TIMEOUT)
         if cut:
             raise GitError("the configuration of the repository is too long")
@@ -171,7 +172,7 @@ class Repository:
         return [f"{clean(letter)} {clean(path)}" for letter, path in zip(words[::2], words[1::2])]
 
     async def commit(self, name: str) -> str:
-        """Return the id of the commit that a name of the model's stands for; "" if there is none."""
+        """Return the id of the commit that a name of the model's stands for, or ""."""
         try:
             out = await self.git("rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}")
         except (GitError, ValueError):  # ValueError: a NUL
@@ -192,7 +193,7 @@ class Repository:
 
 
 def _top(directory: str) -> str:
-    """Return the innermost directory, at or above another one, that has anything called .git; "" if there is none."""
+    """Return the innermost directory, at or above another one, that has anything called .git, or ""."""
     top = os.path.realpath(directory)
     while not os.path.lexists(os.path.join(top, ".git")):
         if top == os.path.dirname(top):
@@ -223,7 +224,7 @@ def _common(top: str) -> str:
 
 
 def _text(path: str) -> str:
-    """Return the text of a small file, "" if there is none: a link or a pipe is none."""
+    """Return the text of a small file; "" if it is missing, a link or a pipe."""
     if os.path.islink(path) or not os.path.isfile(path):
         return ""
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -231,7 +232,7 @@ def _text(path: str) -> str:
 
 
 async def _end(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
-    """End a process that still runs, with what it started; also one whose start nobody waited for."""
+    """End a process that still runs, with its children; also one whose start was cancelled."""
     await asyncio.wait([starting])
     if starting.exception() is not None:
         return

@@ -19,7 +19,7 @@ from tapgw import Error  # noqa: E402
 
 
 class Pushed:
-    """A provider that remembers what is pushed, and refuses as often as it is told to."""
+    """A provider that remembers its pushes, and refuses as often as the test says."""
 
     def __init__(self, refusals=0):
         self.events, self.refusals = [], refusals
@@ -61,7 +61,7 @@ class Case(unittest.IsolatedAsyncioTestCase):
         return Watcher(Pushed(refusals), 5, 0, git_watch.LEVELS)
 
     async def look(self, watcher, repo=None):
-        """Look once, and return the kinds of what was pushed by it."""
+        """Look once, and return the kinds of the events that were pushed."""
         before = len(watcher.provider.events)
         await watcher.look(repo or self.repo)
         return [kind for kind, _, _ in watcher.provider.events[before:]]
@@ -283,7 +283,7 @@ async def eventually(check):
 
 
 def is_alive(pid):
-    """Report whether a process runs: one that nobody has waited for does not."""
+    """Report whether a process runs: a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,5 @@
-// A JSON API over HTTP: one request at a time, repeated with its ETag, and none while the server asks for a pause.
+// A JSON API over HTTP: one request at a time, repeated with its ETag, and not while the server
+// asks for a pause.
 
 import { clean } from "./text.mjs";
 

@@ -1,4 +1,4 @@
-// What the command line says.
+// The options of the command line.
 
 import { parseArgs } from "node:util";
 import { GitHubIssues } from "./github.mjs";
@@ -22,7 +22,7 @@ export const HELP = `Usage: main.mjs --source github|jira [options]
   --interval SECONDS  how long to wait between two looks (60)
 `;
 
-/** The options that a source does not read: a selection that nobody reads would select too much. */
+/** The options that a source does not read: a selection that is ignored would select too much. */
 const FOREIGN_OPTIONS = /** @type {const} */ ({
   github: ["project", "jql", "user-env"],
   jira: ["repo", "status-label"],

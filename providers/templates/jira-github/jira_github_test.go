@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestUnits runs the template's own tests, and the compiler over its types, in a copy that finds what `make runtime`
-// installed.
+// TestUnits runs the template's own tests, and the compiler over its types, in a copy that finds
+// the packages that `make runtime` installed.
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	for from, to := range map[string]string{".": "templates/jira-github", "../../node": "node"} {

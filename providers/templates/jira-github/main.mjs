@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// jira-github brings the issues of GitHub or Jira into a session, and what the agent says about them out.
+// jira-github brings the issues of GitHub or Jira into a session, and the agent's comments on them
+// out.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { createProvider } from "../../node/index.mjs";

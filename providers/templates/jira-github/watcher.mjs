@@ -1,4 +1,4 @@
-// Watches the selected issues: what changed, and the text for prompts.
+// Watches the selected issues: their changes, and the text for prompts.
 
 import { clean, quote } from "./text.mjs";
 
@@ -26,7 +26,7 @@ export function line(i) {
 }
 
 /**
- * Says what changed between two states of an issue; "" for nothing.
+ * Describes the changes between two states of an issue; "" without a change.
  * @param {Issue} before @param {Issue} after
  */
 export function difference(before, after) {
@@ -38,7 +38,7 @@ export function difference(before, after) {
   if (before.assignee !== after.assignee) parts.push(`assignee: ${clean(after.assignee, 60) || "nobody"}`);
   if (after.comments > before.comments) parts.push(`${after.comments - before.comments} new comments`);
   if (!parts.length && after.updated > before.updated) parts.push("its text, or a field that is not shown");
-  return after.updated >= before.updated ? parts.join("; ") : ""; // a search may be older than what it follows
+  return after.updated >= before.updated ? parts.join("; ") : ""; // a search may be older than that change
 }
 
 export class Watcher {
@@ -75,7 +75,7 @@ export class Watcher {
   }
 
   /**
-   * Reads the issues, and reports what changed. What the gateway did not take is a change at the next look, too.
+   * Reads the issues, and reports changes. One that the gateway did not take is a change at the next look, too.
    * @param {AbortSignal} [signal]
    */
   look(signal) {

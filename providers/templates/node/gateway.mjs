@@ -7,7 +7,7 @@ import { WebSocketServer } from "ws";
 /** The token that the stand-in wants from the provider. */
 export const token = "ptk-test";
 
-/** What it answers, by the type of the message. @type {Record<string, object>} */
+/** Its answers, by the type of the message. @type {Record<string, object>} */
 const answers = {
   auth: { type: "sessions", active: [{ id: "s1", label: "test", cwd: "/" }] },
   hello: { type: "hello.ack", protocolVersion: 2, providerId: "p1", sessionId: "s1", reconnectToken: "rt-1" },

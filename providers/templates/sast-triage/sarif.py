@@ -22,7 +22,8 @@ MAX_BASES = 8
 
 BY_LEVEL = {"error": "high", "warning": "medium", "note": "low", "none": "info"}
 NO_FINDING = ("pass", "notApplicable", "informational")
-# What semgrep writes in place of a fingerprint unless somebody has logged in: it is the same for all findings.
+# The text that semgrep writes in place of a fingerprint without a login: it is the same for all
+# findings.
 NO_FINGERPRINT = "requires login"
 
 
@@ -32,7 +33,7 @@ class SarifError(Exception):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a tool says about one of its rules."""
+    """A tool's description of one of its rules."""
 
     name: str = ""
     help: str = ""
@@ -64,7 +65,7 @@ class Finding:
 
     @staticmethod
     def from_dict(d: dict[str, Any]) -> "Finding":
-        """Return what to_dict wrote."""
+        """Return the object that to_dict wrote."""
         about = dict(d["about"], tags=tuple(d["about"]["tags"]))
         return Finding(**{**d, "about": Rule(**about)})
 
@@ -76,7 +77,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """What a file says. is_complete is False if findings may be missing: a tool failed, or a bound was reached."""
+    """The content of a file. is_complete is False if findings may be missing: a tool failed, or a bound was reached."""
 
     findings: list[Finding] = field(default_factory=list)
     gone: list[Finding] = field(default_factory=list)  # the tool says itself that they are fixed
@@ -111,7 +112,7 @@ def clean(text: Any, limit: int) -> str:
 
 
 def _get(value: Any, *path: Any) -> Any:
-    """Return what is at a path of keys and indices, None if it is not there."""
+    """Return the value at a path of keys and indices, None if it is not there."""
     for key in path:
         if isinstance(key, int) and isinstance(value, list):
             value = value[key] if 0 <= key < len(value) else None

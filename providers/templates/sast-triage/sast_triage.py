@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Settings:
-    """What the environment says. A mistake ends the program with one line."""
+    """The settings from the environment. A mistake ends the program with one line."""
 
     def __init__(self) -> None:
         self.globs = [g.strip() for g in os.environ.get("SAST_FILES", "**/*.sarif").split(",") if g.strip()]
@@ -72,7 +72,7 @@ class Watch:
         self._unheard: dict[str, Known] = {}  # findings that no session has heard of yet
 
     async def look(self) -> None:
-        """Read what changed, and tell the sessions."""
+        """Read changed files, and tell the sessions."""
         async with self.lock:
             change = await in_thread(self.workspace.look)
             self._unheard.update(change.new)
@@ -109,7 +109,7 @@ class Watch:
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Run a function on a thread, and wait for its end even if the task is cancelled: it uses what a lock guards."""
+    """Run a function on a thread, and wait for its end even if the task is cancelled: it uses state under a lock."""
     work = asyncio.ensure_future(asyncio.to_thread(function))
     try:
         return await asyncio.shield(work)
@@ -119,7 +119,7 @@ async def in_thread(function: Callable[[], T]) -> T:
 
 
 def _events(new: list[Known], change: Change) -> list[Event]:
-    """Say what a look found: its urgent findings in one prompt, the others in an event each."""
+    """Report the result of a look: its urgent findings in one prompt, the others in an event each."""
     new.sort(key=lambda k: SEVERITIES.index(k.finding.severity))
     events: list[Event] = [("surface", c, []) for c in change.complaints]
     urgent = [k for k in new if settings.level(k.finding.severity) == "inject"]

@@ -1,4 +1,4 @@
-"""The session's directory: which SARIF files it has, what they said, and what somebody decided about it."""
+"""The session's directory: which SARIF files it has, their findings, and the triage of these."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ VERDICTS = ("false_positive", "accepted", "open")
 
 @dataclass
 class Known:
-    """A finding and what became of it."""
+    """A finding and its present state."""
 
     finding: Finding
-    files: list[str]  # the SARIF files that have it; none: it is fixed
+    files: list[str]  # the SARIF files that have it; empty if it is fixed
     seen: float
     was_announced: bool = False
     verdict: str = ""
@@ -37,13 +37,13 @@ class Known:
 
     @property
     def state(self) -> str:
-        """Return open, fixed, suppressed, or what a triage says."""
+        """Return open, fixed, suppressed, or the verdict of a triage."""
         return "fixed" if not self.files else self.verdict or ("suppressed" if self.finding.suppressed else "open")
 
 
 @dataclass
 class Change:
-    """What a look found."""
+    """The result of a look."""
 
     new: dict[str, Known]
     fixed: list[Known]
@@ -78,10 +78,10 @@ class Workspace:
                         raise SarifError(f"it has {info.st_size} bytes, and {self.max_bytes} are read at most")
                     report = parse(f.read(self.max_bytes + 1), self.root)
             except FileNotFoundError:
-                continue  # just deleted: what it said stays as it is
+                continue  # just deleted: its findings stay as they are
             except (SarifError, OSError) as err:
                 stamp = self._stamp(path)
-                if self._failed.get(path) == stamp:  # twice: nobody is still writing it
+                if self._failed.get(path) == stamp:  # twice: the file is no longer being written
                     self._stamps[path] = stamp
                     change.complaints.append(f"can't read {clean(path, 300)}: {clean(str(err), 300)}")
                 self._failed[path] = stamp
@@ -91,7 +91,7 @@ class Workspace:
         return change
 
     def find(self, prefix: str) -> Known:
-        """Return the finding whose id begins so. The LookupError says what is wrong."""
+        """Return the finding whose id begins so. The LookupError names the fault."""
         matching = [k for id_, k in self.known.items() if id_.startswith(prefix)] if len(prefix) >= 4 else []
         if len(matching) != 1:
             raise LookupError(f"{'several findings have' if matching else 'there is no finding with'} the id {prefix}")
@@ -116,7 +116,7 @@ class Workspace:
             raise
 
     def code(self, f: Finding, around: int) -> str:
-        """Return the lines of the finding and some around them. The error says why there are none."""
+        """Return the lines of the finding and a few around them. A LookupError says why they can't be shown."""
         if not f.path or not f.line:
             raise LookupError("the finding names no place in the workspace")
         with open_inside(self.root, f.path) as file:
@@ -144,7 +144,7 @@ class Workspace:
             self.known = {}
             self.trouble = f"the state could not be read ({err}); it is kept as {aside.name}, and begins anew"
 
-    trouble = ""  # what is to be said once
+    trouble = ""  # a text to be reported once
 
     def _merge(self, path: str, report: Report, change: Change) -> None:
         now, present = time.time(), set()

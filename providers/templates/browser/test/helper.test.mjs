@@ -1,4 +1,4 @@
-// Tests of the helper: rules, and who may ask for what.
+// Tests of the helper: rules, and which pages and hosts it answers.
 
 import assert from "node:assert/strict";
 import { request } from "node:http";
@@ -42,7 +42,7 @@ test("a wrong rule is named by its line", () => {
   ]) assert.throws(() => readRules(text), want);
 });
 
-/** Asks the helper. fetch lets nobody choose a Host. */
+/** Asks the helper. fetch does not let a program choose the header Host. */
 const ask = (port, method, path, headers = {}, body = "") => new Promise((done, failed) => {
   const asking = request({ port, host: "127.0.0.1", method, path, headers }, async (response) => {
     let text = "";

@@ -1,6 +1,7 @@
-// Servers that behave as the two services do, as far as their documents say: they check what they get, keep messages,
-// hold polls, send events again, and refuse. As a program, `node recorded.mjs telegram` prints its URL, and is told
-// over HTTP what people do: POST /control NAME ARGUMENTS, GET /control.
+// Servers that behave as the two services do, as far as their documents say: they check what they
+// get, keep messages, hold polls, send events again, and refuse. As a program, `node recorded.mjs
+// telegram` prints its URL, and takes people's actions over HTTP: POST /control NAME ARGUMENTS, GET
+// /control.
 
 import { createServer } from "node:http";
 import { WebSocketServer } from "ws";
@@ -14,11 +15,11 @@ export const BOT = { id: 7001, username: "tap_test_bot", user: "U0BOT" };
  * @typedef {{ status: number, headers?: Record<string, string>, body: any }} Reply
  */
 
-/** What both servers have. */
+/** The base of both servers. */
 class Server {
   /** @type {Call[]} requests that succeeded, oldest first */
   calls = [];
-  /** @type {Map<string, Reply[]>} by method: what the next requests get */
+  /** @type {Map<string, Reply[]>} by method: the answers to the next requests */
   failures = new Map();
   /** @type {(() => void)[]} */
   #waiting = [];
@@ -346,7 +347,7 @@ export class SlackServer extends Server {
   }
 }
 
-/** What a message of Slack shows. @param {any} message */
+/** The visible text of a message of Slack. @param {any} message */
 export const textOf = ({ blocks }) => blocks.flatMap((/** @type {any} */ b) => b.elements ?? [])
   .flatMap((/** @type {any} */ e) => e.elements ?? []).map((/** @type {any} */ e) => e.text).join("");
 

@@ -10,7 +10,7 @@ import { Store } from "../store.mjs";
 import { Telegram } from "../telegram.mjs";
 import { APP_TOKEN, SlackServer, TelegramServer, TOKEN } from "./recorded.mjs";
 
-/** What the gateway of a test was told, and what it answers. */
+/** The messages that the gateway of a test got, and its answers. */
 export class FakeGateway {
   /** @type {any[]} */
   prompts_ = [];
@@ -44,7 +44,7 @@ export class FakeGateway {
  * @param {import("node:test").TestContext} t
  * @param {{ service?: "telegram" | "slack", dir?: string, server?: TelegramServer | SlackServer, env?: any,
  *   gateway?: FakeGateway, begin?: (bot: Bot) => any }} [options] dir: of an earlier bot, for one that starts again.
- *   begin: what the gateway tells it first; that there is session s1 if left out
+ *   begin: the gateway's first messages to it; that there is session s1 if left out
  */
 export async function startBot(t, options = {}) {
   const { service: name = "telegram", env, gateway = new FakeGateway() } = options;

@@ -13,7 +13,7 @@ import { Jira } from "./jira.mjs";
 const BASIC = `Basic ${Buffer.from("me@example.com:secret").toString("base64")}`;
 const NONE = { api: "", jql: "", repo: "owner/repo", project: "", labels: [], assignee: "", statusLabels: [] };
 
-/** Starts a server that gives these answers, one after the other, and remembers what was asked. */
+/** Starts a server that gives these answers, one after the other, and remembers the requests. */
 async function answers(t, ...list) {
   const seen = [];
   const server = createServer((request, response) => {
@@ -32,7 +32,7 @@ async function answers(t, ...list) {
   return { url: `http://127.0.0.1:${server.address().port}`, seen };
 }
 
-/** A Jira with issues, a watcher on it, what it pushed and its tools by name. */
+/** A Jira with issues, a watcher on it, its pushes and its tools by name. */
 async function jiraWorld(t, { ways = { context: true, push: true, level: "inject" }, allow = "" } = {}) {
   const jira = new Jira(BASIC);
   jira.put("ABC-1", { title: "Login fails", text: "Steps to reproduce" });

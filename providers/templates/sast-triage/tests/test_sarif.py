@@ -1,4 +1,4 @@
-"""Tests of what reads SARIF files, and of the workspace that keeps what they said."""
+"""Tests of the reader of SARIF files, and of the workspace that keeps their findings."""
 
 import copy
 import json
@@ -66,7 +66,7 @@ class Tools(unittest.TestCase):
 
 
 class Meaning(unittest.TestCase):
-    """What the fields of a result mean."""
+    """The meaning of the fields of a result."""
 
     def one(self, result, **run):
         findings = parse(log(result, **run), ROOT).findings
