@@ -279,7 +279,8 @@ func BenchmarkUpdate(b *testing.B) {
 		}},
 		{"50-rules", func() object {
 			all := rules(protocol.MaxHookRules)
-			return object{"type": "hooks.update", "onPreToolUse": append(all[n%10:], all[:n%10]...)}
+			all[1].Reason = fmt.Sprint("not in version ", n)
+			return object{"type": "hooks.update", "onPreToolUse": all}
 		}},
 		{"context", func() object {
 			text := fmt.Sprint(n, strings.Repeat(" context", 512))
