@@ -64,7 +64,7 @@ func TestDocumentCommands(t *testing.T) {
 
 // isGuide reports whether TestGuides runs the blocks of a document.
 func isGuide(doc string) bool {
-	return slices.ContainsFunc(guides, func(g guide) bool { return "docs/"+g.doc == doc })
+	return slices.ContainsFunc(guides, func(g guide) bool { return filepath.Join("docs", g.doc) == doc })
 }
 
 var (

@@ -22,6 +22,8 @@ type guide struct {
 }
 
 var guides = []guide{
+	{"../README.md", nil},
+	{"skills.md", nil},
 	{"getting-started.md", []step{
 		{prompt: "Say hello", answer: "Hello, nice to meet you!"},
 		{prompt: "Greet Ada", tool: "greet_hello", args: `{"name":"Ada"}`, answer: "Hello, Ada!"},
@@ -53,7 +55,7 @@ type step struct{ prompt, tool, args, answer string }
 func TestGuides(t *testing.T) {
 	t.Parallel()
 	for _, g := range guides {
-		t.Run(strings.TrimSuffix(g.doc, ".md"), func(t *testing.T) {
+		t.Run(strings.TrimSuffix(filepath.Join("docs", g.doc), ".md"), func(t *testing.T) {
 			t.Parallel()
 			h := newHome(t)
 			h.guideModel(g.model)
