@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -340,4 +341,21 @@ func noNUL(s string) error {
 		return errors.New("must not hold a NUL character")
 	}
 	return nil
+}
+
+// Variables returns the variables that the provider file gives to a program, with the values of the gateway's variables
+// that they name, so that no secret has to stand in a file. The error names a variable that is not set.
+func (p *Provider) Variables() (map[string]string, error) {
+	env := p.Env
+	expanded := make(map[string]string, len(env)+2)
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		value, missing := ExpandVariables(env[name])
+		if missing != "" {
+			return nil, fmt.Errorf(
+				"env.%s needs the variable %s, which the gateway's environment does not have", name, missing,
+			)
+		}
+		expanded[name] = value
+	}
+	return expanded, nil
 }

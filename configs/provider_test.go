@@ -252,3 +252,18 @@ func TestSessionsMatch(t *testing.T) {
 		}
 	}
 }
+
+// TestProviderVariables: a program's variable may name one of the gateway's, and one that is not set is named.
+func TestProviderVariables(t *testing.T) {
+	t.Setenv("SECRET", "s3cret")
+	env := map[string]string{"TOKEN": "Bot ${SECRET}", "PLAIN": "$SECRET"}
+	want := map[string]string{"TOKEN": "Bot s3cret", "PLAIN": "$SECRET"}
+	if got, err := (&Provider{Env: env}).Variables(); err != nil || !maps.Equal(got, want) {
+		t.Errorf("the variables %v become %v (%v), want %v and no error", env, got, err, want)
+	}
+	const missing = "env.TOKEN needs the variable NOT_SET, which the gateway's environment does not have"
+	bad := Provider{Env: map[string]string{"TOKEN": "${NOT_SET}"}}
+	if _, err := bad.Variables(); err == nil || err.Error() != missing {
+		t.Errorf("a variable that is not set: %v, want %q", err, missing)
+	}
+}

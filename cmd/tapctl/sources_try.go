@@ -13,7 +13,6 @@ import (
 	"tapgw/internal/client"
 	"tapgw/internal/proc"
 	"tapgw/internal/sources"
-	"tapgw/internal/supervisor"
 )
 
 const (
@@ -120,17 +119,16 @@ func (c *command) tryRun(t *trial, p configs.Provider) error {
 	if t.Kind == "files" || t.Kind == "webhook" {
 		return cli.Usage("sources try --run: a source of kind %s waits for events, and has nothing to run", t.Kind)
 	}
-	dir, err := cli.Workdir(c.Context)
+	dir, err := absolute(c.Context, p.CWD)
 	if err != nil {
 		return err
 	}
-	r := supervisor.Run{Provider: &p, Workdir: dir}
-	env, err := r.Variables()
+	env, err := p.Variables()
 	if err != nil {
 		return cli.Failed("sources try: %s", err)
 	}
 	events, failure, err := sources.Try(c.ctx, &sources.Options{
-		Provider: &p, Dir: r.Path(p.CWD), Env: func() []string { return proc.Environ(env) },
+		Provider: &p, Dir: dir, Env: func() []string { return proc.Environ(env) },
 	}, triedEvents)
 	if c.Context.Context.Err() != nil {
 		return context.Cause(c.Context.Context)

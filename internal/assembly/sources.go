@@ -30,13 +30,14 @@ func launchSource(
 	g *gateway.Gateway, set *sources.Set, record func(adminapi.Record), dir string,
 ) supervisor.Launcher {
 	return func(ctx context.Context, r *supervisor.Run) error {
-		env, err := r.Variables()
+		env, err := r.Provider.Variables()
 		if err != nil {
 			return err
 		}
 		state := sourceState(dir, r.Provider, r.Session)
 		o := &sources.Options{
-			Provider: r.Provider, Gateway: g, Token: r.Token, Session: r.Session, Dir: r.Path(r.Provider.CWD),
+			Provider: r.Provider, Gateway: sourceGateway{g}, Token: r.Token,
+			Session: r.Session, Dir: r.Path(r.Provider.CWD),
 			Env: func() []string { return proc.Environ(env) }, State: state,
 			Line: r.Line, Faults: r.LineFaults, Record: record,
 		}
@@ -54,6 +55,14 @@ func launchSource(
 		})
 		return cmp.Or(err, supervisor.ErrDetached)
 	}
+}
+
+// sourceGateway is the gateway for sources.
+type sourceGateway struct{ *gateway.Gateway }
+
+// Connect implements [sources.Gateway].
+func (g sourceGateway) Connect(p sources.Peer) sources.Conn {
+	return g.Gateway.Connect(p, gateway.ConnOptions{})
 }
 
 // sourceState is the file of what a source has done: one for each provider file, and one for each session that has a

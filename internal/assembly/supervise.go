@@ -49,7 +49,7 @@ func launchTools(ctx context.Context, r *supervisor.Run) error {
 // launchMCP returns a launcher that offers the tools of an MCP server until ctx ends.
 func launchMCP(g *gateway.Gateway, logins *mcpbridge.Logins, version string) supervisor.Launcher {
 	return func(ctx context.Context, r *supervisor.Run) error {
-		env, err := r.Variables()
+		env, err := r.Provider.Variables()
 		if err != nil {
 			return err
 		}

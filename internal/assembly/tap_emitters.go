@@ -46,7 +46,7 @@ func (e sessionEmitters) Run(
 	})
 	defer pass.Revoke()
 	return e.set.Run(ctx, sources.Options{
-		Provider: p, Gateway: e.gateway, Token: pass.Token(), Session: e.session, Dir: p.CWD,
+		Provider: p, Gateway: sourceGateway{e.gateway}, Token: pass.Token(), Session: e.session, Dir: p.CWD,
 		Env:  func() []string { return proc.Environ(nil) },
 		Line: line, Faults: func(lines []string) {
 			for _, l := range lines {

@@ -24,8 +24,9 @@ var unlinked = map[string][]string{
 	"cmd/tapctl": {
 		"charm.land", "github.com/russross/blackfriday", "github.com/atotto/clipboard",
 		"github.com/nats-io", "github.com/modelcontextprotocol", "golang.org/x/net/html",
-		copilotSDK, "tapgw/tools", "tapgw/internal/assembly", "tapgw/internal/server",
-		"tapgw/internal/langserver", "tapgw/internal/agent",
+		copilotSDK, "tapgw/tools", "tapgw/internal/gateway", "tapgw/internal/supervisor",
+		"tapgw/internal/assembly", "tapgw/internal/server", "tapgw/internal/langserver",
+		"tapgw/internal/agent",
 	},
 	"cmd/lsclient": {
 		"github.com/russross/blackfriday", "github.com/nats-io", "modernc.org/sqlite", copilotSDK,

@@ -6,14 +6,13 @@ import (
 	"slices"
 	"sync"
 
-	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
 // link is a source's connection to the gateway, as a provider's: the same messages in the same order, without a
-// socket, without a goroutine. Its methods are called in the source's turn, but for those of [gateway.Peer].
+// socket, without a goroutine. Its methods are called in the source's turn, but for those of [Peer].
 type link struct {
-	conn *gateway.Conn
+	conn Conn
 
 	mu     sync.Mutex
 	inbox  []protocol.Message
@@ -22,9 +21,9 @@ type link struct {
 	wake func() // there is something in inbox, or ending is set
 }
 
-func connect(g *gateway.Gateway, token string, wake func()) *link {
+func connect(g Gateway, token string, wake func()) *link {
 	l := &link{wake: wake}
-	l.conn = g.Connect(l, gateway.ConnOptions{})
+	l.conn = g.Connect(l)
 	l.send(&protocol.Auth{Token: token})
 	return l
 }
@@ -43,7 +42,7 @@ func (l *link) take() ([]protocol.Message, error) {
 	return messages, l.ending
 }
 
-// Send implements [gateway.Peer].
+// Send implements [Peer].
 func (l *link) Send(m protocol.Message) {
 	l.mu.Lock()
 	l.inbox = append(l.inbox, m)
@@ -51,10 +50,10 @@ func (l *link) Send(m protocol.Message) {
 	l.wake()
 }
 
-// Flush implements [gateway.Peer].
+// Flush implements [Peer].
 func (l *link) Flush() {}
 
-// Close implements [gateway.Peer].
+// Close implements [Peer].
 func (l *link) Close(code protocol.CloseCode, reason string) {
 	l.mu.Lock()
 	if l.ending == nil {

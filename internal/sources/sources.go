@@ -12,7 +12,6 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
-	"tapgw/internal/gateway"
 	"tapgw/internal/match"
 	"tapgw/internal/protocol"
 	"tapgw/internal/spans"
@@ -22,7 +21,7 @@ import (
 // functions may be called from any goroutine.
 type Options struct {
 	Provider *configs.Provider // of kind source; fixed
-	Gateway  *gateway.Gateway
+	Gateway  Gateway
 	Token    string
 	Session  string          // an id, or [protocol.AllSessions]
 	Dir      string          // where the command runs and the files are; absolute
@@ -40,6 +39,29 @@ type Options struct {
 	Check func() error
 	// Record takes the record of a run that has ended, and must not block; it may be nil.
 	Record func(adminapi.Record)
+}
+
+// Gateway is what sources need of the gateway. It is an interface, so that tapctl can try a source
+// without the domain.
+type Gateway interface {
+	// Connect opens a connection of a provider in this process. peer gets the gateway's messages.
+	Connect(peer Peer) Conn
+	// Touch tells the readers of lists that a source has changed.
+	Touch()
+	Spans() *spans.Maker
+}
+
+// Conn is a provider's connection, as its provider sees it.
+type Conn interface {
+	Receive(message []byte)
+	Closed()
+}
+
+// Peer is the way from the gateway to a provider, as the gateway sees it. Send never blocks.
+type Peer interface {
+	Send(m protocol.Message)
+	Flush()
+	Close(code protocol.CloseCode, reason string)
 }
 
 // fromGateway is the source of messages about a source of events.

@@ -98,7 +98,7 @@ func (w *world) begin(text, session string) (cancel func(), ended <-chan error) 
 	go func() {
 		defer pass.Revoke()
 		done <- w.set.Run(ctx, sources.Options{
-			Provider: &p, Gateway: w.gateway, Token: pass.Token(), Session: session,
+			Provider: &p, Gateway: ofSources{w.gateway}, Token: pass.Token(), Session: session,
 			Dir:   filepath.Join(w.state, w.dir),
 			Env:   func() []string { return []string{"PATH=" + os.Getenv("PATH")} },
 			State: filepath.Join(w.state, "watch.json"),
@@ -369,4 +369,11 @@ compare = "exit"
 		t.Error(err)
 	}
 	w.end()
+}
+
+// ofSources is a gateway as sources see it.
+type ofSources struct{ *gateway.Gateway }
+
+func (g ofSources) Connect(p sources.Peer) sources.Conn {
+	return g.Gateway.Connect(p, gateway.ConnOptions{})
 }

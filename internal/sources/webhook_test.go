@@ -418,7 +418,7 @@ func TestWebhookFaults(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				done <- w.set.Run(ctx, sources.Options{
-					Provider: &p, Gateway: w.gateway, Token: pass.Token(), Session: protocol.AllSessions,
+					Provider: &p, Gateway: ofSources{w.gateway}, Token: pass.Token(), Session: protocol.AllSessions,
 					State: filepath.Join(w.state, "x.json"), Line: func(string, string) {},
 					Faults: func(lines []string) { faults = append(faults, lines...) },
 				})

@@ -3,13 +3,10 @@ package supervisor
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"tapgw/configs"
 	"tapgw/internal/proc"
 )
 
@@ -19,7 +16,7 @@ const stopGrace = 2 * time.Second
 
 // runCommand runs a program that speaks the protocol.
 func runCommand(ctx context.Context, r *Run) error {
-	env, err := r.Variables()
+	env, err := r.Provider.Variables()
 	if err != nil {
 		return err
 	}
@@ -48,23 +45,6 @@ func runCommand(ctx context.Context, r *Run) error {
 		return fmt.Errorf("process %d ended: %w", p.PID(), err)
 	}
 	return fmt.Errorf("process %d ended by itself", p.PID())
-}
-
-// Variables returns the variables that the provider file gives to a program, with the values of the gateway's variables
-// that they name, so that no secret has to stand in a file. The error names a variable that is not set.
-func (r *Run) Variables() (map[string]string, error) {
-	env := r.Provider.Env
-	expanded := make(map[string]string, len(env)+2)
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		value, missing := configs.ExpandVariables(env[name])
-		if missing != "" {
-			return nil, fmt.Errorf(
-				"env.%s needs the variable %s, which the gateway's environment does not have", name, missing,
-			)
-		}
-		expanded[name] = value
-	}
-	return expanded, nil
 }
 
 // Path makes a path of a provider file absolute. Relative paths start at Workdir.

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -353,20 +352,5 @@ func TestNoDirectory(t *testing.T) {
 	)
 	if err == nil || !strings.HasPrefix(err.Error(), "cwd: there is no directory /") {
 		t.Errorf(`the error: %v, want an error and "cwd: there is no directory /" at its start`, err)
-	}
-}
-
-// TestVariables: a program's variable may name one of the gateway's, and one that is not set is named.
-func TestVariables(t *testing.T) {
-	t.Setenv("SECRET", "s3cret")
-	env := map[string]string{"TOKEN": "Bot ${SECRET}", "PLAIN": "$SECRET"}
-	want := map[string]string{"TOKEN": "Bot s3cret", "PLAIN": "$SECRET"}
-	if got, err := (&Run{Provider: &configs.Provider{Env: env}}).Variables(); err != nil || !maps.Equal(got, want) {
-		t.Errorf("the variables %v become %v (%v), want %v and no error", env, got, err, want)
-	}
-	const missing = "env.TOKEN needs the variable NOT_SET, which the gateway's environment does not have"
-	bad := Run{Provider: &configs.Provider{Env: map[string]string{"TOKEN": "${NOT_SET}"}}}
-	if _, err := bad.Variables(); err == nil || err.Error() != missing {
-		t.Errorf("a variable that is not set: %v, want %q", err, missing)
 	}
 }

@@ -67,7 +67,7 @@ func (e *emitters) Run(
 	})
 	defer pass.Revoke()
 	return e.set.Run(ctx, sources.Options{
-		Provider: p, Gateway: e.gateway, Token: pass.Token(), Session: "s", Dir: p.CWD,
+		Provider: p, Gateway: ofSources{e.gateway}, Token: pass.Token(), Session: "s", Dir: p.CWD,
 		Env:  func() []string { return proc.Environ(map[string]string{"HOME": e.home}) }, // not this machine's profile
 		Line: line, Faults: func([]string) {}, Record: func(r adminapi.Record) { ended(r.Reason) },
 	})
@@ -498,4 +498,11 @@ func TestHostileEmitters(t *testing.T) {
 		"- explodes: type=command status=running stream=explodes lifespan=temporary "+
 			"ownership=modelOwned runs=1 acceptedLines=1",
 	)
+}
+
+// ofSources is a gateway as sources see it.
+type ofSources struct{ *gateway.Gateway }
+
+func (g ofSources) Connect(p sources.Peer) sources.Conn {
+	return g.Gateway.Connect(p, gateway.ConnOptions{})
 }
