@@ -3,9 +3,10 @@ package dashboard
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Scripts as they are served. The document loads entry, which loads later once somebody opens what is in it.
@@ -18,10 +19,10 @@ const (
 
 // The forms in which the page's modules import and export. TestFiles fails on others.
 var (
-	importing = regexp.MustCompile(`(?m)^import \{([^}]*)\} from "\./([\w-]+)\.js";\n`)
-	opening   = regexp.MustCompile(`\bimport\("\./([\w-]+)\.js"\)`)
-	exporting = regexp.MustCompile(`(?m)^export ((?:async )?(?:function\*?|class|const) (\w+))`)
-	declaring = regexp.MustCompile(`(?m)^(?:export )?(?:async )?(?:function\*?|class|const|let) (\w+)`)
+	importing = lazyregexp.New(`(?m)^import \{([^}]*)\} from "\./([\w-]+)\.js";\n`)
+	opening   = lazyregexp.New(`\bimport\("\./([\w-]+)\.js"\)`)
+	exporting = lazyregexp.New(`(?m)^export ((?:async )?(?:function\*?|class|const) (\w+))`)
+	declaring = lazyregexp.New(`(?m)^(?:export )?(?:async )?(?:function\*?|class|const|let) (\w+)`)
 )
 
 // bundle returns the scripts as they are served. The entry and all modules that it imports are one script, since over a

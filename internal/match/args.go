@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -28,14 +29,14 @@ func ArgsText(args protocol.Raw) string {
 		return string(args)
 	}
 	if hasLone {
-		return strings.ReplaceAll(string(v), surrogateMark, `\u`)
+		return strings.ReplaceAll(string(v), surrogateMark(), `\u`)
 	}
 	return string(v)
 }
 
 // surrogateMark stands for \u while a text is formatted. It is random, so that no
 // arguments hold it.
-var surrogateMark = "tapgw-" + rand.Text() + "-"
+var surrogateMark = sync.OnceValue(func() string { return "tapgw-" + rand.Text() + "-" })
 
 // markSurrogates copies JSON and marks the escapes of lone surrogates. The
 // formatter would replace each by U+FFFD, while JSON.stringify keeps them.
@@ -47,7 +48,7 @@ func markSurrogates(v protocol.Raw) (marked protocol.Raw, hasLone bool) {
 		case utf16.IsSurrogate(r) && utf16.DecodeRune(r, escapedUnit(v, i+6)) != utf8.RuneError:
 			n = 12
 		case utf16.IsSurrogate(r):
-			marked = fmt.Appendf(marked, "%s%04x", surrogateMark, r)
+			marked = fmt.Appendf(marked, "%s%04x", surrogateMark(), r)
 			hasLone = true
 			i += 6
 			continue

@@ -202,7 +202,7 @@ func (c *Cache) prepare(ctx context.Context, isTemporary bool) error {
 		return errVersion
 	case tables > 0:
 	default:
-		if _, err := c.conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", schema,
+		if _, err := c.conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", schema(),
 			version())); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"tapgw/internal/adminapi"
@@ -17,7 +18,7 @@ type column struct {
 	field     int
 }
 
-var columns = recordColumns()
+var columns = sync.OnceValue(recordColumns)
 
 func recordColumns() (list []column) {
 	for i, f := range reflect.VisibleFields(reflect.TypeFor[adminapi.Record]()) {
@@ -41,7 +42,7 @@ func recordColumns() (list []column) {
 // values appends a record's value of each column; nil where a field is missing.
 func values(list []any, r *adminapi.Record) []any {
 	v := reflect.ValueOf(r).Elem()
-	for _, c := range columns {
+	for _, c := range columns() {
 		f := v.Field(c.field)
 		if f.IsZero() {
 			list = append(list, nil)
@@ -93,15 +94,15 @@ var views = []struct{ name, kind, columns string }{
 	{"webhooks", adminapi.RecordWebhook, "ts provider outcome code reason"},
 }
 
-// schema makes the tables. The rowid of a record, which SELECT * does not show, is where it is: the number of its file
-// times 2^32, and its place in the file.
-var schema = makeSchema()
+// schema returns the statements that make the tables. The rowid of a record, which SELECT * does
+// not show, is where it is: the number of its file times 2^32, and its place in the file.
+var schema = sync.OnceValue(makeSchema)
 
 func makeSchema() string {
 	var b strings.Builder
 	b.WriteString("CREATE TABLE files (number INTEGER PRIMARY KEY, size INTEGER, unreadable INTEGER, head BLOB);\n")
 	separator := "CREATE TABLE records ("
-	for _, c := range columns {
+	for _, c := range columns() {
 		fmt.Fprintf(&b, "%s%q %s", separator, c.name, c.typ)
 		separator = ", "
 	}
@@ -129,6 +130,6 @@ func makeSchema() string {
 // version is that of the schema: a cache of another one is made again.
 func version() int32 {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(schema))
+	_, _ = h.Write([]byte(schema()))
 	return int32(h.Sum32() >> 1)
 }

@@ -156,7 +156,7 @@ type importer struct {
 
 func newImport(ctx context.Context, tx *sql.Tx, line int64) *importer {
 	var names, places strings.Builder
-	for _, c := range columns {
+	for _, c := range columns() {
 		fmt.Fprintf(&names, ", %q", c.name)
 		places.WriteString(", ?")
 	}
