@@ -9,6 +9,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file handles the messages that bind a connection to a session, or to all sessions, and that
+// end the binding.
+
 // Waits before a refused hello is sent again. A gateway accepts ten in a minute.
 const (
 	firstRetry = time.Second

@@ -11,6 +11,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file runs tool calls, so that each is answered exactly once.
+
 // cancelGrace is how long the handler of a cancelled call may run on before the call is answered without it. The
 // gateway frees the call's slot after 5 s.
 const cancelGrace = 2 * time.Second

@@ -11,6 +11,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file sends changes of the offer, one after the other, and waits for their confirmation.
+
 // change is a change of the offer on its way to the gateway. Changes are sent one after the other: a gateway
 // accepts one at a time of each kind (docs/protocol.md, "Updates"), and one order for all kinds is simpler.
 type change struct {

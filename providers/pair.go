@@ -12,6 +12,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file is pairing: a person lets a provider without a token in.
+
 // pairedPrefix is the beginning of the tokens of pairing.
 const pairedPrefix = "ext-tok-"
 

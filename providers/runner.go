@@ -13,6 +13,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file is the run of a provider: it finds gateways, connects, and connects again after each
+// loss.
+
 const (
 	firstWait = 200 * time.Millisecond
 	maxWait   = 900 * time.Millisecond // so that a gateway is found within a second of its return

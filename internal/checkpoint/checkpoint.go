@@ -5,7 +5,7 @@
 // their hashes. A line of the journal has the hashes of all files before and after an edit, and is
 // written before the edit is made. So a file's content shows whether an edit was made: a crash at
 // any point leaves nothing in doubt. Undo changes a file only if it has exactly the content that an
-// edit wrote. Any other content was written since by somebody else, and stays.
+// edit wrote. Any other content was written since by a person or another program, and stays.
 package checkpoint
 
 import (

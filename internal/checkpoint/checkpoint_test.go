@@ -166,7 +166,7 @@ func TestUndoAndRedo(t *testing.T) {
 	}
 }
 
-// Content that somebody else wrote stays, and is named.
+// Content that another program wrote stays, and is named.
 func TestLeft(t *testing.T) {
 	tests := map[string]struct {
 		change func(s *space)

@@ -15,6 +15,8 @@ import (
 	"time"
 )
 
+// This file reads and appends the journal of a workspace, and stores contents by their hashes.
+
 // Types of the journal's lines.
 const (
 	typeHeader = "checkpoints" // the first line

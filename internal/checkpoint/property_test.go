@@ -222,7 +222,7 @@ func (x *world) undoFrom(t *rapid.T, from int) {
 }
 
 // undoDies is an undo whose process dies before it notes its work. The same undo completes it. To
-// any other undo or redo it looks as if somebody else had changed the files.
+// any other undo or redo it looks as if a person had changed the files.
 func (x *world) undoDies(t *rapid.T) {
 	was := maps.Clone(x.files)
 	records, err := x.w.load()
@@ -303,9 +303,9 @@ func (x *world) kept(t *rapid.T, was, now map[string]held) {
 	}
 }
 
-// Whatever a model and a user do to files in turn, undo and redo lose no byte that the user wrote.
-// A file that only the model changed is byte for byte as before the turn. Processes die at any
-// point of an edit, undo or redo.
+// After any edits of files by a model and a user in turn, undo and redo lose no byte that the user
+// wrote. A file that only the model changed is byte for byte as before the turn. Processes die at
+// any point of an edit, undo or redo.
 func TestNothingIsLost(t *testing.T) {
 	dir := t.TempDir()
 	n := 0

@@ -13,6 +13,8 @@ import (
 	"tapgw/internal/proc"
 )
 
+// This file removes checkpoints that are too old or take too much room.
+
 // limits bound the kept checkpoints.
 type limits struct {
 	age   time.Duration // of a conversation's last edit

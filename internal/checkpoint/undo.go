@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// This file undoes and redoes the edits of turns. It finds out from the journal which edits hold
+// now.
+
 // Turn is a turn with edits, for lists.
 type Turn struct {
 	Place
@@ -230,7 +233,7 @@ func (w *Workspace) Undo(ctx context.Context, conversation string, from int) (Ou
 }
 
 // back returns how to undo the edits of a file, as far as they follow each other: between two of
-// them somebody may have written something else, which must stay. m is nil if the file can't be
+// them a person may have written other content, which must stay. m is nil if the file can't be
 // changed at all. reason says which content was left.
 func (w *Workspace) back(path string, edits []file) (m *move, reason string) {
 	p, err := w.open(path)

@@ -55,7 +55,7 @@ func (tr *trunk) ask(ctx context.Context, what byte, data []byte) ([]byte, error
 	}
 }
 
-// answered hands an answer to who asked.
+// answered hands an answer to the goroutine that asked.
 func (tr *trunk) answered(r record) {
 	tr.mu.Lock()
 	done := tr.asked[r.conn]

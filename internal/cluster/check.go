@@ -17,6 +17,9 @@ import (
 	"tapgw/internal/visible"
 )
 
+// This file checks the configuration of a cluster: it tries the servers and the rights of the NATS
+// user, without joining.
+
 // Statuses of a [Finding].
 const (
 	FoundOK   = "ok"
@@ -95,7 +98,7 @@ func redacted(address string) string {
 
 // faultLog keeps the errors that the connection reports.
 type faultLog struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards faults
 	faults []string
 }
 

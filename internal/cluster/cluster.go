@@ -85,7 +85,7 @@ type Cluster struct {
 	said          map[string]bool // faults of this connection that the log has
 	registryError string          // "" while the registry works
 	isClosed      bool
-	memories      map[string]*memory // by reconnect tokens
+	saved         map[string]*savedState // by reconnect tokens
 	followers     map[string]*follower
 }
 
@@ -94,7 +94,7 @@ type Cluster struct {
 func Start(o Options, b Bus) (*Cluster, error) {
 	c := &Cluster{
 		o: o, name: o.Name, log: o.Log, gateway: o.Gateway, bus: b, trunks: map[string]*trunk{},
-		members: map[string]*member{}, relays: map[*relay]bool{}, memories: map[string]*memory{},
+		members: map[string]*member{}, relays: map[*relay]bool{}, saved: map[string]*savedState{},
 		refused: map[string]map[string]uint64{}, retired: map[*gateway.Pass]*time.Timer{},
 		followers: map[string]*follower{}, said: map[string]bool{},
 	}
@@ -153,7 +153,7 @@ func (c *Cluster) tick() {
 	for {
 		select {
 		case now := <-ticker.C:
-			c.forgetMemories(now)
+			c.forgetSaved(now)
 			c.noteStates(now)
 			for name, tr := range c.trunks {
 				tr.tick(now, c.isExpected(name, now))

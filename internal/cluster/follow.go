@@ -32,15 +32,15 @@ const (
 // were kept. It looks when it is woken: the other gateway says that it has kept events, a session has come, or the
 // connection to NATS has.
 type follower struct {
-	c      *Cluster
-	origin string        // the gateway; this one's own name for its own
-	trust  gateway.Trust // of the other gateway's providers here
-	js     jetstream.JetStream
-	at     *positions
-	limit  *rate.Limiter
-	wakes  chan struct{}
-	misses int    // of events that the stream should have; only the follower's goroutine uses it
-	fault  string // guarded by Cluster.mu
+	c         *Cluster
+	origin    string        // the gateway; this one's own name for its own
+	trust     gateway.Trust // of the other gateway's providers here
+	js        jetstream.JetStream
+	positions *positions
+	limit     *rate.Limiter
+	wakes     chan struct{}
+	misses    int    // of events that the stream should have; only the follower's goroutine uses it
+	fault     string // guarded by Cluster.mu
 }
 
 // follow returns the follower of a gateway, and starts it at first. It returns nil if the gateway
@@ -53,7 +53,7 @@ func (c *Cluster) follow(name string) *follower {
 	if f != nil || c.js == nil || c.isClosed || tr == nil && (name != c.name || c.o.Keeper == nil) {
 		return f
 	}
-	f = &follower{c: c, origin: name, js: c.js, at: c.positions, limit: rate.NewLimiter(followRate, followBurst),
+	f = &follower{c: c, origin: name, js: c.js, positions: c.positions, limit: rate.NewLimiter(followRate, followBurst),
 		wakes: make(chan struct{}, 1)}
 	if tr != nil {
 		f.trust = tr.admission
@@ -141,17 +141,17 @@ func (f *follower) info(ctx context.Context) (s jetstream.Stream, last uint64, e
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	s, err = f.open(ctx)
-	f.at.mu.Lock()
-	defer f.at.mu.Unlock()
+	f.positions.mu.Lock()
+	defer f.positions.mu.Unlock()
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // the gateway has not made it yet
-		f.at.origin(f.origin).lookInVain()
+		f.positions.origin(f.origin).lookInVain()
 		return nil, 0, nil
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	info := s.CachedInfo()
-	f.at.isDirty = f.at.origin(f.origin).look(info.Created, info.State.LastSeq) || f.at.isDirty
+	f.positions.isDirty = f.positions.origin(f.origin).look(info.Created, info.State.LastSeq) || f.positions.isDirty
 	return s, info.State.LastSeq, nil
 }
 
@@ -251,22 +251,22 @@ func (f *follower) arrive(last uint64) map[string]*gateway.Session {
 			ids = append(ids, view.ID)
 		}
 	}
-	f.at.mu.Lock()
-	defer f.at.mu.Unlock()
-	f.at.isDirty = f.at.origin(f.origin).arrive(ids, last, time.Now()) || f.at.isDirty
+	f.positions.mu.Lock()
+	defer f.positions.mu.Unlock()
+	f.positions.isDirty = f.positions.origin(f.origin).arrive(ids, last, time.Now()) || f.positions.isDirty
 	return sessions
 }
 
 // tellAnew tells sessions that the stream is another one than before.
 func (f *follower) tellAnew(sessions map[string]*gateway.Session) {
 	for id, s := range sessions {
-		f.at.mu.Lock()
-		p := f.at.origin(f.origin).Places[id]
+		f.positions.mu.Lock()
+		p := f.positions.origin(f.origin).Places[id]
 		isAnew := p != nil && p.isAnew
 		if isAnew {
 			p.isAnew = false
 		}
-		f.at.mu.Unlock()
+		f.positions.mu.Unlock()
 		if isAnew {
 			s.NoteAnew(f.foreign())
 		}
@@ -278,9 +278,9 @@ func (f *follower) tellAnew(sessions map[string]*gateway.Session) {
 func (f *follower) next(
 	sessions map[string]*gateway.Session, last uint64,
 ) (seq uint64, wait time.Duration, isDone bool) {
-	f.at.mu.Lock()
-	defer f.at.mu.Unlock()
-	o, now := f.at.origin(f.origin), time.Now()
+	f.positions.mu.Lock()
+	defer f.positions.mu.Unlock()
+	o, now := f.positions.origin(f.origin), time.Now()
 	isDone = true
 	for id := range sessions {
 		p := o.Places[id]
@@ -301,16 +301,16 @@ func (f *follower) next(
 // JetStream still has. The session's timeline gets a line about the events in between, which are
 // lost. pass reports whether next is the event that the session gets now.
 func (f *follower) pass(id string, s *gateway.Session, seq, next uint64) bool {
-	f.at.mu.Lock()
-	p := f.at.origin(f.origin).Places[id]
+	f.positions.mu.Lock()
+	p := f.positions.origin(f.origin).Places[id]
 	if p == nil || p.Seq < seq || p.Seq >= next || p.notBefore.After(time.Now()) {
-		f.at.mu.Unlock()
+		f.positions.mu.Unlock()
 		return false
 	}
 	missing := next - 1 - p.Seq
 	p.Seq = next - 1
-	f.at.isDirty = f.at.isDirty || missing > 0
-	f.at.mu.Unlock()
+	f.positions.isDirty = f.positions.isDirty || missing > 0
+	f.positions.mu.Unlock()
 	if missing > 0 {
 		s.NoteMissing(f.foreign(), missing)
 	}
@@ -350,26 +350,26 @@ func (f *follower) deliver(
 			f.refused(id, s, err)
 			err = nil
 		}
-		f.at.mu.Lock()
-		if p := f.at.origin(f.origin).Places[id]; p != nil && err != nil {
+		f.positions.mu.Lock()
+		if p := f.positions.origin(f.origin).Places[id]; p != nil && err != nil {
 			p.notBefore = time.Now().Add(roomAgain)
 		} else if p != nil {
-			p.Seq, f.at.isDirty, isTaken = m.Sequence, true, true
+			p.Seq, f.positions.isDirty, isTaken = m.Sequence, true, true
 		}
-		f.at.mu.Unlock()
+		f.positions.mu.Unlock()
 	}
 	return isTaken
 }
 
 // refused tells a session that it has refused events for ever: of the first, the second, the fourth …
 func (f *follower) refused(id string, s *gateway.Session, why *protocol.Error) {
-	f.at.mu.Lock()
+	f.positions.mu.Lock()
 	n := uint64(0)
-	if p := f.at.origin(f.origin).Places[id]; p != nil {
+	if p := f.positions.origin(f.origin).Places[id]; p != nil {
 		p.refused++
 		n = p.refused
 	}
-	f.at.mu.Unlock()
+	f.positions.mu.Unlock()
 	if n&(n-1) == 0 {
 		s.NoteRefused(f.foreign(), n, why)
 	}
@@ -395,7 +395,7 @@ func (f *follower) read(m *jetstream.RawStreamMsg) (e *gateway.KeptEvent, why st
 
 // save writes the places down, once the records of the events are.
 func (f *follower) save() {
-	err := f.at.save(func() error {
+	err := f.positions.save(func() error {
 		if f.c.o.Flush == nil {
 			return nil
 		}

@@ -14,6 +14,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file is the sessions' end of a connection from another gateway: the provider there is a
+// guest here. The gateway sees it as an ordinary provider connection.
+
 const (
 	// maxGuests bounds the connections of one gateway's providers here.
 	maxGuests = 2000

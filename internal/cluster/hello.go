@@ -6,6 +6,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file decides which gateways a provider's hello goes to.
+
 // hello handles a hello: it binds the provider here, elsewhere, or everywhere.
 func (r *relay) hello(a about, data []byte) {
 	old := r.restored(a, data)

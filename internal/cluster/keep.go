@@ -114,7 +114,9 @@ func (k *Keeper) Keep(e gateway.KeptEvent, report func(gateway.Receipt)) *protoc
 	out := outgoing{id: fmt.Sprintf("%s-%d", k.life, k.n), data: data, report: report,
 		subject: "." + subjectToken(e.Provider) + "." + subjectToken(protocol.NormalName(e.Stream))}
 	k.outbox, k.bytes = append(k.outbox, out), k.bytes+len(data)
-	k.hurry() // also if NATS is out of reach: whoever keeps it reports, so that receipts come in their order
+	// Also if NATS is out of reach: the goroutine that keeps events sends the receipts, so that
+	// they come in their order.
+	k.hurry()
 	return nil
 }
 
@@ -202,7 +204,7 @@ func faultText(err error) string {
 	return err.Error()
 }
 
-// noteFault notes why nothing is kept, and tells who waits.
+// noteFault notes why events are not kept, and tells the pushes that wait.
 func (k *Keeper) noteFault(c *Cluster, err error) {
 	now, isAway := "", isDisconnected(err)
 	if err != nil {

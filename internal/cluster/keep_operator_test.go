@@ -19,7 +19,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// operatorStream makes the stream of gateway a as somebody who may do all.
+// operatorStream makes the stream of gateway a as a user with all rights.
 func operatorStream(t *testing.T, url string, change func(*jetstream.StreamConfig)) jetstream.Stream {
 	t.Helper()
 	nc, err := nats.Connect(url)

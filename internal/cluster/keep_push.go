@@ -64,8 +64,8 @@ func (r *relay) keptTarget(a about) (session string, ids []string, isElsewhere b
 			return a.session, []string{a.session}, true
 		}
 	case a.session != "":
-	case r.home != nil && r.memory != nil:
-		return r.memory.session, []string{r.memory.session}, true
+	case r.home != nil && r.saved != nil:
+		return r.saved.session, []string{r.saved.session}, true
 	case r.all && a.isBroadcast && !r.isBound:
 		for _, u := range r.upstreams {
 			if u.isBound {

@@ -331,7 +331,8 @@ func TestKeptWithoutNATS(t *testing.T) {
 	}
 }
 
-// A receipt comes under no lock of the keeper: whoever gets it may ask the keeper, or end a connection that does.
+// A receipt comes without a lock of the keeper: its receiver may ask the keeper, or end a
+// connection that does.
 func TestKeeperReportsUnderNoLock(t *testing.T) {
 	s := natsServer(t, nil)
 	a := startKeeping(t, "a", s.ClientURL(), allBuilds)
@@ -443,8 +444,8 @@ func TestKeptWaitsForNothing(t *testing.T) {
 	}
 }
 
-// Another gateway's claims are not believed: it gets no name that is somebody else's, speaks for
-// itself only, and its nonsense is counted.
+// Another gateway's claims are not believed: it can't take another's name, speaks for itself only,
+// and its faulty messages are counted.
 func TestKeptHostile(t *testing.T) {
 	s := natsServer(t, nil)
 	a, b := startKeeping(t, "a", s.ClientURL(), allBuilds), startKeeping(t, "b", s.ClientURL(), Keep{})

@@ -11,6 +11,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file merges the session lists of several gateways into the one list that a provider gets.
+
 // listsWithin is how long the first list waits for those of other gateways. Providers often take its first session.
 const listsWithin = 300 * time.Millisecond
 

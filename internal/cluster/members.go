@@ -15,6 +15,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file knows the other gateways: which of them the registry has, which sessions and providers
+// they share, and which have become doubtful.
+
 // Times of the registry. A gateway that is gone is doubtful before it leaves the list, and leaves it within 15 s.
 const (
 	beatEvery     = 3 * time.Second
@@ -192,8 +195,8 @@ func (c *Cluster) listsNumber() uint64 {
 // maxMembers bounds the gateways that the registry may list.
 const maxMembers = 10_000
 
-// left notes that the registry has lost a gateway: it has ended, or has not been heard of.
-func (c *Cluster) left(name string) {
+// memberLeft notes that the registry has lost a gateway: it has ended, or has not been heard of.
+func (c *Cluster) memberLeft(name string) {
 	c.mu.Lock()
 	delete(c.members, name)
 	c.mu.Unlock()

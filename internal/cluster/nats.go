@@ -23,6 +23,9 @@ import (
 	"tapgw/internal/adminapi"
 )
 
+// This file joins the cluster over NATS: it connects, and keeps this gateway's entry in the
+// registry.
+
 // Server says how to reach NATS. Paths are absolute.
 type Server struct {
 	URLs        []string
@@ -335,7 +338,7 @@ func prefixed(prefix, s string) string {
 type registry struct {
 	poke chan struct{}
 
-	mu      sync.Mutex
+	mu      sync.Mutex         // guards the fields below
 	kv      jetstream.KeyValue // nil until the bucket is open
 	watcher jetstream.KeyWatcher
 }
@@ -443,7 +446,7 @@ func watch(c *Cluster, w jetstream.KeyWatcher) {
 		switch {
 		case entry == nil: // the end of the existing entries
 		case entry.Operation() != jetstream.KeyValuePut:
-			c.left(entry.Key())
+			c.memberLeft(entry.Key())
 		default:
 			var b Beat
 			if json.Unmarshal(entry.Value(), &b) != nil || len(b.Version) > 100 {

@@ -15,6 +15,9 @@ import (
 	"tapgw/internal/proc"
 )
 
+// This file keeps how far each session has got in the kept events of each gateway, also over a
+// restart.
+
 // Limits of the places of sessions that are not here. One that comes back after that begins anew.
 const (
 	maxAway   = 1000
@@ -25,7 +28,7 @@ const (
 // come back after the gateway was started again.
 type positions struct {
 	file   string     // "" if places are not saved
-	saving sync.Mutex // held by who writes the file; before mu
+	saving sync.Mutex // held by the goroutine that writes the file; before mu
 
 	mu      sync.Mutex // guards the fields that follow
 	origins map[string]*origin

@@ -73,7 +73,8 @@ func TestComesBackBesideFirstConnection(t *testing.T) {
 	}
 }
 
-// Who has the token of a connection that is up, and authenticates as somebody else, takes over nothing.
+// A provider that has the token of a connection that is up, and authenticates as another one, takes
+// over nothing.
 func TestTokenOfAnotherTakesNothingOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := membus.New(1 << 20)

@@ -47,9 +47,9 @@ type relay struct {
 	joining    bool             // the next answer is to a hello that the relay has sent
 	isClosed   bool
 	token      string            // of its auth
-	old        *memory           // the state that the reconnect token of its auth, or of a hello that failed, restores
+	old        *savedState       // the state that the reconnect token of its auth, or of a hello that failed, restores
 	ending     map[string]bool   // sessions of other gateways whose end it was told of, and has not answered
-	memory     *memory           // the state that its own reconnect token restores
+	saved      *savedState       // the state that its own reconnect token restores
 	shown      adminapi.Provider // its entry in lists while it is bound only elsewhere
 	tools      map[string]bool   // that it offers, of a provider that may serve elsewhere
 }
@@ -139,7 +139,7 @@ func (r *relay) leave() {
 	}
 	r.c.mu.Lock()
 	delete(r.c.relays, r)
-	if m := r.memory; m != nil && m.endedAt.IsZero() {
+	if m := r.saved; m != nil && m.endedAt.IsZero() {
 		m.endedAt, m.setup, m.relay = time.Now(), r.setup, nil
 	}
 	r.c.mu.Unlock()

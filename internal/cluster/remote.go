@@ -19,6 +19,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file sends admin requests to other gateways and serves theirs, so that a command or the page
+// can read or change a session on any gateway.
+
 const (
 	// window is how many bytes of an answer may be on their way: one who reads slowly must not fill the trunk.
 	window = 1 << 20
@@ -170,7 +173,7 @@ func safeType(contentType string) string {
 	return "application/octet-stream"
 }
 
-// exchanged hands a part of an answer to who asked.
+// exchanged hands a part of an answer to the goroutine that asked.
 func (tr *trunk) exchanged(r record) {
 	tr.mu.Lock()
 	x := tr.exchanges[r.conn]

@@ -2,6 +2,9 @@ package cluster
 
 import "tapgw/internal/protocol"
 
+// This file decides which gateways a provider's message goes to, by its session and by the id that
+// it answers.
+
 // receive handles a message of the provider. Only the connection's reader calls it.
 func (r *relay) receive(data []byte) {
 	if !r.local.AuthEnded() {

@@ -11,6 +11,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file keeps the declared state of a provider of all sessions, so that a gateway that comes
+// later gets it too.
+
 // maxSetup bounds the bytes of updates that are kept for gateways that come later.
 const maxSetup = 4 << 20
 

@@ -16,6 +16,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file is the trunk: the stream of records between two gateways, over which all connections
+// and requests between them go. It packs records into messages of the bus, splits large ones, and
+// notices when the other gateway restarts or falls silent.
+
 const (
 	// pingAfter is the silence after which a trunk with connections sends a ping, and deadAfter the silence of the
 	// other side after which it is taken for dead: within 2 s of its last word.
@@ -48,7 +52,7 @@ type trunk struct {
 	mayControl    bool          // it may use the admin API here
 	opens, asks   *rate.Limiter // limits on opens and requests of the other; only its subscription uses them
 	wake          chan struct{}
-	sending       sync.Mutex // held by who publishes
+	sending       sync.Mutex // held by the goroutine that publishes
 	lists         heardLists // only its subscription uses them
 
 	mu           sync.Mutex // guards the fields that follow

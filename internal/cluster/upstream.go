@@ -15,6 +15,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file is the provider's end of a connection to another gateway: it sends the provider's
+// messages over the trunk, and hands that gateway's messages to the provider.
+
 // maxAsked bounds the open requests of one gateway to a provider.
 const maxAsked = 4096
 

@@ -169,7 +169,7 @@ func (l *brokenLink) question(m object) error {
 	case m["event"] == "question.ended" && l.is("answers what is over"):
 		l.wg.Go(func() {
 			select {
-			case <-time.After(moment / 2): // as a person who is late
+			case <-time.After(moment / 2): // a person may answer late
 				l.send(answer)
 			case <-l.ctx.Done():
 			}

@@ -10,6 +10,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file chooses the tool that the kit calls, and makes arguments for it from its schema.
+
 // errNoTool says that the user named a tool that the provider does not have.
 var errNoTool = errors.New("it has no tool of that name")
 

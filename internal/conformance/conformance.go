@@ -71,7 +71,7 @@ type Report struct {
 	Stderr  []string `json:"stderr,omitzero"`
 }
 
-// begin tells that a rule's turn has come, if somebody wants to know.
+// begin reports that a rule's turn has come; told may be nil.
 func begin(told func(Rule), rule Rule) {
 	if told != nil {
 		told(rule)

@@ -11,9 +11,12 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file has the watched rules: the ledger judges every frame of the provider by the messages
+// before it.
+
 // callRecord is the kit's knowledge of a call, a gate check or a transform request, by its id.
 type callRecord struct {
-	link    *link
+	link    *providerConn
 	results int
 	// For calls: it was cancelled after its result, or it was only cancelled and never made.
 	cancelledLate, phantom bool
@@ -42,7 +45,7 @@ type ledger struct {
 	mu        sync.Mutex // guards the fields that follow
 	broken    map[string]*failure
 	seen      map[string]int
-	talks     map[*link]*talk
+	talks     map[*providerConn]*talk
 	calls     map[string]*callRecord
 	checks    map[string]*callRecord // gate checks and transform requests
 	offer     offer
@@ -50,7 +53,7 @@ type ledger struct {
 	issued    string                     // the last reconnect token
 	name      string                     // of the last hello of this process: name and instance
 	// restoring has the connections on which a reconnect token came.
-	restoring map[*link]bool
+	restoring map[*providerConn]bool
 }
 
 // offer is a provider's present offer.
@@ -64,9 +67,9 @@ type offer struct {
 
 func newLedger(persistDir string) *ledger {
 	return &ledger{persistDir: persistDir, broken: map[string]*failure{}, seen: map[string]int{},
-		talks: map[*link]*talk{}, calls: map[string]*callRecord{}, checks: map[string]*callRecord{},
+		talks: map[*providerConn]*talk{}, calls: map[string]*callRecord{}, checks: map[string]*callRecord{},
 		questions: map[string]*questionRecord{},
-		restoring: map[*link]bool{}}
+		restoring: map[*providerConn]bool{}}
 }
 
 // forget begins with a new process: it knows no reconnect token, and may have another name.
@@ -102,7 +105,7 @@ func (d *ledger) current() offer {
 }
 
 // talk returns the state of a connection. d.mu is held.
-func (d *ledger) talk(l *link) *talk {
+func (d *ledger) talk(l *providerConn) *talk {
 	t := d.talks[l]
 	if t == nil {
 		t = &talk{sessions: map[string]bool{}, waiting: map[string]bool{}, pushes: map[string][]time.Time{}}
@@ -113,7 +116,7 @@ func (d *ledger) talk(l *link) *talk {
 
 // heard judges a frame by the watched rules. It returns the message, or nil if the frame is not
 // one.
-func (d *ledger) heard(l *link, f frame) protocol.Message {
+func (d *ledger) heard(l *providerConn, f frame) protocol.Message {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.talk(l)
@@ -214,7 +217,7 @@ func (d *ledger) fields(typ protocol.Type, fault *protocol.Error) {
 }
 
 // message judges the content of a message, and keeps its offer. d.mu is held.
-func (d *ledger) message(l *link, t *talk, m protocol.Message) {
+func (d *ledger) message(l *providerConn, t *talk, m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.Auth:
 		d.reconnectToken(l, m.ReconnectToken)
@@ -263,7 +266,7 @@ func (d *ledger) message(l *link, t *talk, m protocol.Message) {
 
 // hello keeps the offer of a hello. A field that is left out keeps the value that a reconnect
 // restores.
-func (d *ledger) hello(l *link, m *protocol.Hello) {
+func (d *ledger) hello(l *providerConn, m *protocol.Hello) {
 	d.reconnectToken(l, m.ReconnectToken)
 	name := protocol.NormalName(m.Name) + " " + m.Instance
 	if d.name != "" {
@@ -341,7 +344,7 @@ func updated(tools []protocol.Tool, m *protocol.ToolsUpdate) (now []protocol.Too
 }
 
 // result judges a tool.result by the kit's request.
-func (d *ledger) result(l *link, m *protocol.ToolResult) {
+func (d *ledger) result(l *providerConn, m *protocol.ToolResult) {
 	d.note("result.one", m.Data == nil || !m.Failed(), "data beside error %.64q, errorCode %.64q",
 		m.Error, m.ErrorCode)
 	if m.ErrorCode != "" {
@@ -430,7 +433,7 @@ func (d *ledger) request(t *talk, id, update string) {
 }
 
 // answered notes that a request is about to be answered.
-func (d *ledger) answered(l *link, id string, typ protocol.Type) {
+func (d *ledger) answered(l *providerConn, id string, typ protocol.Type) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.talk(l)
@@ -439,7 +442,7 @@ func (d *ledger) answered(l *link, id string, typ protocol.Type) {
 }
 
 // reconnectToken judges a reconnect token that came on a connection.
-func (d *ledger) reconnectToken(l *link, token string) {
+func (d *ledger) reconnectToken(l *providerConn, token string) {
 	if token == "" {
 		return
 	}
@@ -448,7 +451,7 @@ func (d *ledger) reconnectToken(l *link, token string) {
 }
 
 // bound notes that hello.ack goes out with a new reconnect token.
-func (d *ledger) bound(l *link, token string, all bool, sessions ...string) {
+func (d *ledger) bound(l *providerConn, token string, all bool, sessions ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.talk(l)
@@ -460,7 +463,7 @@ func (d *ledger) bound(l *link, token string, all bool, sessions ...string) {
 }
 
 // called notes that a call, or with phantom only a cancel of one, goes out.
-func (d *ledger) called(l *link, id string, phantom bool) {
+func (d *ledger) called(l *providerConn, id string, phantom bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls[id] = &callRecord{link: l, phantom: phantom}
@@ -480,7 +483,7 @@ func (d *ledger) cancelled(id string) {
 }
 
 // checked notes that a gate check or a transform request goes out.
-func (d *ledger) checked(l *link, id string, denyOnly bool) {
+func (d *ledger) checked(l *providerConn, id string, denyOnly bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.checks[id] = &callRecord{link: l, denyOnly: denyOnly}

@@ -19,7 +19,7 @@ const stderrLines = 20
 
 // lines keeps the last lines that the programs of a run wrote to stderr.
 type lines struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards last
 	last []string
 }
 

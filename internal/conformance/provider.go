@@ -19,8 +19,8 @@ import (
 
 // ProviderOptions say which provider [Provider] judges, and which of its tools it calls.
 type ProviderOptions struct {
-	// Command starts the provider. Without it, the kit listens at URL and waits for a provider that somebody else
-	// starts, with Token; rules about the provider's process are skipped.
+	// Command starts the provider. Without it, the kit listens at URL and waits for a provider that
+	// a person starts with Token; rules about the provider's process are skipped.
 	Command []string
 	URL     string
 	Token   string
@@ -60,7 +60,7 @@ type kit struct {
 	// Fixed at creation.
 	ctx    context.Context
 	opts   ProviderOptions
-	start  func(url, token string) (Program, error) // nil: somebody else starts it
+	start  func(url, token string) (Program, error) // nil if a person starts it
 	listen func(address string) (net.Listener, error)
 	large  int // bytes of the largest message
 
@@ -71,12 +71,12 @@ type kit struct {
 
 	// The state of the present check.
 	stage   *stage
-	program *Program // nil before the first start, and with a URL
-	ended   error    // how the program ended; errRuns while it runs
-	link    *link    // the last connection, or nil
-	acked   *link    // the last connection with a hello.ack
-	hello   frame    // the last one
-	session string   // the bound one
+	program *Program      // nil before the first start, and with a URL
+	ended   error         // how the program ended; errRuns while it runs
+	link    *providerConn // the last connection, or nil
+	acked   *providerConn // the last connection with a hello.ack
+	hello   frame         // the last one
+	session string        // the bound one
 
 	// The findings of earlier checks.
 	tool, slow call  // the calls that the kit makes
@@ -280,7 +280,7 @@ func (k *kit) done() <-chan error {
 func (k *kit) end(err error) { k.ended = orNoError(err) }
 
 // accept waits for the provider's next connection.
-func (k *kit) accept() (*link, error) {
+func (k *kit) accept() (*providerConn, error) {
 	select {
 	case k.link = <-k.stage.links:
 		return k.link, nil
@@ -291,7 +291,7 @@ func (k *kit) accept() (*link, error) {
 	}
 	wait := startPatience
 	if k.start == nil && len(k.stage.connects()) == 0 {
-		wait = time.Hour // somebody is about to start it
+		wait = time.Hour // a person is about to start it
 	}
 	select {
 	case k.link = <-k.stage.links:
@@ -307,12 +307,12 @@ func (k *kit) accept() (*link, error) {
 }
 
 // next returns the next message of one of the types, and passes over all others.
-func (k *kit) next(l *link, types ...protocol.Type) (frame, error) {
+func (k *kit) next(l *providerConn, types ...protocol.Type) (frame, error) {
 	return k.nextWithin(patience, l, types...)
 }
 
 // nextWithin is [kit.next] with a patience of its own.
-func (k *kit) nextWithin(patience time.Duration, l *link, types ...protocol.Type) (frame, error) {
+func (k *kit) nextWithin(patience time.Duration, l *providerConn, types ...protocol.Type) (frame, error) {
 	want := fmt.Sprintf("%v", types)
 	want = strings.ReplaceAll(strings.Trim(want, "[]"), " ", " or ")
 	timeout := time.After(patience)

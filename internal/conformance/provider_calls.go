@@ -30,7 +30,7 @@ func got(err error) string {
 }
 
 // answered makes a call that must have a result.
-func (k *kit) answered(l *link, c call) (frame, error) {
+func (k *kit) answered(l *providerConn, c call) (frame, error) {
 	f, err := k.result(l, k.call(l, c))
 	if err != nil {
 		return f, fail("a result", "%s for a call of %s", got(err), strings.TrimSpace(c.name+" "+string(c.args)))
@@ -103,7 +103,7 @@ func callParallel(k *kit) error {
 }
 
 // reached shows that the provider has read all messages so far, also while a call runs.
-func (k *kit) reached(l *link) error {
+func (k *kit) reached(l *providerConn) error {
 	if k.serial {
 		return k.ping(l)
 	}

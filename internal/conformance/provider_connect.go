@@ -57,7 +57,7 @@ func connectToken(k *kit) error {
 }
 
 // opening starts the provider anew and waits for its auth.
-func (k *kit) opening() (*link, error) {
+func (k *kit) opening() (*providerConn, error) {
 	if k.unbound != nil {
 		return nil, skipf("the provider could not be bound; see connect.bind")
 	}
@@ -75,7 +75,7 @@ func (k *kit) opening() (*link, error) {
 }
 
 // early returns whether hello is among the frames that have come.
-func early(l *link) bool {
+func early(l *providerConn) bool {
 	for {
 		select {
 		case f, ok := <-l.frames:
@@ -93,7 +93,7 @@ func early(l *link) bool {
 
 // settledOpening returns a connection on which the provider had a moment to send messages that are
 // forbidden before hello.
-func (k *kit) settledOpening() (*link, error) {
+func (k *kit) settledOpening() (*providerConn, error) {
 	l, err := k.opening()
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func connectRefused(k *kit) error {
 	l.sendObject(object{"type": "error", "code": "AUTH_FAILED", "message": "not this gateway's token",
 		"replyTo": "auth"})
 	l.close(protocol.ClosePolicy)
-	return k.calm(func(from *link, f frame) error {
+	return k.calm(func(from *providerConn, f frame) error {
 		if from != l && f.typ() == protocol.TypeAuth && f.str("token") == k.opts.Token {
 			return fail("", "the same token came again")
 		}
@@ -205,7 +205,7 @@ func connectHelloRefused(k *kit) error {
 	defer k.drop()
 	k.sessions(l, protocol.TypeSessions, firstSession)
 	hellos := 0
-	return k.calm(func(l *link, f frame) error {
+	return k.calm(func(l *providerConn, f frame) error {
 		switch f.typ() {
 		case protocol.TypeAuth:
 			k.sessions(l, protocol.TypeSessions, firstSession)
@@ -236,7 +236,7 @@ func connectVersion(k *kit) error {
 	l.sendObject(object{"type": "error", "code": "UNSUPPORTED_VERSION", "message": "this gateway speaks 3",
 		"replyTo": "hello"})
 	l.close(protocol.ClosePolicy)
-	return k.calm(func(from *link, f frame) error {
+	return k.calm(func(from *providerConn, f frame) error {
 		if from != l && f.typ() == protocol.TypeAuth {
 			return fail("", "it came back with auth")
 		}

@@ -5,7 +5,7 @@ import (
 )
 
 // check asks a gate and returns the id of the question.
-func (k *kit) check(l *link, gate, tool string, denyOnly bool) string {
+func (k *kit) check(l *providerConn, gate, tool string, denyOnly bool) string {
 	id := randomID()
 	k.ledger.checked(l, id, denyOnly)
 	l.sendObject(object{"type": "gate.check", "gateId": gate, "callId": id, "sessionId": k.session, "tool": tool,
@@ -14,7 +14,7 @@ func (k *kit) check(l *link, gate, tool string, denyOnly bool) string {
 }
 
 // checkAnswer waits for the answer to a gate check or a transform request.
-func (k *kit) checkAnswer(l *link, typ protocol.Type, id string) (frame, error) {
+func (k *kit) checkAnswer(l *providerConn, typ protocol.Type, id string) (frame, error) {
 	for {
 		f, err := k.next(l, typ)
 		if err != nil || f.str("callId") == id {

@@ -31,7 +31,7 @@ func reconnectCut(k *kit) error {
 }
 
 // returning returns a bound connection of a provider that comes back.
-func (k *kit) returning() (*link, error) {
+func (k *kit) returning() (*providerConn, error) {
 	if k.absent {
 		return nil, skipf("it does not come back")
 	}
@@ -58,7 +58,7 @@ func reconnectTakenOver(k *kit) error {
 	}
 	defer k.drop()
 	l.close(protocol.CloseTakenOver)
-	return k.calm(func(from *link, f frame) error {
+	return k.calm(func(from *providerConn, f frame) error {
 		if from != l && f.typ() == protocol.TypeAuth {
 			return fail("", "it came back with auth")
 		}
@@ -168,7 +168,7 @@ func reconnectCalls(k *kit) error {
 }
 
 // stoppable returns a bound connection of a provider that the kit can stop.
-func (k *kit) stoppable() (*link, error) {
+func (k *kit) stoppable() (*providerConn, error) {
 	if k.start == nil {
 		return nil, skipf("the kit did not start the provider")
 	}

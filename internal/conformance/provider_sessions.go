@@ -22,7 +22,7 @@ func sessionUpdated(k *kit) error {
 
 // ending tells a bound provider that its session ends, and returns the type of its answer; "" if it closed the
 // connection.
-func (k *kit) ending(l *link) (protocol.Type, error) {
+func (k *kit) ending(l *providerConn) (protocol.Type, error) {
 	l.sendObject(object{"type": "session.lifecycle", "sessionId": k.session, "state": "shutdown.pending",
 		"deadline": protocol.ShutdownDeadline.Milliseconds()})
 	timeout := time.After(patience)

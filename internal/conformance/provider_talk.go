@@ -12,9 +12,12 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file has the steps of the talk with a provider that checks are made of: greet it, call a
+// tool, wait until it has handled all messages.
+
 // heard watches a frame and answers it if that needs no decision: requests, and another hello of a
 // bound provider. It runs on the goroutine that reads the connection.
-func (k *kit) heard(l *link, f frame) {
+func (k *kit) heard(l *providerConn, f frame) {
 	switch m := k.ledger.heard(l, f).(type) {
 	case *protocol.Push:
 		if m.RequestID == "" {
@@ -44,14 +47,14 @@ func (k *kit) heard(l *link, f frame) {
 }
 
 // confirm answers an update.
-func (k *kit) confirm(l *link, id string, typ protocol.Type) {
+func (k *kit) confirm(l *providerConn, id string, typ protocol.Type) {
 	if id != "" {
 		k.answer(l, id, typ, object{"type": "ack", "requestId": id, "sessionId": firstSession, "revision": 1})
 	}
 }
 
 // answer answers a request after a ping: a provider that sends the next request without waiting has sent it by then.
-func (k *kit) answer(l *link, id string, typ protocol.Type, m object) {
+func (k *kit) answer(l *providerConn, id string, typ protocol.Type, m object) {
 	l.stage.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, patience)
 		defer cancel()
@@ -76,13 +79,15 @@ func (k *kit) list(typ protocol.Type, ids ...string) object {
 }
 
 // sessions sends a list of sessions.
-func (k *kit) sessions(l *link, typ protocol.Type, ids ...string) { l.sendObject(k.list(typ, ids...)) }
+func (k *kit) sessions(l *providerConn, typ protocol.Type, ids ...string) {
+	l.sendObject(k.list(typ, ids...))
+}
 
 // pairingTime is how long a person has to type a pairing code.
 const pairingTime = 2 * time.Minute
 
 // pair pairs a provider that has no token, and returns the one that it gets.
-func (k *kit) pair(l *link) (token string, err error) {
+func (k *kit) pair(l *providerConn) (token string, err error) {
 	if k.opts.Pairing == nil {
 		return "", fail("auth with the token that it was given", "auth asks for pairing")
 	}
@@ -106,7 +111,7 @@ func (k *kit) pair(l *link) (token string, err error) {
 
 // greet takes a new connection to the point where hello has come. A hello that comes too early counts; another rule is
 // about that.
-func (k *kit) greet(l *link, ids ...string) error {
+func (k *kit) greet(l *providerConn, ids ...string) error {
 	f, err := k.next(l, protocol.TypeAuth, protocol.TypeHello)
 	if err != nil {
 		return err
@@ -129,7 +134,7 @@ func (k *kit) greet(l *link, ids ...string) error {
 }
 
 // ack binds the provider by the hello that came last.
-func (k *kit) ack(l *link) {
+func (k *kit) ack(l *providerConn) {
 	k.session = k.hello.str("session")
 	all := k.session == protocol.AllSessions
 	bound := k.session
@@ -151,7 +156,7 @@ func (k *kit) ack(l *link) {
 }
 
 // welcome binds the provider on a new connection.
-func (k *kit) welcome(l *link) error {
+func (k *kit) welcome(l *providerConn) error {
 	if err := k.greet(l, firstSession); err != nil {
 		return err
 	}
@@ -160,7 +165,7 @@ func (k *kit) welcome(l *link) error {
 }
 
 // comeBack waits for the provider's next connection, and binds it there.
-func (k *kit) comeBack() (*link, error) {
+func (k *kit) comeBack() (*providerConn, error) {
 	l, err := k.accept()
 	if err == nil {
 		err = k.welcome(l)
@@ -169,7 +174,7 @@ func (k *kit) comeBack() (*link, error) {
 }
 
 // fresh starts the provider anew and binds it.
-func (k *kit) fresh() (*link, error) {
+func (k *kit) fresh() (*providerConn, error) {
 	if k.unbound != nil {
 		return nil, skipf("the provider could not be bound; see connect.bind")
 	}
@@ -184,7 +189,7 @@ func (k *kit) fresh() (*link, error) {
 }
 
 // bound returns a bound connection: the present one while it works, else a new one.
-func (k *kit) bound() (*link, error) {
+func (k *kit) bound() (*providerConn, error) {
 	if l := k.link; l != nil && l == k.acked {
 		select {
 		case <-l.over:
@@ -196,7 +201,7 @@ func (k *kit) bound() (*link, error) {
 }
 
 // callable returns a bound connection of a provider with a tool that the kit can call.
-func (k *kit) callable() (*link, error) {
+func (k *kit) callable() (*providerConn, error) {
 	if k.noTool != nil {
 		return nil, k.noTool
 	}
@@ -204,7 +209,7 @@ func (k *kit) callable() (*link, error) {
 }
 
 // slowly returns a bound connection of a provider with a slow tool.
-func (k *kit) slowly() (*link, error) {
+func (k *kit) slowly() (*providerConn, error) {
 	if k.slow.name == "" {
 		return nil, skipf("it needs a tool that runs until it is cancelled: name one with --slow-tool")
 	}
@@ -212,7 +217,7 @@ func (k *kit) slowly() (*link, error) {
 }
 
 // call makes a call and returns its id.
-func (k *kit) call(l *link, c call) string {
+func (k *kit) call(l *providerConn, c call) string {
 	id := randomID()
 	k.ledger.called(l, id, false)
 	args := c.args
@@ -225,13 +230,13 @@ func (k *kit) call(l *link, c call) string {
 }
 
 // cancel cancels a call.
-func (k *kit) cancel(l *link, id string) {
+func (k *kit) cancel(l *providerConn, id string) {
 	k.ledger.cancelled(id)
 	l.sendObject(object{"type": "tool.cancel", "id": id, "sessionId": k.session, "reason": "interrupted"})
 }
 
 // result waits for the result of a call.
-func (k *kit) result(l *link, id string) (frame, error) {
+func (k *kit) result(l *providerConn, id string) (frame, error) {
 	for {
 		f, err := k.next(l, protocol.TypeToolResult)
 		if err != nil || f.str("id") == id {
@@ -241,7 +246,7 @@ func (k *kit) result(l *link, id string) (frame, error) {
 }
 
 // results waits until each of the calls has a result.
-func (k *kit) results(l *link, ids []string) error {
+func (k *kit) results(l *providerConn, ids []string) error {
 	left := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return k.ledger.results(id) > 0 })
 	for len(left) > 0 {
 		if _, err := k.next(l, protocol.TypeToolResult); err != nil {
@@ -254,7 +259,7 @@ func (k *kit) results(l *link, ids []string) error {
 
 // alive shows that the provider has handled all messages before: it answers a call, or without a
 // tool that the kit can call, a ping of the WebSocket.
-func (k *kit) alive(l *link) error {
+func (k *kit) alive(l *providerConn) error {
 	if k.noTool == nil && k.tool.name != "" {
 		if _, err := k.result(l, k.call(l, k.tool)); err != nil {
 			return fail("the provider goes on: it answers a call that follows", "no result: %s", got(err))
@@ -268,7 +273,7 @@ const moment = 100 * time.Millisecond
 
 // settle shows that the provider has read all messages so far, and gives it a moment. A provider
 // that breaks a rule later may not be found out, but slow providers are not blamed.
-func (k *kit) settle(l *link) error {
+func (k *kit) settle(l *providerConn) error {
 	if err := k.ping(l); err != nil {
 		return err
 	}
@@ -281,7 +286,7 @@ func (k *kit) settle(l *link) error {
 }
 
 // ping waits for pongs. By then the frames that the provider had begun to send have come.
-func (k *kit) ping(l *link) error {
+func (k *kit) ping(l *providerConn) error {
 	for range 3 {
 		ctx, cancel := context.WithTimeout(l.ctx, patience)
 		err := l.ws.Ping(ctx)
@@ -298,7 +303,7 @@ func (k *kit) ping(l *link) error {
 
 // calm watches for a while whether a provider stays quiet, also on new connections. react is called
 // with each frame; its error ends the watch, as the end of the program does.
-func (k *kit) calm(react func(l *link, f frame) error) error {
+func (k *kit) calm(react func(l *providerConn, f frame) error) error {
 	timeout := time.After(quiet)
 	for {
 		var frames <-chan frame

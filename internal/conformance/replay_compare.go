@@ -12,6 +12,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file compares a message of a replay with the recorded one, with the ids and texts that may
+// differ.
+
 // unknownText finds the placeholders whose text is lost: they match any text.
 var unknownText = lazyregexp.New(`<(?:token|secret|code|answer|label|cwd|redacted)-[0-9]+>`)
 
@@ -127,7 +130,7 @@ func (c *comparison) value(path string, recorded, replayed any) {
 	case []any:
 		if is, ok := replayed.([]any); ok {
 			for i := range max(len(want), len(is)) {
-				c.member(fmt.Sprintf("%s/%d", path, i), at(want, i), at(is, i))
+				c.member(fmt.Sprintf("%s/%d", path, i), elementAt(want, i), elementAt(is, i))
 			}
 			return
 		}
@@ -164,7 +167,7 @@ type part struct {
 	exists bool
 }
 
-func at(list []any, i int) part {
+func elementAt(list []any, i int) part {
 	if i < len(list) {
 		return part{list[i], true}
 	}

@@ -8,6 +8,8 @@ import (
 	"tapgw/internal/recording"
 )
 
+// This file makes the steps of a replay from a recording.
+
 // stepAction is the action of a step of a replay.
 type stepAction int
 

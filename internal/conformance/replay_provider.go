@@ -117,10 +117,10 @@ func (r *replayer) setDirs(rules []recording.Rule) {
 }
 
 // linkPeer is the gateway's end of a connection.
-type linkPeer struct{ *link }
+type linkPeer struct{ *providerConn }
 
 func (p linkPeer) stream() <-chan frame { return p.frames }
 
 func (p linkPeer) barrier(ctx context.Context) { _ = p.ws.Ping(ctx) }
 
-func (p linkPeer) close(code protocol.CloseCode) { p.link.close(code) }
+func (p linkPeer) close(code protocol.CloseCode) { p.providerConn.close(code) }

@@ -119,7 +119,7 @@ func (s *Scenario) Play(ctx context.Context, start StartSample) error {
 type player struct {
 	ctx     context.Context
 	stage   *stage
-	link    *link
+	link    *providerConn
 	vars    map[string]string
 	program Program
 	end     *error // how the program ended; nil while it runs

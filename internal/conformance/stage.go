@@ -15,6 +15,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file is a small gateway's transport: it accepts the provider's connections, proves that it
+// knows the token, and reads frames. It judges nothing.
+
 // patience is how long the kit waits for a required message. It is generous, so that a busy machine
 // breaks no rule.
 const patience = 20 * time.Second
@@ -48,8 +51,8 @@ type stage struct {
 	// Fixed at creation.
 	url    string // ws://HOST:PORT
 	tokens []string
-	heard  func(*link, frame) // called by a link's reader with each frame, in order; may be nil
-	links  chan *link
+	heard  func(*providerConn, frame) // called by a link's reader with each frame, in order; may be nil
+	links  chan *providerConn
 	tried  chan struct{} // has a value after a request to connect
 	srv    *http.Server
 	ctx    context.Context
@@ -72,9 +75,9 @@ func listenTCP(address string) (net.Listener, error) {
 }
 
 // newStage serves a listener. It knows the tokens, and proves so.
-func newStage(listener net.Listener, tokens []string, heard func(*link, frame)) *stage {
+func newStage(listener net.Listener, tokens []string, heard func(*providerConn, frame)) *stage {
 	s := &stage{
-		url: "ws://" + listener.Addr().String(), tokens: tokens, heard: heard, links: make(chan *link, 64),
+		url: "ws://" + listener.Addr().String(), tokens: tokens, heard: heard, links: make(chan *providerConn, 64),
 		tried: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -136,7 +139,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	l := newLink(s, ws)
+	l := newProviderConn(s, ws)
 	select {
 	case s.links <- l:
 		l.read()
@@ -191,8 +194,8 @@ func (f frame) str(name string) string {
 	return text
 }
 
-// link is the gateway's end of one connection.
-type link struct {
+// providerConn is the gateway's end of one connection.
+type providerConn struct {
 	stage  *stage
 	ws     *websocket.Conn
 	ctx    context.Context
@@ -201,16 +204,16 @@ type link struct {
 	over   chan struct{} // closed then too
 }
 
-func newLink(s *stage, ws *websocket.Conn) *link {
+func newProviderConn(s *stage, ws *websocket.Conn) *providerConn {
 	ws.SetReadLimit(protocol.MaxFrame)
-	l := &link{stage: s, ws: ws, frames: make(chan frame, 8192), over: make(chan struct{})}
+	l := &providerConn{stage: s, ws: ws, frames: make(chan frame, 8192), over: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(s.ctx)
 	return l
 }
 
 // read reads the connection until it ends. Frames that no check takes are dropped; a rule that
 // watches has seen them.
-func (l *link) read() {
+func (l *providerConn) read() {
 	defer close(l.over)
 	defer close(l.frames)
 	defer l.cut()
@@ -232,31 +235,31 @@ func (l *link) read() {
 }
 
 // cut ends the connection without a word.
-func (l *link) cut() {
+func (l *providerConn) cut() {
 	l.cancel()
 	_ = l.ws.CloseNow()
 }
 
 // close closes the connection with a code.
-func (l *link) close(code protocol.CloseCode) { _ = l.ws.Close(websocket.StatusCode(code), "") }
+func (l *providerConn) close(code protocol.CloseCode) { _ = l.ws.Close(websocket.StatusCode(code), "") }
 
 // send sends a text frame. A connection that has ended is no error here: the awaited answer will
 // not come.
-func (l *link) send(text []byte) {
+func (l *providerConn) send(text []byte) {
 	ctx, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
 	_ = l.ws.Write(ctx, websocket.MessageText, text)
 }
 
 // sendBytes sends a binary frame.
-func (l *link) sendBytes(data []byte) {
+func (l *providerConn) sendBytes(data []byte) {
 	ctx, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
 	_ = l.ws.Write(ctx, websocket.MessageBinary, data)
 }
 
 // sendObject sends a message.
-func (l *link) sendObject(m object) {
+func (l *providerConn) sendObject(m object) {
 	text, err := json.Marshal(m)
 	if err != nil {
 		panic(fmt.Sprintf("conformance: encoding %v: %v", m, err)) // the kit's own message

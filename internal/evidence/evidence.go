@@ -23,6 +23,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// This file looks up the checks: in files, in streams and in recorded calls.
+
 // maxContent is how much of a file a text is looked for in, in bytes.
 const maxContent = 1 << 20
 

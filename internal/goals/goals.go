@@ -64,7 +64,7 @@ type Set struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu    sync.Mutex
+	mu    sync.Mutex       // guards goals
 	goals map[string]*goal // by id
 }
 

@@ -16,6 +16,9 @@ import (
 	"tapgw/providers"
 )
 
+// This file works on one goal: it waits until the session is idle, looks at the checks, and gives
+// the next prompt until they hold or the budget is used up.
+
 const (
 	// minTurn is the time from the start of an iteration to that of the next: turns that end at once would be too many
 	// pushes.
@@ -36,7 +39,7 @@ type goal struct {
 	wake   chan struct{}      // holds one; the session may be idle
 	cancel context.CancelFunc // guarded by Set.mu; nil before it runs
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	kept   kept
 	wasCut bool   // the iteration without an end was cut off
 	waits  string // why the goal waits; "" if it does not

@@ -11,6 +11,8 @@ import (
 	"time"
 )
 
+// This file has conversations and their turns.
+
 // Mode says which tools the model of a conversation may call. It is fixed when the conversation is made.
 type Mode string
 

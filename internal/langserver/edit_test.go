@@ -134,8 +134,8 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// A file that changes between two edits loses nothing: not when somebody writes it, and not when a tool had opened it
-// at the server before.
+// A file that changes between two edits loses nothing: not when a person writes it, and not when a
+// tool had opened it at the server before.
 func TestEditsKeepWhatOthersWrote(t *testing.T) {
 	parameters := json.RawMessage(
 		`{"type":"object","properties":{"filePath":{"type":"string","description":"a file"}},"required":["filePath"]}`)

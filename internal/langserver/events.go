@@ -82,7 +82,7 @@ func (Notice) event()    {}
 
 // reportQueue has the reports that wait to be handled, in order.
 type reportQueue struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards list
 	list []json.RawMessage
 }
 

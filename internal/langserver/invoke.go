@@ -11,6 +11,9 @@ import (
 	"unicode/utf8"
 )
 
+// This file runs the tool calls that the server sends, and writes their results in the form that
+// the server accepts.
+
 // maxOutput is how many bytes of a tool's answer go to the server. The server shows the model less than a tenth of
 // that, and sends all of it back in events.
 const maxOutput = 4 << 20

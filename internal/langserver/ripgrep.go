@@ -30,7 +30,7 @@ func ripgrep() string {
 }
 
 // BrokenRipgrep returns the unpacked ripgreps of language servers whose content is damaged: a
-// server ended while it unpacked them. Searches of editors fail until somebody removes them; their
+// server ended while it unpacked them. Searches of editors fail until a person removes them; their
 // servers then unpack them again.
 func BrokenRipgrep() (paths []string) {
 	home, err := os.UserHomeDir()

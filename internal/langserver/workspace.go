@@ -12,6 +12,9 @@ import (
 	"tapgw/tools"
 )
 
+// This file keeps the server's open documents equal to the files on disk while one of our tools
+// works on them.
+
 // wholeFile are the tools whose answer is the file's new text: a drop-in in their place may have written another one
 // than the model sent.
 var wholeFile = []string{"insert_edit_into_file", "create_file"}

@@ -135,7 +135,8 @@ func TestConvertCuts(t *testing.T) {
 	}
 }
 
-// Whatever a program prints, and however it comes, the lines that may be messages get through whole, and no others.
+// Of any output of a program, however it is cut, the lines that may be messages get through whole,
+// and no others.
 func FuzzMessages(f *testing.F) {
 	f.Add("starting\n{\"a\":1}\n\n  [1]\nlistening on {x}\n", 3)
 	f.Add("{\n}\n"+strings.Repeat("n", maxNoise*2), 1000)

@@ -27,8 +27,8 @@ func TestEventStorm(t *testing.T) {
 			server := newEventServer(t, "mem://a", "mem://b")
 			r := newRig(t)
 			s, h := r.session("one", "/w")
-			r.bridge(withEvents(serveHTTP(t, server.Server, era), about("mem://a", "a", "surface"),
-				about("mem://b", "b", "keep")))
+			r.bridge(withEvents(serveHTTP(t, server.Server, era), eventOf("mem://a", "a", "surface"),
+				eventOf("mem://b", "b", "keep")))
 			h.has(t, "log")
 			began := time.Now()
 			r.untilEvent(s, "a", "the text", func() { server.changed("mem://a") })
@@ -65,7 +65,7 @@ func TestLargeResources(t *testing.T) {
 			server.add("mem://undeclared", 0)
 			r := newRig(t)
 			s, h := r.session("one", "/w")
-			b := r.bridge(withEvents(serveHTTP(t, server.Server, era), about("mem://*", "", "keep")))
+			b := r.bridge(withEvents(serveHTTP(t, server.Server, era), eventOf("mem://*", "", "keep")))
 			h.has(t, "log")
 			server.set(strings.Repeat("x", 20<<20))
 			r.untilEvent(s, "srv", "mem://declared has changed; it is not read, for it has 20971520 bytes",
@@ -97,8 +97,8 @@ func TestEventFaults(t *testing.T) {
 	r := newRig(t)
 	s, h := r.session("one", "/w")
 	entries := []configs.MCPEvent{
-		about("mem://x/none", "", "keep"),
-		about("mem://y/*", "", "keep"),
+		eventOf("mem://x/none", "", "keep"),
+		eventOf("mem://y/*", "", "keep"),
 		{Log: "info", Level: "keep"},
 	}
 	b := r.bridge(withEvents(rawServer(t, plainTool("t"), nil), entries...))
@@ -154,7 +154,7 @@ func TestEventsComeBack(t *testing.T) {
 			})
 			r := newRig(t)
 			s, h := r.session("one", "/w")
-			b := r.bridge(withEvents(p, about("mem://a", "", "keep")))
+			b := r.bridge(withEvents(p, eventOf("mem://a", "", "keep")))
 			h.has(t, "log")
 			touch := func() { server.changed("mem://a") }
 			r.untilEvent(s, "srv", "the text", touch)
@@ -204,7 +204,7 @@ func TestMuteSubscription(t *testing.T) {
 			})
 			r := newRig(t)
 			s, h := r.session("one", "/w")
-			b := r.bridge(withEvents(p, about("mem://mute", "", "keep"), about("mem://a", "", "keep")))
+			b := r.bridge(withEvents(p, eventOf("mem://mute", "", "keep"), eventOf("mem://a", "", "keep")))
 			h.has(t, "log")
 			r.untilEvent(s, "srv", "the text", func() { server.changed("mem://a") })
 			b.hasFault("mem://mute: subscribing to it: the MCP server does not answer within 10s")

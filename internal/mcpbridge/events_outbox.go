@@ -136,7 +136,7 @@ func newLane() *lane { return &lane{came: make(chan struct{}, 1)} }
 func (l *lane) add(e event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at := l.about(e.uri); at >= 0 {
+	if at := l.indexOf(e.uri); at >= 0 {
 		l.waiting[at] = e
 		return
 	}
@@ -148,8 +148,8 @@ func (l *lane) add(e event) {
 	signal(l.came)
 }
 
-// about returns the place of the event about a resource, or -1. Call it with mu held.
-func (l *lane) about(uri string) int {
+// indexOf returns the place of the event about a resource, or -1. Call it with mu held.
+func (l *lane) indexOf(uri string) int {
 	return slices.IndexFunc(l.waiting, func(e event) bool { return uri != "" && e.uri == uri })
 }
 
@@ -178,7 +178,7 @@ func (l *lane) putBack(e event, leftOut int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leftOut += leftOut
-	if l.about(e.uri) < 0 {
+	if l.indexOf(e.uri) < 0 {
 		l.waiting = slices.Insert(l.waiting, 0, e)
 	}
 	signal(l.came)

@@ -12,6 +12,9 @@ import (
 	"tapgw/internal/visible"
 )
 
+// This file keeps the subscriptions to a server's resources and log messages, which a server may
+// refuse or end.
+
 // run subscribes to the resources and messages that the entries are about, and makes events of
 // them, until ctx ends or the server is lost.
 func (w *watch) run(ctx context.Context) {

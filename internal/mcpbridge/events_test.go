@@ -82,7 +82,7 @@ func withEvents(p configs.Provider, entries ...configs.MCPEvent) configs.Provide
 	return p
 }
 
-func about(resource, stream, level string) configs.MCPEvent {
+func eventOf(resource, stream, level string) configs.MCPEvent {
 	return configs.MCPEvent{Resource: resource, Read: true, Stream: stream, Level: level}
 }
 
@@ -121,9 +121,9 @@ func TestResourceEvents(t *testing.T) {
 			r := newRig(t)
 			s, h := r.session("one", "/w")
 			r.bridge(withEvents(serveHTTP(t, server.Server, era),
-				about("mem://a/1", "first", "inject"),
+				eventOf("mem://a/1", "first", "inject"),
 				configs.MCPEvent{Resource: "mem://*/1", Stream: "second", Level: "surface"},
-				about("mem://*/2", "third", "keep")))
+				eventOf("mem://*/2", "third", "keep")))
 			h.has(t, "log")
 			server.set("one \x1b[2J")
 			want := "mem://a/1 has changed:\none \x1b[2J"
@@ -166,7 +166,7 @@ func TestEventsOfBusySession(t *testing.T) {
 	server := newEventServer(t, "mem://a")
 	r := newRig(t)
 	s, h := r.session("one", "/w")
-	r.bridge(withEvents(serveHTTP(t, server.Server, eras[0]), about("mem://a", "", "inject")))
+	r.bridge(withEvents(serveHTTP(t, server.Server, eras[0]), eventOf("mem://a", "", "inject")))
 	h.has(t, "log")
 	s.Busy()
 	server.set("1.")
@@ -196,7 +196,7 @@ func TestEventsWithoutSession(t *testing.T) {
 	server := newEventServer(t, "mem://kept", "mem://shown")
 	r := newRig(t)
 	r.bridge(withEvents(serveHTTP(t, server.Server, eras[1]),
-		about("mem://kept", "kept", "keep"), about("mem://shown", "shown", "surface")))
+		eventOf("mem://kept", "kept", "keep"), eventOf("mem://shown", "shown", "surface")))
 	for began := time.Now(); server.reads.Load() == 0 && time.Since(began) < patience; {
 		server.changed("mem://shown")
 		server.changed("mem://kept")
@@ -242,7 +242,7 @@ func TestEventsOverPipes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s, h := r.session("one", "/w")
-	r.bridge(withEvents(program("touch"), about("mem://note", "", "keep"), about("mem://none", "", "keep")))
+	r.bridge(withEvents(program("touch"), eventOf("mem://note", "", "keep"), eventOf("mem://none", "", "keep")))
 	h.until(t, "touch", func(names []string, _ []gateway.Tool) bool { return slices.Contains(names, "touch") })
 	r.untilEvent(s, "srv", "mem://note has changed:\na note", func() { callTool(s, "touch", "{}") })
 }

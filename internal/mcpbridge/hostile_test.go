@@ -163,7 +163,7 @@ func TestMissingParameters(t *testing.T) {
 	})
 	r := newRig(t)
 	s, h := r.session("one", "/w")
-	r.bridge(withEvents(p, about("mem://*", "", "keep"), configs.MCPEvent{Log: "debug", Level: "keep"}))
+	r.bridge(withEvents(p, eventOf("mem://*", "", "keep"), configs.MCPEvent{Log: "debug", Level: "keep"}))
 	h.has(t, "t")
 	for range 3 { // requests of the server are answered beside the calls
 		if o := callTool(s, "t", "{}"); o.Text() != "ok" {

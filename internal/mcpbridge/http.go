@@ -40,7 +40,7 @@ func (u *upstream) overHTTP() (mcp.Transport, error) {
 		MaxEventSize: 2 * maxMessage, // at its own bound the SDK gives up the connection: guard has a lower one
 	}
 	if u.b.o.Logins != nil && !server.HasAuthorization() {
-		g.login = u.b.o.Logins.of(u.b.o.Provider)
+		g.login = u.b.o.Logins.ofProvider(u.b.o.Provider)
 		transport.OAuthHandler = &authorizer{u, g.login}
 	}
 	return transport, nil

@@ -18,6 +18,9 @@ import (
 	"tapgw/internal/visible"
 )
 
+// This file sends an MCP server's token with the requests to it, and turns a refusal into a fault
+// that says how to log in.
+
 // refreshTime bounds a request to an authorization server. A call waits for it, and so does the gateway's end.
 const refreshTime = 10 * time.Second
 

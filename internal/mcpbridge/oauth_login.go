@@ -19,6 +19,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// This file is the login of a person at a server's authorization server, in a browser.
+
 // loginTime is how long a person has to log in.
 const loginTime = 5 * time.Minute
 
@@ -64,7 +66,7 @@ func refusedLogin(format string, args ...any) error {
 
 // keep makes a login that a person made the present one.
 func (l *Logins) keep(ctx context.Context, p configs.Provider, got *keptLogin) error {
-	login := l.of(p)
+	login := l.ofProvider(p)
 	unlock, err := login.lock(ctx)
 	if err != nil {
 		return err
@@ -185,7 +187,7 @@ func setClient(config *auth.AuthorizationCodeHandlerConfig, o configs.OAuth) err
 // challenge returns the server's request for a login: the answer that a bridge got, or one to a
 // request without a token. It also returns the scopes that the present login has.
 func (l *Logins) challenge(ctx context.Context, p configs.Provider) (*challenge, []string, error) {
-	login := l.of(p)
+	login := l.ofProvider(p)
 	unlock, err := login.lock(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -278,8 +278,8 @@ func TestOwnClient(t *testing.T) {
 		t.Errorf("the browser came with %v, want the client mine, scope write, the server's URL and %s", q, back)
 	}
 	a.Locked(func() { clear(a.Access) })
-	if err := logins.of(p).renew(t.Context(), p, mustRead(t, filepath.Join(logins.dir, "srv.json")).Token.AccessToken,
-		nil); err != nil {
+	token := mustRead(t, filepath.Join(logins.dir, "srv.json")).Token.AccessToken
+	if err := logins.ofProvider(p).renew(t.Context(), p, token, nil); err != nil {
 		t.Errorf("refreshing: %v, want no error", err)
 	}
 	a.Locked(func() {

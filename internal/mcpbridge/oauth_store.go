@@ -41,7 +41,7 @@ func NewLogins(dir string) *Logins { return &Logins{dir: dir, all: map[string]*l
 // login is the login of one provider.
 type login struct {
 	file string
-	turn chan struct{} // holds an item while somebody uses the fields that follow
+	turn chan struct{} // holds an item while a goroutine uses the fields below
 
 	isRead    bool
 	kept      *keptLogin // nil without a login
@@ -76,8 +76,8 @@ type challenge struct {
 	header []string // WWW-Authenticate
 }
 
-// of returns the login of a provider. Those of different projects are separate.
-func (l *Logins) of(p configs.Provider) *login {
+// ofProvider returns the login of a provider. Those of different projects are separate.
+func (l *Logins) ofProvider(p configs.Provider) *login {
 	name := p.Name
 	if p.Project != "" {
 		sum := sha256.Sum256([]byte(p.Project))
@@ -98,7 +98,7 @@ func (l *Logins) changes(p configs.Provider) <-chan struct{} {
 	if l == nil || p.MCP.URL == "" {
 		return nil
 	}
-	login := l.of(p)
+	login := l.ofProvider(p)
 	login.mu.Lock()
 	defer login.mu.Unlock()
 	return login.changed
@@ -122,8 +122,9 @@ func (l *login) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// of returns the kept login if it is one for the server of a provider file as it is now, else nil. Call it locked.
-func (l *login) of(m configs.MCPUpstream) (*keptLogin, error) {
+// keptFor returns the kept login if it is one for the server of a provider file as it is now, else
+// nil. Call it locked.
+func (l *login) keptFor(m configs.MCPUpstream) (*keptLogin, error) {
 	if !l.isRead {
 		kept, err := readLogin(l.file)
 		if err != nil {
@@ -165,7 +166,7 @@ func (l *login) token(ctx context.Context, p configs.Provider) (*oauth2.Token, e
 		return nil, err
 	}
 	defer unlock()
-	k, err := l.of(p.MCP)
+	k, err := l.keptFor(p.MCP)
 	if err != nil {
 		return nil, loginError{p.Name, err.Error()}
 	}
@@ -187,12 +188,12 @@ func (l *login) renew(ctx context.Context, p configs.Provider, refused string, w
 		return err
 	}
 	defer unlock()
-	k, err := l.of(p.MCP)
+	k, err := l.keptFor(p.MCP)
 	switch {
 	case err != nil:
 		return loginError{p.Name, err.Error()}
 	case k != nil && k.Token.AccessToken != refused:
-		return nil // another request was refused before, or somebody has logged in
+		return nil // another request was refused before, or a person has logged in
 	case k == nil, k.Token.RefreshToken == "", l.isUnproven(refused):
 		l.challenge = with
 		return loginError{provider: p.Name}
@@ -300,7 +301,7 @@ func (l *login) setChallenge(ctx context.Context, c *challenge) error {
 
 // grantedScopes returns the scopes that the present token has. Call it locked.
 func (l *login) grantedScopes(m configs.MCPUpstream) []string {
-	if k, err := l.of(m); err == nil && k != nil {
+	if k, err := l.keptFor(m); err == nil && k != nil {
 		return slices.Clone(k.Scopes)
 	}
 	return nil
@@ -309,7 +310,7 @@ func (l *login) grantedScopes(m configs.MCPUpstream) []string {
 // Logout forgets the login of a provider, and reports whether there was one. The connections that
 // use it end. The server is not told: its own pages say how to withdraw the grant.
 func (l *Logins) Logout(ctx context.Context, p configs.Provider) (bool, error) {
-	login := l.of(p)
+	login := l.ofProvider(p)
 	unlock, err := login.lock(ctx)
 	if err != nil {
 		return false, err

@@ -27,8 +27,8 @@ func (h *host) offers(t *testing.T) {
 	h.has(t, "read", "write")
 }
 
-// A server that wants a login is a fault until somebody logs in, in a browser, and again when they log out. The token
-// is in a file of the gateway's user alone, and nowhere else.
+// A server that wants a login is a fault until a person logs in, in a browser, and again when they
+// log out. The token is only in a file of the gateway's user.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {
@@ -118,7 +118,7 @@ func TestRefreshesAtOnce(t *testing.T) {
 				}
 			})
 			calls.Go(func() { // the connection of another session
-				if token, err := logins.of(p).token(t.Context(), p); token == nil || err != nil {
+				if token, err := logins.ofProvider(p).token(t.Context(), p); token == nil || err != nil {
 					t.Errorf("%s: the token is %v, %v, want one", want, token, err)
 				}
 			})
@@ -141,7 +141,7 @@ func TestRefreshesAtOnce(t *testing.T) {
 	atOnce("tokens that end", 20)
 	// The tokens of the file are the present ones.
 	again := NewLogins(logins.dir)
-	if token, err := again.of(p).token(t.Context(), p); err != nil || token == nil {
+	if token, err := again.ofProvider(p).token(t.Context(), p); err != nil || token == nil {
 		t.Errorf("the next gateway's token: %v, %v, want one", token, err)
 	}
 	a.Locked(func() {
@@ -347,7 +347,7 @@ func TestTokenStaysWithItsServer(t *testing.T) {
 	logins := NewLogins(t.TempDir())
 	kept := *mustRead(t, filepath.Join(dir, "srv.json"))
 	kept.URL = web.URL
-	if err := logins.of(lured).keep(&kept); err != nil {
+	if err := logins.ofProvider(lured).keep(&kept); err != nil {
 		t.Fatal(err)
 	}
 	r.bridge(lured, with(logins)).hasFault("redirects to " + stranger.URL)
@@ -395,7 +395,7 @@ func TestLoginIsOfItsFile(t *testing.T) {
 	} {
 		changed := p
 		c.change(&changed)
-		if token, err := logins.of(changed).token(t.Context(), changed); (token != nil) != c.has || err != nil {
+		if token, err := logins.ofProvider(changed).token(t.Context(), changed); (token != nil) != c.has || err != nil {
 			t.Errorf("%s: there is a token: %v, error %v; want %v and none", name, token != nil, err, c.has)
 		}
 	}
@@ -404,7 +404,7 @@ func TestLoginIsOfItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "needs a login (reading the login in " + file + ": unexpected end of JSON input): run"
-	if _, err := NewLogins(logins.dir).of(p).token(t.Context(), p); err == nil ||
+	if _, err := NewLogins(logins.dir).ofProvider(p).token(t.Context(), p); err == nil ||
 		!strings.HasPrefix(err.Error(), want) {
 		t.Errorf("half a file: %v, want %q", err, want)
 	}

@@ -14,10 +14,12 @@ import (
 	"tapgw/providers"
 )
 
+// This file offers a server's resources and prompts as tools, since sessions know only tools.
+
 const maxShown = 200 // entries of a list that a call returns at once
 
 // own names a tool of the bridge: two servers would clash in list_resources.
-func (u *upstream) own(name string) string { return u.b.o.Provider.Name + "_" + name }
+func (u *upstream) ownName(name string) string { return u.b.o.Provider.Name + "_" + name }
 
 var (
 	noArguments = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)
@@ -36,9 +38,9 @@ func reader(description, server string) providers.Tool {
 
 func (u *upstream) offerResources(o *offerer) {
 	server := u.b.o.Provider.Name
-	o.add(u.own("list_resources"), reader("Lists the resources that %s has, with their URIs, and the patterns of "+
+	o.add(u.ownName("list_resources"), reader("Lists the resources that %s has, with their URIs, and the patterns of "+
 		"URIs that it can make one of.", server), noArguments, u.listResources)
-	o.add(u.own("read_resource"), reader("Reads a resource of %s by its URI.", server), uriArgument,
+	o.add(u.ownName("read_resource"), reader("Reads a resource of %s by its URI.", server), uriArgument,
 		func(ctx context.Context, args json.RawMessage) (any, error) {
 			var in struct {
 				URI string `json:"uri"`
@@ -118,9 +120,10 @@ func (u *upstream) listResources(ctx context.Context, _ json.RawMessage) (any, e
 
 func (u *upstream) offerPrompts(o *offerer) {
 	server := u.b.o.Provider.Name
-	o.add(u.own("list_prompts"), reader("Lists the prompts that %s has: texts for a task, written beforehand.", server),
+	o.add(u.ownName("list_prompts"), reader(
+		"Lists the prompts that %s has: texts for a task, written beforehand.", server),
 		noArguments, u.listPrompts)
-	o.add(u.own("get_prompt"), reader("Gets a prompt of %s by its name, with arguments filled in.", server),
+	o.add(u.ownName("get_prompt"), reader("Gets a prompt of %s by its name, with arguments filled in.", server),
 		promptArguments, func(ctx context.Context, args json.RawMessage) (any, error) {
 			params := &mcp.GetPromptParams{}
 			var in struct {

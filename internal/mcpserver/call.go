@@ -21,6 +21,8 @@ import (
 	"tapgw/internal/spans"
 )
 
+// This file offers a session's tools to MCP clients and runs their calls.
+
 // source is who calls and pushes, in the session's timeline and streams.
 const source = "mcp"
 
@@ -43,7 +45,7 @@ func (e *endpoint) tools(s *gateway.Session) (offers map[string]offer, renamed [
 			offers[t.Name] = e.offer(t)
 		}
 	}
-	return offers, e.own(offers, e.threshold, len(list))
+	return offers, e.addOwnTools(offers, e.threshold, len(list))
 }
 
 // offer is a provider's tool as MCP clients get it.

@@ -239,9 +239,10 @@ func (e *endpoint) conflicts() (list []string) {
 	return list
 }
 
-// own adds the endpoint's own tools to those of providers. A provider's tool keeps its name, because gates
-// and prompts know it; the own tool is then offered with a prefix, or not at all.
-func (e *endpoint) own(tools map[string]offer, threshold int64, providers int) (renamed []string) {
+// addOwnTools adds the endpoint's own tools to those of providers. A provider's tool keeps its
+// name, because gates and prompts know it; the own tool is then offered with a prefix, or not at
+// all.
+func (e *endpoint) addOwnTools(tools map[string]offer, threshold int64, providers int) (renamed []string) {
 	for _, t := range e.ownTools(int64(providers) > threshold) {
 		name := t.name
 		if _, taken := tools[name]; taken {

@@ -18,6 +18,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file holds calls that ask their client's user. In newer revisions of MCP such a call answers
+// with its questions, and the client sends it again with the answers; meanwhile the tool runs on.
+
 // heldTime is how long a held call waits for its client to come back: longer than its questions
 // wait for an answer. After that the call's result is dropped.
 const heldTime = gateway.DefaultAnswerTimeout + time.Minute

@@ -39,7 +39,7 @@ func callerOf(ctx context.Context) caller {
 
 // heldCalls are the calls of an endpoint that are held for their clients. Its lock is a leaf.
 type heldCalls struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	byID  map[string]*heldCall
 	sizes map[*heldCall]int // of the results that are kept
 }

@@ -64,7 +64,7 @@ type Handler struct {
 	threshold atomic.Int64
 	running   sync.WaitGroup // goroutines of endpoints
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
 	endpoints map[target]*endpoint
 	isClosed  bool
 }

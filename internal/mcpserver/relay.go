@@ -81,7 +81,7 @@ type frame struct {
 // isRequest reports whether the client waits for an answer.
 func (f *frame) isRequest() bool { return f.id != "" && f.method != "" }
 
-// isSubscribed reports whether it is a subscription to lists that stays until somebody ends it.
+// isSubscribed reports whether it is a subscription to lists that stays until the client ends it.
 func (f *frame) isSubscribed() bool {
 	return f.method == methodListen && (f.params.Notifications.Tools || f.params.Notifications.Resources)
 }
@@ -279,16 +279,16 @@ func (r *Relay) fromServer(line []byte) {
 			return
 		}
 	}
-	r.out(line)
+	r.writeLine(line)
 }
 
-func (r *Relay) out(line []byte) { _, _ = r.Out.Write(append(bytes.TrimSpace(line), '\n')) }
+func (r *Relay) writeLine(line []byte) { _, _ = r.Out.Write(append(bytes.TrimSpace(line), '\n')) }
 
 // answer answers a request in the server's place.
 func (r *Relay) answer(id string, code int, text string) {
 	message, err := json.Marshal(text)
 	if err == nil {
-		r.out(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, message))
+		r.writeLine(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, message))
 	}
 }
 
@@ -364,7 +364,7 @@ func (r *Relay) resume() {
 			r.write(line)
 		}
 		if name, err := json.Marshal(uri); err == nil {
-			r.out(
+			r.writeLine(
 				fmt.Appendf(
 					nil,
 					`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%s}}`,
@@ -410,10 +410,10 @@ func (r *Relay) listsChanged(subscription string, tools, resources bool) {
 		params = `,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + subscription + `}}`
 	}
 	if tools {
-		r.out([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"` + params + `}`))
+		r.writeLine([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"` + params + `}`))
 	}
 	if resources {
-		r.out([]byte(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"` + params + `}`))
+		r.writeLine([]byte(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"` + params + `}`))
 	}
 }
 

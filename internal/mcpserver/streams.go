@@ -17,6 +17,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file offers a session's streams to MCP clients as resources.
+
 const (
 	streamURI      = "tapgw://stream/"
 	streamTemplate = streamURI + "{+stream}"

@@ -16,7 +16,7 @@ const sessionHeader = "Mcp-Session-Id"
 
 // visits are the clients of handshake revisions over HTTP, by their Mcp-Session-Id: many never say that they go.
 type visits struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards byID
 	byID map[string]*visit
 }
 

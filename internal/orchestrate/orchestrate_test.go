@@ -56,7 +56,7 @@ func TestParsePlan(t *testing.T) {
 	}
 }
 
-// Whatever a model writes, a plan has tasks that only wait for earlier ones.
+// A plan has tasks that only wait for earlier ones, for any answer of a model.
 func FuzzParsePlan(f *testing.F) {
 	f.Add(`[{"role":"coder","task":"a"},{"role":"reviewer","task":"b","dependsOn":[1]}]`)
 	f.Add(`[[[`)

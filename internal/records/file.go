@@ -13,6 +13,9 @@ import (
 	"tapgw/internal/proc"
 )
 
+// This file writes records to the newest file of the directory, begins another one when that is
+// full, and removes old files.
+
 // A file of records ends when it has this size, or a part of the age that records may have, so that old ones can go.
 const (
 	maxFileBytes = 8 << 20

@@ -162,7 +162,7 @@ func (w *wanted) wants(text []byte) bool {
 		return true
 	}
 	var r adminapi.Record
-	return json.Unmarshal(text, &r) != nil || w.is(&r)
+	return json.Unmarshal(text, &r) != nil || w.matches(&r)
 }
 
 // afterKind is the rest of a line behind its kind, as appendRecord writes it; empty for others.
@@ -174,7 +174,7 @@ func afterKind(text []byte) []byte {
 	return nil
 }
 
-func (w *wanted) is(r *adminapi.Record) bool {
+func (w *wanted) matches(r *adminapi.Record) bool {
 	q := &w.q
 	outcome := r.Outcome
 	if r.Kind == adminapi.RecordPush {
@@ -250,7 +250,7 @@ func (s *scan) file(ctx context.Context, path string) error {
 	}
 	defer func() { _ = f.Close() }()
 	if info, err := f.Stat(); err == nil && info.ModTime().Before(s.q.Since.Add(-clockSlack)) {
-		return nil // its last record is older, so that whoever asks for the newest again and again reads one file
+		return nil // its last record is older, so a client that polls for the newest reads one file
 	}
 	if err := s.read(ctx, f); err != nil {
 		return fmt.Errorf("reading the records of %s: %w", path, err)

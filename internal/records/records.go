@@ -47,7 +47,7 @@ type Options struct {
 type Log struct {
 	o Options
 
-	mu          sync.Mutex
+	mu          sync.Mutex // guards the fields down to fileMu
 	changed     *sync.Cond // written, or Close
 	queue       []adminapi.Record
 	spare       []adminapi.Record

@@ -5,8 +5,9 @@ import "time"
 // clockPeriod is how often the sources' clock is looked at.
 const clockPeriod = 5 * time.Minute
 
-// clock notices that the time of day has moved by itself: somebody set it, or the machine slept. Timers know nothing of
-// that. It is one for all sources, so that a source does nothing between its times.
+// clock notices that the time of day has moved by itself: a person set it, or the machine slept.
+// Timers do not notice that. All sources share one clock, so that a source does nothing between its
+// times.
 type clock struct {
 	timer *time.Timer // nil while there are no sources
 	// The last look: by the time of day, and by the clock of the timers.

@@ -54,7 +54,7 @@ func (a *answer) tail() string {
 }
 
 // isPointer reports whether the source compares a part of JSON.
-func (s *source) isPointer() bool { return strings.HasPrefix(s.of.Compare, "/") }
+func (s *source) isPointer() bool { return strings.HasPrefix(s.config.Compare, "/") }
 
 // before is the answer of the last run. It is zero if that run had another question, because the
 // file was another one.
@@ -67,7 +67,7 @@ func (s *source) before() seen {
 
 // asks is a digest of the source's question and of its way to compare.
 func (s *source) asks() string {
-	return digest(strings.Join(append([]string{s.of.Compare, s.of.URL}, s.of.Run...), "\x00"))
+	return digest(strings.Join(append([]string{s.config.Compare, s.config.URL}, s.config.Run...), "\x00"))
 }
 
 // emitDifference emits an event if this run's answer differs from the last run's, for a source that
@@ -76,16 +76,16 @@ func (s *source) emitDifference(a *answer, failure error) error {
 	before := s.before()
 	isFirst := before.Of == ""
 	switch {
-	case s.of.Compare == "" || a.isSame:
+	case s.config.Compare == "" || a.isSame:
 		return nil
-	case s.of.Compare == configs.CompareExit:
+	case s.config.Compare == configs.CompareExit:
 		s.emitExitDifference(a, failure)
 		return nil
-	case failure != nil && s.of.URL != "":
+	case failure != nil && s.config.URL != "":
 		return nil
 	}
 	now := seen{Of: s.asks(), ETag: a.etag, Modified: a.modified}
-	switch s.of.Compare {
+	switch s.config.Compare {
 	case configs.CompareOutput:
 		if now.Digest = digest(a.text); !isFirst && before.Digest != now.Digest {
 			s.emit(a.event(a.text, nil))
@@ -93,7 +93,7 @@ func (s *source) emitDifference(a *answer, failure error) error {
 	case configs.CompareLines:
 		now.Lines = s.changedLines(a, before.Lines, isFirst)
 	default:
-		value, text, err := a.find(s.of.Compare)
+		value, text, err := a.find(s.config.Compare)
 		if err != nil {
 			return err
 		}

@@ -54,8 +54,8 @@ func (s *source) event(e origin) (string, protocol.Level) {
 	if e.isLine && strings.TrimSpace(text) == "" {
 		return "", protocol.OutcomeDrop
 	}
-	if s.of.Text != nil {
-		text = s.of.Text.Expand(e.value)
+	if s.config.Text != nil {
+		text = s.config.Text.Expand(e.value)
 	}
 	text = visible.Ends(strings.TrimSpace(text), maxEvent, maxEventLines)
 	if text == "" {

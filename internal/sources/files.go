@@ -24,7 +24,7 @@ func (s *source) watchFiles(ctx context.Context, emit func(...origin)) error {
 		}
 		s.do(func() { s.waitsFor = why })
 	}
-	err := watch.Tree(ctx, s.o.Dir, s.of.Files, func(changes []watch.Change) {
+	err := watch.Tree(ctx, s.o.Dir, s.config.Files, func(changes []watch.Change) {
 		if len(changes) == 0 {
 			s.o.Line(fromGateway, "the files are watched")
 			if s.try == nil {

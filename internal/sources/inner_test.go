@@ -15,9 +15,9 @@ func TestRunDueWhileTheMachineSlept(t *testing.T) {
 	for missed, want := range map[string]string{
 		configs.MissedSkip: "2026-03-03 02:00", configs.MissedOnce: "2026-03-02 09:00",
 	} {
-		s := &source{of: &configs.Source{Cron: "0 2 * * *", Missed: missed}}
+		s := &source{config: &configs.Source{Cron: "0 2 * * *", Missed: missed}}
 		var err error
-		if s.timing, err = newTiming(s.of); err != nil {
+		if s.timing, err = newTiming(s.config); err != nil {
 			t.Fatal(err)
 		}
 		evening := time.Date(2026, 3, 1, 20, 0, 0, 0, time.UTC)

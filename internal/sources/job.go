@@ -37,13 +37,13 @@ func (s *source) begin(ctx context.Context, take func(context.Context, []origin)
 	j := &job{begun: time.Now(), cancel: cancel, ended: make(chan struct{})}
 	emit := func(list ...origin) { take(ctx, list) }
 	var work func() error
-	switch s.of.Kind() {
+	switch s.config.Kind() {
 	case "run":
 		work = func() error { return s.command(ctx, j, emit) }
 	case "prompt":
 		fate := make(chan protocol.Message, 1)
 		s.binding.idle = nil // until the session says so again
-		s.outbox.add(push{prompt: s.of.Prompt, level: protocol.LevelInject, done: fate,
+		s.outbox.add(push{prompt: s.config.Prompt, level: protocol.LevelInject, done: fate,
 			traceparent: s.span.Traceparent})
 		work = func() error { return prompted(ctx, fate) }
 	case "files":
@@ -94,11 +94,12 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 	defer stopReading()
 	pace := newPace()
 	p, err := proc.Start(proc.Command{
-		Path: s.of.Run[0], Args: s.of.Run[1:], Dir: s.o.Dir, Env: s.o.Env(), Keep: 1, Grace: stopGrace, Whole: true,
+		Path: s.config.Run[0], Args: s.config.Run[1:], Dir: s.o.Dir, Env: s.o.Env(),
+		Keep: 1, Grace: stopGrace, Whole: true,
 		OnLine: func(from proc.Stream, line string) {
 			pace.wait(reading, line)
 			s.o.Line(string(from), line)
-			if from == proc.Stderr && (!s.of.Stderr || s.isPointer()) {
+			if from == proc.Stderr && (!s.config.Stderr || s.isPointer()) {
 				return
 			}
 			e := origin{text: line, isLine: true, values: map[string]string{"line": line, "output": string(from)}}
@@ -116,7 +117,7 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 	for {
 		select {
 		case e := <-lines:
-			if s.of.Compare == "" {
+			if s.config.Compare == "" {
 				emit(e)
 			} else {
 				output.add(e.text)

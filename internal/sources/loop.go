@@ -11,6 +11,9 @@ import (
 	"tapgw/internal/adminapi"
 )
 
+// This file is the life of a source: it opens the connection, starts runs when they are due, and
+// handles the gateway's messages, one step at a time.
+
 // never is how long a source sleeps that waits for no time.
 const never = time.Duration(math.MaxInt64)
 
@@ -23,7 +26,7 @@ func (s *source) open(ctx context.Context) {
 	s.ctx = ctx
 	s.do(func() {
 		s.timer = time.AfterFunc(never, s.wake)
-		s.link = connect(s.o.Gateway, s.o.Token, s.wake)
+		s.conn = connect(s.o.Gateway, s.o.Token, s.wake)
 		context.AfterFunc(ctx, s.wake)
 	})
 }
@@ -70,7 +73,7 @@ func (s *source) end(err error) {
 	s.timer.Stop()
 	s.endJob()
 	s.span.End()
-	s.link.close()
+	s.conn.close()
 	s.over(err)
 }
 
@@ -116,9 +119,9 @@ func (s *source) wait(ctx context.Context, list []origin) {
 
 // receive handles the messages of the gateway.
 func (s *source) receive() error {
-	messages, ending := s.link.take()
+	messages, ending := s.conn.take()
 	for _, m := range messages {
-		reply, err := s.binding.receive(s.link, m)
+		reply, err := s.binding.receive(s.conn, m)
 		if err != nil {
 			return err
 		}
@@ -147,7 +150,7 @@ func (s *source) looked(now time.Time, pause time.Duration) {
 // step starts a run that is due, and returns how long there is nothing to do.
 func (s *source) step(now time.Time) time.Duration {
 	switch {
-	case s.of.Webhook:
+	case s.config.Webhook:
 		s.showHook()
 		return never
 	case s.job != nil:
@@ -176,7 +179,7 @@ func (s *source) step(now time.Time) time.Duration {
 	if reason == "" {
 		reason = s.missed // the last thing that happened
 	}
-	if s.of.Idle && !due.IsZero() && !s.isIdle() {
+	if s.config.Idle && !due.IsZero() && !s.isIdle() {
 		s.show("the session is not idle", time.Time{})
 		return never
 	}
@@ -197,7 +200,7 @@ func (s *source) skipped(due, now time.Time) time.Time {
 	switch {
 	case due.IsZero():
 		return now
-	case len(s.of.Every) > 0:
+	case len(s.config.Every) > 0:
 		return due.Add(-s.timing.pause(s.progress.Runs))
 	}
 	return due.Add(-1)
@@ -227,7 +230,7 @@ func (s *source) start(now, due time.Time) {
 
 // listens reports whether the source's only run waits for events from elsewhere. Then each event
 // counts instead of the run.
-func (s *source) listens() bool { return len(s.of.Files) > 0 }
+func (s *source) listens() bool { return len(s.config.Files) > 0 }
 
 // noticed makes events of the origins that a run has noticed. Where the only run listens, each is a
 // run of its own.
@@ -262,7 +265,8 @@ func (s *source) finish(job *job, err error) {
 func (s *source) finished(job *job, err error) {
 	defer func(err error) { s.endSpan(job.begun, err) }(err)
 	s.progress.IsUnderWay = false
-	if s.timing.isOnce() && err != nil && s.of.Prompt == "" { // it was to run on: whoever started it decides
+	// A run that should not end has failed: the caller of Run decides whether it starts again.
+	if s.timing.isOnce() && err != nil && s.config.Prompt == "" {
 		s.save()
 		s.failure = err
 		return
@@ -304,7 +308,7 @@ func (s *source) save() {
 func (s *source) show(reason string, next time.Time) {
 	p := s.o.Provider
 	v := adminapi.Source{
-		Name: p.Name, Kind: s.of.Kind(), File: p.File, Stream: s.of.Stream, Session: s.o.Session,
+		Name: p.Name, Kind: s.config.Kind(), File: p.File, Stream: s.config.Stream, Session: s.o.Session,
 		LastRunAt: s.progress.LastRunAt, NextRunAt: next, Runs: s.progress.Runs, Reason: reason,
 		State: adminapi.SourceWaiting,
 	}

@@ -12,6 +12,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// This file queues a source's events and sends them as pushes, at the rate that the gateway takes.
+
 const (
 	// pushRate is how many pushes a source makes in a second: fewer than the gateway takes.
 	pushRate = protocol.PushRate - 2
@@ -136,7 +138,7 @@ func (o *outbox) push(s *source, p push) {
 	id := strconv.FormatUint(o.last, 10)
 	o.remember(p)
 	m := &protocol.Push{
-		Stream: s.of.Stream, Event: p.event, Prompt: p.prompt, Level: p.level, Metadata: p.metadata, RequestID: id,
+		Stream: s.config.Stream, Event: p.event, Prompt: p.prompt, Level: p.level, Metadata: p.metadata, RequestID: id,
 		SessionID: p.session, Traceparent: p.traceparent,
 	}
 	if s.o.Session == protocol.AllSessions && p.session == "" {
@@ -145,7 +147,7 @@ func (o *outbox) push(s *source, p push) {
 			m.Level = protocol.LevelKeep
 		}
 	}
-	s.link.send(m)
+	s.conn.send(m)
 }
 
 // answered handles the gateway's answer to a push.

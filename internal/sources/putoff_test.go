@@ -11,7 +11,7 @@ import (
 // Each failure doubles the time until the next request, up to an hour. An answer ends that, and so does a clock that
 // was set back.
 func TestFailuresPutOff(t *testing.T) {
-	s := &source{of: &configs.Source{URL: "http://127.0.0.1/"}}
+	s := &source{config: &configs.Source{URL: "http://127.0.0.1/"}}
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for n, want := range []time.Duration{
 		2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second,

@@ -85,8 +85,9 @@ func NewSet() *Set {
 	return &Set{disk: make(chan struct{}, maxDisk), list: map[*source]bool{}}
 }
 
-// Run runs a source until ctx ends, and then returns nil. An error says why the source can't go on; whoever called Run
-// decides whether it is started again. A source that has nothing left to do stays until ctx ends, so that it is shown.
+// Run runs a source until ctx ends, and then returns nil. An error says why the source can't go on;
+// the caller decides whether it is started again. A source without further runs stays until ctx
+// ends, so that it is shown.
 func (set *Set) Run(ctx context.Context, o Options) error {
 	ended := make(chan error, 1)
 	if err := set.Start(ctx, &o, func(err error) { ended <- err }); err != nil {
@@ -149,7 +150,7 @@ func (set *Set) Trigger(name string) int {
 	n := 0
 	for s := range set.list {
 		if v := s.view(); v.Name == name && v.State != adminapi.SourceRunning && v.Reason != reasonNoSession &&
-			!s.of.Webhook && !s.listens() {
+			!s.config.Webhook && !s.listens() {
 			n++
 			s.do(s.trigger)
 		}
@@ -157,17 +158,19 @@ func (set *Set) Trigger(name string) int {
 	return n
 }
 
-// source is one run of [Set.Start]. It has no goroutine while it only waits: see do, which says who owns the fields.
+// source is one run of [Set.Start]. It has no goroutine while it only waits: see do. Its fields
+// above mu belong to the functions that run through do, except those that are set before the first
+// one.
 type source struct {
 	o        *Options
 	ctx      context.Context
 	over     func(error) // tells that the source has ended
 	timer    *time.Timer // makes it look at the clock
-	of       *configs.Source
+	config   *configs.Source
 	set      *Set
 	timing   timing
 	filter   atomic.Pointer[filtering]
-	link     *link
+	conn     *gatewayConn
 	binding  binding
 	gone     chan struct{} // closed when the source has ended
 	progress progress
@@ -239,29 +242,29 @@ type rule struct {
 }
 
 func newSource(o *Options, set *Set) (*source, error) {
-	s := &source{o: o, set: set, of: o.Provider.Source, gone: make(chan struct{})}
-	if s.of.Webhook {
-		if _, missing := hookSecret(s.of.SecretEnv); missing != "" {
+	s := &source{o: o, set: set, config: o.Provider.Source, gone: make(chan struct{})}
+	if s.config.Webhook {
+		if _, missing := hookSecret(s.config.SecretEnv); missing != "" {
 			o.Faults([]string{missing})
 		}
 	}
 	var err error
-	if s.timing, err = newTiming(s.of); err != nil {
+	if s.timing, err = newTiming(s.config); err != nil {
 		return nil, err
 	}
-	if err = s.setFilter(s.of.Filter, s.of.Level); err != nil {
+	if err = s.setFilter(s.config.Filter, s.config.Level); err != nil {
 		return nil, err
 	}
 	if o.State != "" {
 		s.progress, err = loadProgress(o.State)
-		if err != nil && (s.of.Runs > 0 || !s.of.At.IsZero()) { // it might run more often than the file allows
+		if err != nil && (s.config.Runs > 0 || !s.config.At.IsZero()) { // it might run more often than the file allows
 			return nil, fmt.Errorf("how often it has run is not known: %w; remove that file, and it begins anew", err)
 		}
 		if err != nil {
 			o.Line(fromGateway, fmt.Sprintf("what it did before is not known: %v", err))
 		}
 	}
-	s.progress = s.progress.of(identity(s.of))
+	s.progress = s.progress.forSource(identity(s.config))
 	if s.progress.IsUnderWay {
 		s.progress.IsUnderWay = false
 		o.Line(fromGateway, "the run of "+s.progress.LastRunAt.UTC().Format(time.RFC3339)+" was cut off")

@@ -76,8 +76,9 @@ func identity(s *configs.Source) string {
 	return digest(fmt.Sprintf("%q %q %q %q %q", s.Run, s.Prompt, s.Files, s.URL, at))
 }
 
-// of returns the progress of a source that is identified by id: a new one, if this is another's.
-func (p progress) of(id string) progress {
+// forSource returns the progress of a source that is identified by id: a new one, if this is
+// another's.
+func (p progress) forSource(id string) progress {
 	if p.Of != "" && p.Of != id {
 		p = progress{}
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The newest requests are remembered, over a restart too. A file that is damaged or too large is an error until
-// somebody removes it.
+// The newest requests are remembered, over a restart too. A file that is damaged or too large is an
+// error until a person removes it.
 func TestTaken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sources", "hook@.json")
 	full := &taken{}

@@ -9,15 +9,15 @@ import (
 
 // timing says when a source runs next. It has no timer.
 type timing struct {
-	of   *configs.Source
-	cron *schedule.Cron // nil without one
+	config *configs.Source
+	cron   *schedule.Cron // nil without one
 	// isDue says of a run without an end, a command for example, that it has not begun since the
 	// gateway started.
 	isDue bool
 }
 
 func newTiming(s *configs.Source) (timing, error) {
-	t := timing{of: s}
+	t := timing{config: s}
 	t.isDue = t.isOnce() && s.Prompt == ""
 	if s.Cron == "" {
 		return t, nil
@@ -29,14 +29,14 @@ func newTiming(s *configs.Source) (timing, error) {
 
 // isOnce reports whether the source runs once, at its start.
 func (t timing) isOnce() bool {
-	return len(t.of.Every) == 0 && t.cron == nil && t.of.At.IsZero() && !t.of.Idle
+	return len(t.config.Every) == 0 && t.cron == nil && t.config.At.IsZero() && !t.config.Idle
 }
 
 // next returns when the source runs next, as of now: now itself if a run is due. The zero time is
 // never, for the reason. A run counts as missed when it was due before ready, the time from which
 // on the source could run; then note tells its fate.
 func (t timing) next(p progress, now, ready time.Time) (due time.Time, reason, note string) {
-	if t.of.Runs > 0 && p.Runs >= t.of.Runs {
+	if t.config.Runs > 0 && p.Runs >= t.config.Runs {
 		return time.Time{}, reasonMaxRuns, ""
 	}
 	due = t.planned(p, ready)
@@ -45,11 +45,11 @@ func (t timing) next(p progress, now, ready time.Time) (due time.Time, reason, n
 		return due, reasonOnce, ""
 	case due.IsZero():
 		return due, reasonNever, ""
-	case !due.Before(ready) || p.LastRunAt.IsZero() && t.cron == nil && t.of.At.IsZero():
+	case !due.Before(ready) || p.LastRunAt.IsZero() && t.cron == nil && t.config.At.IsZero():
 		return due, "", ""
 	}
 	missed := "the run of " + due.UTC().Format(time.RFC3339) + " was missed"
-	if t.of.Missed == configs.MissedOnce {
+	if t.config.Missed == configs.MissedOnce {
 		return now, "", missed + ", and is made up for once"
 	}
 	if due = t.skip(due, ready); due.IsZero() {
@@ -76,12 +76,12 @@ func (t timing) planned(p progress, ready time.Time) time.Time {
 			after = ready.Add(-1)
 		}
 		return t.cron.Next(after)
-	case !t.of.At.IsZero():
+	case !t.config.At.IsZero():
 		if p.Runs > 0 || !p.LastDueAt.IsZero() {
 			return time.Time{}
 		}
-		return t.of.At
-	case len(t.of.Every) > 0:
+		return t.config.At
+	case len(t.config.Every) > 0:
 		if p.LastRunAt.IsZero() {
 			return ready
 		}
@@ -90,7 +90,7 @@ func (t timing) planned(p progress, ready time.Time) time.Time {
 			last = p.LastDueAt
 		}
 		return last.Add(t.pause(p.Runs))
-	case t.of.Idle || t.isDue || p.Runs == 0:
+	case t.config.Idle || t.isDue || p.Runs == 0:
 		return ready
 	}
 	return time.Time{}
@@ -98,7 +98,7 @@ func (t timing) planned(p progress, ready time.Time) time.Time {
 
 // pause is the time from the start of a run, the nth, to that of the next.
 func (t timing) pause(n int) time.Duration {
-	return t.of.Every[min(max(n, 1), len(t.of.Every))-1]
+	return t.config.Every[min(max(n, 1), len(t.config.Every))-1]
 }
 
 // skip returns the first run after due that is not missed; zero if there is no such run.
@@ -106,8 +106,8 @@ func (t timing) skip(due, ready time.Time) time.Time {
 	switch {
 	case t.cron != nil:
 		return t.cron.Next(ready.Add(-1))
-	case len(t.of.Every) > 0:
-		pause := t.of.Every[len(t.of.Every)-1]
+	case len(t.config.Every) > 0:
+		pause := t.config.Every[len(t.config.Every)-1]
 		return due.Add((ready.Sub(due) + pause - 1) / pause * pause)
 	}
 	return time.Time{}

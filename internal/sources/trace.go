@@ -12,7 +12,7 @@ import (
 // the next startSpan are below it.
 func (s *source) startSpan(parent string) {
 	s.span = s.o.Gateway.Spans().Start(parent, func() spans.Info {
-		return spans.SourceRun(s.o.Provider.Name, s.of.Stream)
+		return spans.SourceRun(s.o.Provider.Name, s.config.Stream)
 	})
 }
 
@@ -26,7 +26,8 @@ func (s *source) endSpan(begun time.Time, err error) {
 		return
 	}
 	r := adminapi.Record{TS: time.Now(), Kind: adminapi.RecordSource, Outcome: adminapi.OutcomeOK,
-		Provider: protocol.NormalName(s.o.Provider.Name), Stream: protocol.NormalName(s.of.Stream), // as of its pushes
+		// The names are those of the source's pushes.
+		Provider: protocol.NormalName(s.o.Provider.Name), Stream: protocol.NormalName(s.config.Stream),
 		DurationMs: float64(time.Since(begun).Microseconds()) / 1000}
 	if s.o.Session != protocol.AllSessions {
 		r.Session = s.o.Session

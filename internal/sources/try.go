@@ -53,8 +53,8 @@ func NextRuns(s *configs.Source, now time.Time, n int) ([]time.Time, error) {
 func Try(ctx context.Context, o *Options, most int) (events []TriedEvent, failure, err error) {
 	quiet := *o
 	quiet.State, quiet.Line = "", func(string, string) {}
-	s := &source{o: &quiet, set: NewSet(), of: o.Provider.Source}
-	if err = s.setFilter(s.of.Filter, s.of.Level); err != nil {
+	s := &source{o: &quiet, set: NewSet(), config: o.Provider.Source}
+	if err = s.setFilter(s.config.Filter, s.config.Level); err != nil {
 		return nil, nil, err
 	}
 	s.try = func(text string, level protocol.Level) {
@@ -63,8 +63,8 @@ func Try(ctx context.Context, o *Options, most int) (events []TriedEvent, failur
 		}
 	}
 	s.progress.Seen.Of = s.asks()
-	if s.of.Kind() == "prompt" {
-		s.try(s.of.Prompt, protocol.LevelInject)
+	if s.config.Kind() == "prompt" {
+		s.try(s.config.Prompt, protocol.LevelInject)
 		return events, nil, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)

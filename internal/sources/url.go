@@ -49,11 +49,11 @@ type putOffError struct {
 func (s *source) fetch(ctx context.Context, a *answer, before seen) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.of.URL, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.URL, http.NoBody)
 	if err != nil {
 		return errors.New("url is no URL")
 	}
-	headers, err := configs.ExpandHeaders(s.of.Headers)
+	headers, err := configs.ExpandHeaders(s.config.Headers)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *source) ended(err error, now time.Time) {
 	}
 	p.Failure = err.Error()
 	p.Failures++
-	if s.of.URL == "" {
+	if s.config.URL == "" {
 		return
 	}
 	pause := min(firstPause<<min(p.Failures-1, 20), longestPause)

@@ -18,6 +18,8 @@ import (
 	"tapgw/internal/spans"
 )
 
+// This file takes the HTTP requests of webhooks and makes events of them.
+
 type hookAnswer struct {
 	status  int
 	message string
@@ -32,9 +34,10 @@ const HookTaken = "taken"
 
 const askAgain = reasonNoSession + "; send it again later"
 
-// Hook takes a request for the webhooks of a name, which the provider files in named are, if there are any. It returns
-// the answer's HTTP status and a line for the sender. Whoever has no right secret gets 401 and the same line whatever
-// is there. Retrying helps with 503 and 429.
+// Hook takes a request for the webhooks of a name, which the provider files in named are, if there
+// are any. It returns the answer's HTTP status and a line for the sender. A request without a right
+// secret always gets 401 and the same line, also for an unknown name. Sending it again helps with
+// 503 and 429.
 func (set *Set) Hook(ctx context.Context, named []configs.Provider, h http.Header, body []byte) (int, string) {
 	p, seen := findHook(named, h, body, time.Now())
 	switch {
@@ -96,7 +99,7 @@ func (set *Set) ofFile(file string) (found []*source) {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	for s := range set.list {
-		if s.of.Webhook && s.o.Provider.File == file {
+		if s.config.Webhook && s.o.Provider.File == file {
 			found = append(found, s)
 		}
 	}
@@ -167,7 +170,7 @@ func (s *source) take(event origin, now time.Time) hookAnswer {
 
 // showHook notes why a webhook takes nothing, if so.
 func (s *source) showHook() {
-	_, missing := hookSecret(s.of.SecretEnv)
+	_, missing := hookSecret(s.config.SecretEnv)
 	switch {
 	case missing != "":
 		s.show(missing, time.Time{})

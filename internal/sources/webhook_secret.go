@@ -25,6 +25,9 @@ import (
 	"tapgw/internal/proc"
 )
 
+// This file decides whether a webhook's request knows the secret, and remembers taken requests, so
+// that a repeated one makes no second event.
+
 // The headers that say that a request knows the secret, in the order in which they count: the first that is there
 // decides. [docs/adr/0026-webhooks.md] has the reasons.
 const (
@@ -169,7 +172,7 @@ func only(h http.Header, name string) string {
 // taken remembers the requests that the webhooks of a file have taken, over a restart too.
 type taken struct {
 	file string        // "" if requests are not saved
-	turn chan struct{} // holds one item while somebody uses the fields below
+	turn chan struct{} // holds one item while a goroutine uses the fields below
 
 	isLoaded bool
 	keys     []string // oldest first

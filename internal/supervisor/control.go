@@ -13,6 +13,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file is the supervisor's side of `tapctl providers start`, `stop` and `log`.
+
 // unknownProvider is the error NOT_FOUND for a name that no file has.
 func unknownProvider(name string) *protocol.Error {
 	return &protocol.Error{

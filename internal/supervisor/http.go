@@ -21,6 +21,9 @@ import (
 	"tapgw/providers"
 )
 
+// This file is the provider of kind http: its tools are HTTP requests, and it runs in the gateway's
+// process.
+
 const (
 	maxAnswer = 1 << 20 // bytes of an answer; a longer one is of no use to a model
 	maxReason = 500     // bytes of an error answer that the model gets

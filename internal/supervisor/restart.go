@@ -12,6 +12,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// This file is the supervisor's side of `tapctl providers restart`: the new process joins before
+// the old one goes, where both can run.
+
 // How long [Supervisor.Restart] waits for the new processes to join, or to fail while there is no session to join.
 const (
 	restartTime = 10 * time.Second

@@ -286,7 +286,8 @@ func TestConnect(t *testing.T) {
 }
 
 // A provider that starts itself keeps its token over restarts of the gateway, until its file is
-// deleted, whoever runs then. A file that does not hold a token of ours is ignored.
+// deleted, even if another instance runs then. A file that does not hold a token of ours is
+// ignored.
 func TestConnectTokenSurvives(t *testing.T) {
 	r := newRig(t)
 	r.put("ed", "kind = \"connect\"\nsessions = \"all\"")

@@ -16,6 +16,9 @@ import (
 	"tapgw/providers"
 )
 
+// This file runs one provider for one session or for all: it starts the process, starts it again
+// when it ends, and gives up when it ends too often.
+
 // How often and how soon a provider that ended by itself is started again.
 const (
 	firstWait   = 200 * time.Millisecond

@@ -139,8 +139,8 @@ func (in *startArgs) spec() (map[string]any, error) {
 	return spec, json.Unmarshal(data, &spec)
 }
 
-// source makes a source of an entry, with the injector of its stream, and its provider file.
-func (t *toolset) source(spec map[string]any) (*configs.Provider, *tapconfig.ProviderFile, error) {
+// newSource makes a source of an entry, with the injector of its stream, and its provider file.
+func (t *toolset) newSource(spec map[string]any) (*configs.Provider, *tapconfig.ProviderFile, error) {
 	name, _ := spec["name"].(string)
 	stream := cmp.Or(streamOf(spec), tapconfig.Name(name))
 	file := map[string]any{"emitters": []any{spec}}
@@ -222,7 +222,7 @@ func (t *toolset) start(ctx context.Context, in startArgs) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	p, file, err := t.source(spec)
+	p, file, err := t.newSource(spec)
 	if err != nil {
 		return "", err
 	}
@@ -245,7 +245,7 @@ func (t *toolset) start(ctx context.Context, in startArgs) (string, error) {
 		return "", err
 	}
 	permitted := p.CWD
-	if p, file, err = t.source(spec); err != nil { // with the injector
+	if p, file, err = t.newSource(spec); err != nil { // with the injector
 		return "", err
 	}
 	if p.CWD != permitted {

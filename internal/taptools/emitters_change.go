@@ -18,6 +18,8 @@ import (
 	"tapgw/providers"
 )
 
+// This file has the tools that change or stop emitters, their filters and their injectors.
+
 // Values of scope.
 const (
 	temporary  = "temporary"
@@ -189,7 +191,7 @@ func (t *toolset) setFilter(_ context.Context, in filterArgs) (string, error) {
 			spec[key] = pattern
 		}
 	}
-	p, _, err := t.source(spec)
+	p, _, err := t.newSource(spec)
 	if err != nil {
 		return "", err
 	}
@@ -323,7 +325,7 @@ func (t *toolset) refilter(stream string) error {
 		t.mu.Lock()
 		spec := e.spec
 		t.mu.Unlock()
-		p, _, err := t.source(spec)
+		p, _, err := t.newSource(spec)
 		if err == nil {
 			err = t.apply(e, p, spec, false)
 		}

@@ -16,6 +16,8 @@ import (
 	"tapgw/providers"
 )
 
+// This file has the tools that list, read and write the session's streams.
+
 const (
 	mainStream = "main" // is always listed
 	// Limits of the text of an event, in bytes and lines, and of an answer in bytes.

@@ -20,7 +20,8 @@ import (
 	"tapgw/internal/records"
 )
 
-// cacheFile is the cache's name in the directory of the records, and lockName that of the lock of who changes it.
+// cacheFile is the cache's name in the directory of the records, and lockName the name of the lock
+// that a writer of the cache takes.
 const (
 	cacheFile = records.CacheFile
 	lockName  = cacheFile + ".lock"

@@ -10,6 +10,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
+// This file answers a query. It allows the query only to read, within limits.
+
 // Limits of a query's answer.
 const (
 	MaxRows      = 1_000_000

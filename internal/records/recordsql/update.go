@@ -16,6 +16,8 @@ import (
 	"tapgw/internal/records"
 )
 
+// This file brings the cache's database up to date with the files of records.
+
 const (
 	maxHead   = 512  // bytes of a file by which it is known again
 	checkEach = 1000 // lines between two looks at the context

@@ -299,7 +299,7 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
         self.assertGreater(at, 400)
 
     async def test_odd_results(self) -> None:
-        """Whatever a function returns or raises, and whatever its arguments are, the call is answered."""
+        """The call is answered, for any result or exception of a function and for any arguments."""
         class Odd(Exception):
             def __str__(self) -> str:
                 raise RuntimeError("no text")

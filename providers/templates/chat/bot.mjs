@@ -91,7 +91,7 @@ export class Bot {
   /** Chats that get the reports of a session. @param {string} session */
   following(session) {
     const { chats } = this.state;
-    const { users } = this.config; // somebody may have left it
+    const { users } = this.config; // a person may have left it
     const own = Object.keys(chats).filter((chat) => users.includes(chats[chat].user ?? ""));
     return [...new Set([...this.config.chats, ...own])].filter((chat) => (chats[chat]?.session ?? session) === session);
   }

@@ -16,7 +16,7 @@
  * @property {boolean} isMentioned the message is for the bot
  * @property {string} replyTo id of the message that it answers, or ""
  *
- * @typedef {object} Press a button that somebody pressed
+ * @typedef {object} Press a person's press of a button
  * @property {"press"} type
  * @property {string} id
  * @property {string} chat

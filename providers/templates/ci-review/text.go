@@ -15,8 +15,8 @@ var (
 // maxLine bounds a line of foreign text, in bytes.
 const maxLine = 400
 
-// clean makes one line of text that somebody else wrote: without escape sequences and characters that can't be seen,
-// and at most maxLine bytes long.
+// clean makes one line of foreign text: without escape sequences and invisible characters, and at
+// most maxLine bytes long.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

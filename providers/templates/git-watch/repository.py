@@ -28,7 +28,7 @@ class GitError(Exception):
 
 
 def clean(text: str, limit: int = 200) -> str:
-    """Make one line of a text that somebody else wrote: no escapes, no characters that can't be seen, not too long."""
+    """Make one line of foreign text: no escapes, no characters that can't be seen, not too long."""
     text = " ".join(_ESCAPES.sub("", text).split())
     text = _TAG.sub("‹", "".join(c for c in text if c == " " or unicodedata.category(c)[0] not in "CZ"))
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-// Text that somebody else wrote, made safe to show to a model and a person.
+// Foreign text, made safe to show to a model and a person.
 
 const ESCAPES = /\u001b(\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(\u0007|\u001b\\)?|[@-Z\\-_])/g;
 const TAG = /<(?=\/?system)/gi; // hosts mark their own text with tags such as <system_reminder>

@@ -173,7 +173,7 @@ export class TelegramServer extends Server {
     return buttons.some(isWrong) ? refused(400, "Bad Request: BUTTON_DATA_INVALID") : undefined;
   }
 
-  /** Sends an update to who polls. @param {any} update */
+  /** Sends an update to the bot that polls. @param {any} update */
   update(update) {
     const update_id = Math.max(900, this.#newest) + 1;
     this.#newest = update_id;

@@ -9,32 +9,33 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// link is a source's connection to the gateway, as a provider's: the same messages in the same order, without a
-// socket, without a goroutine. Its methods are called in the source's turn, but for those of [Peer].
-type link struct {
+// gatewayConn is a source's connection to the gateway, as a provider's: the same messages in the
+// same order, without a socket, without a goroutine. Its methods are called in the source's turn,
+// but for those of [Peer].
+type gatewayConn struct {
 	conn Conn
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards inbox and ending
 	inbox  []protocol.Message
 	ending error // why the gateway closed the connection, nil while it is open
 
 	wake func() // there is something in inbox, or ending is set
 }
 
-func connect(g Gateway, token string, wake func()) *link {
-	l := &link{wake: wake}
+func connect(g Gateway, token string, wake func()) *gatewayConn {
+	l := &gatewayConn{wake: wake}
 	l.conn = g.Connect(l)
 	l.send(&protocol.Auth{Token: token})
 	return l
 }
 
 // send gives the gateway a message. Its answers are in the inbox afterwards, or come later.
-func (l *link) send(m protocol.Message) { l.conn.Receive(protocol.Append(nil, m)) }
+func (l *gatewayConn) send(m protocol.Message) { l.conn.Receive(protocol.Append(nil, m)) }
 
-func (l *link) close() { l.conn.Closed() }
+func (l *gatewayConn) close() { l.conn.Closed() }
 
 // take returns the messages that have come, and why the connection has ended.
-func (l *link) take() ([]protocol.Message, error) {
+func (l *gatewayConn) take() ([]protocol.Message, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	messages := l.inbox
@@ -43,7 +44,7 @@ func (l *link) take() ([]protocol.Message, error) {
 }
 
 // Send implements [Peer].
-func (l *link) Send(m protocol.Message) {
+func (l *gatewayConn) Send(m protocol.Message) {
 	l.mu.Lock()
 	l.inbox = append(l.inbox, m)
 	l.mu.Unlock()
@@ -51,10 +52,10 @@ func (l *link) Send(m protocol.Message) {
 }
 
 // Flush implements [Peer].
-func (l *link) Flush() {}
+func (l *gatewayConn) Flush() {}
 
 // Close implements [Peer].
-func (l *link) Close(code protocol.CloseCode, reason string) {
+func (l *gatewayConn) Close(code protocol.CloseCode, reason string) {
 	l.mu.Lock()
 	if l.ending == nil {
 		l.ending = fmt.Errorf("the gateway closed the connection: %s (%d)", reason, code)
@@ -74,7 +75,7 @@ type binding struct {
 
 // receive handles a message of the gateway. It returns the messages that the source itself must
 // handle: a receipt or an error of a push, else nil.
-func (b *binding) receive(l *link, m protocol.Message) (protocol.Message, error) {
+func (b *binding) receive(l *gatewayConn, m protocol.Message) (protocol.Message, error) {
 	switch m := m.(type) {
 	case *protocol.Sessions:
 		if len(m.Active) > 0 && !b.isBound {
@@ -104,7 +105,7 @@ func (b *binding) receive(l *link, m protocol.Message) (protocol.Message, error)
 	return nil, nil
 }
 
-func (b *binding) lifecycle(l *link, m *protocol.SessionLifecycle) {
+func (b *binding) lifecycle(l *gatewayConn, m *protocol.SessionLifecycle) {
 	switch m.State {
 	case protocol.LifecycleStarted:
 		if !slices.Contains(b.here, m.SessionID) {

@@ -9,10 +9,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// memory is the part of a provider's state that a reconnect token restores in the other gateways. A
-// provider may come back to its own gateway, which did not give the token, or to several gateways,
-// of which only one gave it; the one that gave the token restores the rest.
-type memory struct {
+// savedState is the part of a provider's state that a reconnect token restores in the other
+// gateways. A provider may come back to its own gateway, which did not give the token, or to
+// several gateways, of which only one gave it; the one that gave the token restores the rest.
+type savedState struct {
 	token       string // the reconnect token
 	auth        string // the token with which the provider authenticated
 	name        string // its normal name
@@ -30,27 +30,27 @@ func (r *relay) remember(ack *protocol.HelloAck, from *trunk) {
 	if r.reach == nil {
 		return
 	}
-	m := &memory{token: ack.ReconnectToken, auth: r.token, name: r.shown.Name, session: ack.SessionID,
+	m := &savedState{token: ack.ReconnectToken, auth: r.token, name: r.shown.Name, session: ack.SessionID,
 		isElsewhere: from != nil, tr: from, relay: r}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	if r.memory != nil {
-		delete(r.c.memories, r.memory.token)
+	if r.saved != nil {
+		delete(r.c.saved, r.saved.token)
 	}
-	r.memory, r.old = m, nil
-	r.c.memories[m.token] = m
+	r.saved, r.old = m, nil
+	r.c.saved[m.token] = m
 }
 
 // recall returns the state that a reconnect token restores, once; nil if the token restores
 // nothing.
-func (c *Cluster) recall(token string) *memory {
+func (c *Cluster) recall(token string) *savedState {
 	if token == "" {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.memories[token]
-	delete(c.memories, token)
+	m := c.saved[token]
+	delete(c.saved, token)
 	if m == nil || !m.endedAt.IsZero() && time.Since(m.endedAt) > protocol.ReconnectWindow {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (c *Cluster) recall(token string) *memory {
 
 // restored returns the state that the reconnect token of a hello, or of the auth before it,
 // restores; nil if it restores nothing. Call without a lock.
-func (r *relay) restored(a about, data []byte) *memory {
+func (r *relay) restored(a about, data []byte) *savedState {
 	recalled := r.c.recall(a.restores)
 	r.mu.Lock()
 	if recalled != nil {
@@ -92,13 +92,13 @@ func (r *relay) restored(a about, data []byte) *memory {
 	return old
 }
 
-// forgetMemories forgets the states of providers that are too late to come back.
-func (c *Cluster) forgetMemories(now time.Time) {
+// forgetSaved forgets the states of providers that are too late to come back.
+func (c *Cluster) forgetSaved(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for token, m := range c.memories {
+	for token, m := range c.saved {
 		if !m.endedAt.IsZero() && now.Sub(m.endedAt) > protocol.ReconnectWindow {
-			delete(c.memories, token)
+			delete(c.saved, token)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (c *Cluster) forgetMemories(now time.Time) {
 // authenticates here as it did before.
 func (r *relay) auth(data []byte) {
 	var m protocol.Auth
-	var old *memory
+	var old *savedState
 	if json.Unmarshal(data, &m, json.RejectUnknownMembers(false)) == nil {
 		old = r.c.recall(m.ReconnectToken)
 		r.mu.Lock()
@@ -126,7 +126,7 @@ func (r *relay) auth(data []byte) {
 	defer r.mu.Unlock()
 	if old != nil && !r.isAuthed { // a refused token beside it does not use it up
 		r.c.mu.Lock()
-		r.c.memories[old.token] = old
+		r.c.saved[old.token] = old
 		r.c.mu.Unlock()
 	}
 }
@@ -141,8 +141,8 @@ func (r *relay) noteEnd(a about) {
 		delete(r.ending, a.session)
 	case a.kind == protocol.TypeShutdownReady:
 		clear(r.ending)
-	case len(r.ending) == 0 && r.memory != nil:
-		r.c.recall(r.memory.token)
+	case len(r.ending) == 0 && r.saved != nil:
+		r.c.recall(r.saved.token)
 	}
 }
 
