@@ -26,7 +26,7 @@ const (
 	typeRedo   = "redo"        // noted after the last undo was taken back
 )
 
-// version is that of the journal's format.
+// version is the version of the journal's format.
 const version = 1
 
 // record is a line of the journal.
@@ -55,8 +55,8 @@ type file struct {
 	Removed int         `json:"removed,omitzero"`
 }
 
-// move brings a file from one content to another, as an undo or a redo does. Modes are those of the files with these
-// contents.
+// move brings a file from one content to another, as an undo or a redo does. The modes belong to
+// the two contents.
 type move struct {
 	Path     string      `json:"path"`
 	From     string      `json:"from,omitzero"`

@@ -11,8 +11,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// Questions that gateways ask each other. The first byte of a record's data says which; the number of its connection
-// is that of the question.
+// Questions that gateways ask each other. The first byte of a record's data is the question, and
+// the answer has the same connection number.
 const (
 	askList = 'l' // the lists that the other gateway shares
 )

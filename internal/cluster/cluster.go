@@ -28,7 +28,7 @@ import (
 type Options struct {
 	Gateway *gateway.Gateway
 	Log     *slog.Logger
-	Version string // of the program, for the others
+	Version string // the program's version, shown by the other gateways
 	Name    string // of this gateway among the others
 	// Share has globs of the labels of sessions and the names of providers that admitted gateways may see and use.
 	Share []string

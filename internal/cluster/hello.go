@@ -104,8 +104,8 @@ func (r *relay) helloElsewhere(u *upstream, a about, data []byte, wasBound bool)
 	}
 }
 
-// helloEverywhere binds the provider to all sessions, here and elsewhere. The answer is that of this gateway, or if it
-// has no session, of the first that answers.
+// helloEverywhere binds the provider to all sessions, here and elsewhere. This gateway answers, or
+// if it has no session, the first other one that does.
 func (r *relay) helloEverywhere(a about, data []byte) {
 	r.toLocal(func() {
 		r.setBound(false)

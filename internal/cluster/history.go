@@ -113,7 +113,7 @@ func rowBytes(r adminapi.StreamRow) int {
 	return len(r.Event) + len(r.Prompt) + len(r.Metadata) + recordSize
 }
 
-// subjects are those of some streams of the gateway, or of all.
+// subjects returns the subjects of these streams of the gateway, or of all its streams.
 func (f *follower) subjects(streams []string) (list []string) {
 	root := keptSubjects(f.origin) + "."
 	if len(streams) == 0 {

@@ -193,7 +193,7 @@ func (k *Keeper) run(ctx context.Context, c *Cluster, js jetstream.JetStream, te
 	}
 }
 
-// isDisconnected reports whether an error is that of a client without a connection.
+// isDisconnected reports whether an error came because the client has no connection.
 func isDisconnected(err error) bool { return errors.Is(err, nats.ErrReconnectBufExceeded) }
 
 // faultText is why JetStream did not do something, for people.
@@ -282,8 +282,8 @@ func (k *Keeper) open(ctx context.Context, c *Cluster, js jetstream.JetStream, i
 	return nil
 }
 
-// prepare makes the stream, or gives it its limits. One that an operator has made keeps its own if this gateway may not
-// change it.
+// prepare makes the stream, or sets its limits. A stream that an operator has made keeps its own
+// limits if this gateway may not change them.
 func (k *Keeper) prepare(ctx context.Context, c *Cluster, js jetstream.JetStream, name string) error {
 	within, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
@@ -327,7 +327,8 @@ func (k *Keeper) limitsOfStream() (age time.Duration, events, bytes int64) {
 	return k.o.MaxAge, events, bytes
 }
 
-// create makes the gateway's stream: on three servers, so that it outlives one, or on the only one that there is.
+// create makes the gateway's stream: on three servers, so that it outlives the loss of one, or on
+// the only server.
 func (k *Keeper) create(ctx context.Context, js jetstream.JetStream, name string) error {
 	config := jetstream.StreamConfig{Name: keptStream(name), Description: "events of tapgw " + name,
 		Subjects: []string{keptSubjects(name) + ".>"}, Storage: jetstream.FileStorage, Replicas: 3}

@@ -106,8 +106,8 @@ func (l *lists) shared(own []protocol.SessionInfo) []protocol.SessionInfo {
 	return l.own
 }
 
-// merge makes one list of those of several gateways. A session that two of them list is that of the first, and so is
-// the one in the foreground.
+// merge makes one list of the lists of several gateways. If two of them list a session, the first
+// one's entry counts. Only the first foreground session of all lists stays one.
 func (l *lists) merge(parts [][]protocol.SessionInfo) []protocol.SessionInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -148,8 +148,8 @@ type Joined struct {
 	registry registry
 }
 
-// Join takes part in a cluster. The servers need not be within reach yet: it looks for them until Close. The error is
-// about the files that s names.
+// Join takes part in a cluster. The servers need not be within reach yet: it looks for them until
+// Close. An error means that a file that s names can't be used.
 func Join(o Options, s Server) (*Joined, error) {
 	options, err := s.options(o.Name)
 	if err != nil {
@@ -421,7 +421,8 @@ func (r *registry) beat(
 	return nil
 }
 
-// openBucket opens the bucket, or makes it: on three servers if there are as many, so that it outlives one.
+// openBucket opens the bucket, or makes it: on three servers if there are three, so that it
+// outlives the loss of one.
 func openBucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
 	kv, err := js.KeyValue(ctx, bucket)
 	if err == nil || !errors.Is(err, jetstream.ErrBucketNotFound) {

@@ -46,7 +46,7 @@ type origin struct {
 
 // place is how far a session has got.
 type place struct {
-	Seq  uint64    `json:"seq"`           // of the last event that it has, or that was not for it
+	Seq  uint64    `json:"seq"`           // the last event that the session got or that was not for it
 	Left time.Time `json:"left,omitzero"` // when the session was missed first; zero while it is here
 
 	notBefore time.Time // when it may be given the next one, after it had no room for it
@@ -54,7 +54,8 @@ type place struct {
 	isAnew    bool      // the stream in which it had this place is lost, and its session was not told
 }
 
-// openPositions reads the file. One that can't be read, or that no gateway wrote, is an error, and there are no places.
+// openPositions reads the file. If the file can't be read, or no gateway wrote it, it returns an
+// error and no places.
 func openPositions(file string) (*positions, error) {
 	p := &positions{file: file, origins: map[string]*origin{}}
 	if file == "" {

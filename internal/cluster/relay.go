@@ -14,10 +14,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// relay stands between a provider of this gateway and the gateways whose sessions it serves: this one, by a
-// [gateway.Conn] as ever, and others, each by an upstream. To the provider all of them are one gateway: it sees the
-// sessions of all in one list, binds to one of them or to all, and each of its messages goes to the gateways that it is
-// about.
+// relay stands between a provider of this gateway and the gateways whose sessions it serves: this
+// one by a [gateway.Conn], and each other one by an upstream. To the provider all of them are one
+// gateway: it sees the sessions of all in one list, binds to one of them or to all, and each of its
+// messages goes to the gateways that it is about.
 //
 // It implements [gateway.Peer] for this gateway's connection.
 type relay struct {
@@ -67,13 +67,13 @@ func (c *Cluster) Connect(p gateway.Peer, o gateway.ConnOptions) *Conn {
 // Conn is a provider's connection to a gateway of a cluster. Its methods are those of a [gateway.Conn].
 type Conn struct{ r *relay }
 
-// AuthEnded is that of [gateway.Conn].
+// AuthEnded reports the same as [gateway.Conn.AuthEnded].
 func (c *Conn) AuthEnded() bool { return c.r.local.AuthEnded() }
 
-// Receive is that of [gateway.Conn].
+// Receive handles a message of the provider, as [gateway.Conn.Receive] does.
 func (c *Conn) Receive(data []byte) { c.r.receive(data) }
 
-// ReceiveOversized is that of [gateway.Conn].
+// ReceiveOversized handles a message that is too large, as [gateway.Conn.ReceiveOversized] does.
 func (c *Conn) ReceiveOversized(beginning []byte, size int) {
 	head := protocol.Peek(beginning)
 	if u := c.r.targetOf(head.Type, head.ID); u != nil {
@@ -83,7 +83,7 @@ func (c *Conn) ReceiveOversized(beginning []byte, size int) {
 	c.r.toLocal(func() { c.r.local.ReceiveOversized(beginning, size) })
 }
 
-// ReceiveBinary is that of [gateway.Conn].
+// ReceiveBinary refuses a binary message, as [gateway.Conn.ReceiveBinary] does.
 func (c *Conn) ReceiveBinary(size int) {
 	if u := c.r.targetOf("", ""); u != nil {
 		u.push(opBinary, appendSize(size))
@@ -112,7 +112,7 @@ func appendSize(size int) []byte {
 	return binary.BigEndian.AppendUint32(nil, uint32(min(size, protocol.MaxFrame))) //nolint:gosec // it is small
 }
 
-// Closed is that of [gateway.Conn].
+// Closed tells both ends that the provider's connection has ended.
 func (c *Conn) Closed() {
 	c.r.local.Closed()
 	c.r.leave()

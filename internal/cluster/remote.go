@@ -341,7 +341,7 @@ func (w *responseWriter) Write(data []byte) (n int, err error) {
 	return n, nil
 }
 
-// wait waits until so many bytes may be sent.
+// wait waits until the window has room for size bytes.
 func (w *responseWriter) wait(size int) error {
 	for {
 		w.s.mu.Lock()

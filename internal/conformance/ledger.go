@@ -61,7 +61,7 @@ type offer struct {
 	Tools       []protocol.Tool
 	Rules       []protocol.Rule
 	Callbacks   []string // sections with a transform of action callback
-	Concurrency int      // at most so many calls at once; 0: no limit
+	Concurrency int      // how many calls may run at once; 0 for no limit
 	Subscribe   []string // events
 }
 

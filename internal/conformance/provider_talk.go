@@ -109,8 +109,8 @@ func (k *kit) pair(l *providerConn) (token string, err error) {
 	return k.opts.Token, nil
 }
 
-// greet takes a new connection to the point where hello has come. A hello that comes too early counts; another rule is
-// about that.
+// greet takes a new connection to the point where hello has come. It accepts a hello that comes too
+// early, since another rule judges that.
 func (k *kit) greet(l *providerConn, ids ...string) error {
 	f, err := k.next(l, protocol.TypeAuth, protocol.TypeHello)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"tapgw/internal/recording"
 )
 
-// ReplayOptions say how a recording is replayed. The zero values of the others than Recording are good.
+// ReplayOptions say how a recording is replayed. Only Recording is required.
 type ReplayOptions struct {
 	Recording *recording.File
 	Provider  string        // whose part is replayed, see [ReplayedProvider]
@@ -26,7 +26,8 @@ type ReplayOptions struct {
 // longestPause bounds how long a replay waits for the time of a message.
 const longestPause = 100 * 365 * 24 * time.Hour
 
-// defaultPatience is that of a replay. It is short, as each message that is missing takes it.
+// defaultPatience is the patience of a replay. It is short, because the replay waits so long for
+// each missing message.
 const defaultPatience = 5 * time.Second
 
 // Kinds of a [Finding].

@@ -164,7 +164,7 @@ func hint(c *adminapi.CallCheck) string {
 	return fmt.Sprintf(": call %s", c.Tool)
 }
 
-// isMeant reports whether a check is about a call.
+// isMeant reports whether a check asks for this call.
 func isMeant(c *adminapi.CallCheck, call Call) bool {
 	if c.Tool != "" && c.Tool != call.Tool {
 		return false

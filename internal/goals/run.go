@@ -69,8 +69,8 @@ func (g *goal) record() adminapi.Record {
 		ID: g.kept.ID, State: g.kept.State, By: g.kept.By, Reason: g.kept.Reason}
 }
 
-// change changes an active goal, keeps it and tells of it. It reports false, and changes nothing, if that has ended.
-// The error is that of the file.
+// change changes an active goal, writes its file and reports the change. It reports false, and
+// changes nothing, if the goal has ended. The error comes from the file.
 func (g *goal) change(do func(k *kept)) (bool, error) {
 	g.mu.Lock()
 	if g.kept.State != adminapi.GoalActive {

@@ -161,7 +161,7 @@ type progress struct {
 	// cuts it. It may be nil.
 	refusals *sync.Map
 	ended    bool
-	last     wireReport // the one of kind end
+	last     wireReport // the report of kind end
 }
 
 func (p *progress) emit(e Event) {

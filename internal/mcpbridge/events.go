@@ -128,7 +128,7 @@ func (w *watch) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 		if p, ok := req.GetParams().(*mcp.SubscriptionsAcknowledgedParams); ok && p != nil {
 			for _, uri := range p.Notifications.ResourceSubscriptions {
 				if w.setState(uri, isActive, "") {
-					signal(w.relists) // the fault is no more
+					signal(w.relists) // the fault has gone
 				}
 			}
 		}

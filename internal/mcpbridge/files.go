@@ -53,7 +53,7 @@ func keeper(ctx context.Context) func(mimeType string, data []byte) (string, err
 	}
 }
 
-// extensions are those of types that have several, or that a machine may not know.
+// extensions are the file extensions of types that have several, or that a machine may not know.
 var extensions = map[string]string{
 	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "application/pdf": ".pdf",
 	"audio/wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "text/plain": ".txt", "application/json": ".json",

@@ -118,8 +118,8 @@ func (u *upstream) listenEnded() {
 	u.lose(errors.New("the MCP server ended the stream of its changes"))
 }
 
-// wholeAnswer reads an answer. In place of one that is too long or no JSON it puts an error, so that its call fails and
-// no other.
+// wholeAnswer reads an answer. If the answer is too long or no JSON, it puts an error in its place,
+// so that only this call fails.
 func wholeAnswer(req *http.Request, resp *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxMessage+1))
 	_ = resp.Body.Close()
@@ -157,7 +157,7 @@ func errorAnswer(req *http.Request, message string) ([]byte, error) {
 	})
 }
 
-// limited is a body that fails after so many bytes.
+// limited is a body that fails after a number of bytes.
 type limited struct {
 	io.Reader
 	left int

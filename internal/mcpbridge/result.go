@@ -25,8 +25,9 @@ const (
 // noURI stands for the URI of a resource without one.
 const noURI = "about:blank"
 
-// convert makes a result of the server one of a provider. A text alone stays a text and an object an object; all else
-// has parts. keep writes bytes that a message has no room for, or that no model takes, to a file, and returns its path.
+// convert makes a provider's result of a server's. A single text stays a text and an object an
+// object; any other result has parts. keep writes bytes that are too large for a message, or of a
+// type that models don't take, to a file, and returns its path.
 func convert(r *mcp.CallToolResult, keep func(mimeType string, data []byte) (string, error)) (any, error) {
 	c := &converter{keep: keep, room: maxText}
 	for _, content := range r.Content {
@@ -109,7 +110,7 @@ func (c *converter) addText(text string) {
 	c.addPart(providers.Part{Type: protocol.PartText, Text: c.fit(text)})
 }
 
-// fit cuts a text for which there is no room any more.
+// fit cuts a text to the room that is left in the message.
 func (c *converter) fit(text string) string {
 	if len(text) > c.room {
 		cut := strings.ToValidUTF8(text[:c.room], "")

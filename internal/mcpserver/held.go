@@ -96,8 +96,8 @@ func (c *heldCall) finish(result *mcp.CallToolResult) {
 	c.result = result
 }
 
-// resume makes the request that brings the answers of a round the one that waits. It reports false
-// if the call does not wait for that round any more, or was of another tool.
+// resume makes the request with the answers of a round the one that waits for the call. It reports
+// false if the call no longer waits for that round, or is a call of another tool.
 func (c *heldCall) resume(tool, round string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,8 +237,8 @@ func (w *waiter) release() {
 	w.ctx, w.request = nil, nil
 }
 
-// progress tells the request that waits for the call that it goes on. Without such a request, the
-// next one gets it.
+// progress reports to the request that waits for the call that it goes on. If no request waits, the
+// next one gets the report.
 func (w *waiter) progress(n int, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

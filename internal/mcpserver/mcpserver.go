@@ -45,8 +45,8 @@ type Options struct {
 
 // Terminals knows the Copilot CLIs that people run in terminals, which are sessions of the gateway.
 type Terminals interface {
-	// Join makes the CLI's session one of the gateway until leave is called, and as long as it has joined in other
-	// ways. The pid is that of the CLI, 0 if it is not known.
+	// Join makes the CLI's session one of the gateway until leave is called; if the CLI has joined
+	// in other ways too, until these end. pid is the CLI's process, 0 if it is unknown.
 	Join(ctx context.Context, session string, pid int, cwd string) (leave func(), err error)
 	// HasLink reports whether the CLI gets the tools of providers in another way. A change counts in
 	// [gateway.Gateway.ToolChanges].

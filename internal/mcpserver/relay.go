@@ -122,8 +122,8 @@ func readFrame(line []byte, batches bool) (*frame, error) {
 	return f, nil
 }
 
-// Run relays until the client closes its end, which is no error, or ctx ends. The error is that of the first
-// connection: later ones are tried again.
+// Run relays until the client closes its end, which is no error, or ctx ends. Only the first
+// connection's error is returned: later ones are tried again.
 func (r *Relay) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -402,8 +402,8 @@ func (r *Relay) failHeld() {
 	}
 }
 
-// listsChanged tells the client that it should list again: the gateway may be another one by now. The id is
-// that of its subscription, "" in handshake revisions.
+// listsChanged tells the client to list again, since another gateway may answer now. subscription
+// is the client's subscription, "" in handshake revisions.
 func (r *Relay) listsChanged(subscription string, tools, resources bool) {
 	params := ""
 	if subscription != "" {

@@ -54,7 +54,8 @@ func Run(ctx context.Context, tasks []Task, limit int,
 	}
 }
 
-// run is a run of a plan. Only the goroutine of Run uses it, but the one of a task writes the task's result.
+// run is one run of a plan. Only the goroutine of Run uses it, except that each task's goroutine
+// writes that task's result.
 type run struct {
 	results        []Result
 	started, ended []bool

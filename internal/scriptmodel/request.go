@@ -18,7 +18,7 @@ type Request struct {
 	Path     string      // which wire, such as "/v1/chat/completions"
 	Query    url.Values  // read only
 	Header   http.Header // read only
-	Body     []byte      // as it came; read only
+	Body     []byte      // the bytes of the request; read only
 	Model    string
 	Stream   bool
 	Messages []Message

@@ -86,7 +86,7 @@ func (t timing) planned(p progress, ready time.Time) time.Time {
 			return ready
 		}
 		last := p.LastRunAt
-		if p.LastDueAt.After(last) { // it is that of a run that was skipped
+		if p.LastDueAt.After(last) { // that run was skipped
 			last = p.LastDueAt
 		}
 		return last.Add(t.pause(p.Runs))

@@ -99,7 +99,7 @@ func (s *Supervisor) start(p *configs.Provider, key placementKey, replaces []*un
 // ownerOf returns the owner of a provider's name: the directory of its file.
 func ownerOf(p *configs.Provider) string { return filepath.Dir(p.File) }
 
-// sessionFilter returns whether a session is one of those that a provider is for.
+// sessionFilter returns a function that reports whether a provider serves a session.
 func sessionFilter(p *configs.Provider) func(adminapi.Session) bool {
 	return func(v adminapi.Session) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 }

@@ -417,8 +417,8 @@ func (t *toolset) run(p *configs.Provider, spec map[string]any, isUsers, force b
 	return nil
 }
 
-// tell writes a line about an emitter into its stream, without waiting. It wakes the session, as far as the stream's
-// injector lets it, if that is worth it.
+// tell writes a line about an emitter into its stream, without waiting. With wakes, the line may
+// wake the session, if the stream's injector lets it.
 func (t *toolset) tell(p *configs.Provider, text string, wakes bool) {
 	event := providers.Event{
 		Stream: p.Source.Stream, Level: providers.Keep, Metadata: map[string]any{"source": "system"},

@@ -103,7 +103,7 @@ func removeCache(path string) error {
 	return nil
 }
 
-// errVersion is that of a cache of another version.
+// errVersion means that the cache was made by another version.
 var errVersion = errors.New("the database of the records is of another version")
 
 // isDamaged reports whether an error means that the cache is to be made again.

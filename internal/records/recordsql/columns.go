@@ -127,7 +127,7 @@ func makeSchema() string {
 	return b.String()
 }
 
-// version is that of the schema: a cache of another one is made again.
+// version is the schema's version: a cache with another one is made again.
 func version() int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(schema()))

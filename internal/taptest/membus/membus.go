@@ -34,10 +34,10 @@ func New(limit int) *Bus {
 	return &Bus{limit: limit, subs: map[string]*subscription{}, cuts: map[[2]string]bool{}}
 }
 
-// MaxPayload is that of cluster.Bus.
+// MaxPayload implements cluster.Bus.
 func (b *Bus) MaxPayload() int { return b.limit }
 
-// Publish is that of cluster.Bus.
+// Publish implements cluster.Bus.
 func (b *Bus) Publish(subject, reply string, data []byte) error {
 	parts := strings.Split(subject, ".")
 	b.mu.Lock()
@@ -72,7 +72,7 @@ func (s *subscription) take() []message {
 	return queue
 }
 
-// Subscribe is that of cluster.Bus.
+// Subscribe implements cluster.Bus.
 func (b *Bus) Subscribe(subject string, handle func(data []byte, isUnread bool)) (stop func(), err error) {
 	s := &subscription{wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	b.mu.Lock()
