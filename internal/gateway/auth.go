@@ -62,7 +62,7 @@ func (c *Conn) auth(m *protocol.Auth) {
 
 // keepMemory lets a reconnect token be used again, if there was one. Call with Gateway.mu
 // held.
-func (g *Gateway) keepMemory(m *memory) {
+func (g *Gateway) keepMemory(m *reconnectMemory) {
 	if m != nil {
 		g.memories[m.key] = m
 	}

@@ -146,7 +146,7 @@ func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
 // hasFiles reports whether the provider may keep files in a directory of its own, and name them in results.
 func (id *identity) hasFiles() bool { return id.trust != TrustExternal && id.gateway == "" }
 
-// Reach is what a provider may do in sessions of other gateways, as far as this one says.
+// Reach is the part of a provider's rights in sessions of other gateways that this gateway decides.
 type Reach struct {
 	Trust Trust
 	Name  string     // the only name that it may use; "" for any
@@ -158,8 +158,9 @@ type Reach struct {
 	Match func(adminapi.Session) bool
 }
 
-// Reach returns what the provider may do in sessions of other gateways. It is false for one that may bind only sessions
-// that a token or a file of this gateway names, and before the provider has authenticated.
+// Reach returns the provider's rights in sessions of other gateways. It is false for one that may
+// bind only sessions that a token or a file of this gateway names, and before the provider has
+// authenticated.
 func (c *Conn) Reach() (Reach, bool) {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()

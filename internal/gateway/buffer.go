@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// buffer is a bounded buffer of the newest entries of a sequence, whose numbers begin at 1.
-// Each reader holds a cursor, the number of the last entry that it has, so a slow reader
-// blocks nobody: it has a gap where entries left the buffer. Its lock is a leaf.
+// buffer is a bounded buffer of the newest entries of a sequence, whose numbers begin at 1. Each
+// reader holds a cursor, the number of the last entry that it has, so a slow reader doesn't block
+// the writer: it has a gap where entries left the buffer. Its lock is a leaf.
 type buffer[T any] struct {
 	maxItems int
 	maxBytes int // of all items, by size
@@ -60,8 +60,8 @@ func (b *buffer[T]) next(cursor uint64, maxItems, maxBytes int) (items []T, firs
 	return slices.Clone(left[:n]), first
 }
 
-// wait waits until there is an entry after a cursor. The error is [ErrSessionEnded] when
-// none will come, or that of ctx.
+// wait waits until there is an entry after a cursor. The error is [ErrSessionEnded] if the session
+// ends first, or that of ctx.
 func (b *buffer[T]) wait(ctx context.Context, cursor uint64) error {
 	return b.count.wait(ctx, cursor, b.ended)
 }

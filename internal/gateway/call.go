@@ -32,7 +32,7 @@ type call struct {
 	session       *Session
 	name          string
 	callerArgs    protocol.Raw
-	callerTimeout time.Duration // from begun on; 0: none
+	callerTimeout time.Duration // from begun on; 0: no limit
 	span          spans.Span
 	begun         time.Time
 	checksRules   bool // false when the session's host asks rules and gates itself
@@ -435,7 +435,7 @@ func (c *call) finish(o Outcome) {
 		defer c.tool.slots.release()
 	}
 	if o.Failed() && o.Retryable && c.canRetry() {
-		second := c.again()
+		second := c.copyToRetry()
 		second.failedTool = c.tool
 		second.run()
 		return
@@ -452,9 +452,8 @@ func (c *call) canRetry() bool {
 	return to != nil && to.choose("", c.tool) != nil
 }
 
-// again is the call to run once more. It is a copy, because Cancel may still read
-// the old one.
-func (c *call) again() *call {
+// copyToRetry returns a copy of the call to run once more. Cancel may still read the old one.
+func (c *call) copyToRetry() *call {
 	next := *c
 	next.isSent = false
 	return &next

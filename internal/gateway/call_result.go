@@ -116,7 +116,7 @@ func (g *Gateway) readResult(p *Provider, field string, ref protocol.FileRef) (*
 	return f, nil
 }
 
-// toolProgress shows what a provider says of a running call in the session's timeline.
+// toolProgress shows a provider's message about a running call in the session's timeline.
 func (c *Conn) toolProgress(m *protocol.ToolProgress) {
 	_, pending := c.pendingCall(m.ID)
 	if pending == nil {
@@ -129,8 +129,8 @@ func (c *Conn) toolProgress(m *protocol.ToolProgress) {
 	}
 }
 
-// pendingCall finds the provider's pending call with an id; nil when there is none.
-// Only the connection's reader may call it: c.provider changes only there.
+// pendingCall returns the provider's pending call with an id, or nil. Only the connection's reader
+// may call it: c.provider changes only there.
 func (c *Conn) pendingCall(id string) (uuid.UUID, *call) {
 	p := c.provider
 	key, err := uuid.Parse(id)
@@ -142,8 +142,8 @@ func (c *Conn) pendingCall(id string) (uuid.UUID, *call) {
 	return key, p.pending[key]
 }
 
-// pendingCall finds the session's pending call with an id, at any provider; nil when there is none. Call under no
-// lock.
+// pendingCall returns the session's pending call with an id, of any provider, or nil. Call it
+// without holding a lock.
 func (s *Session) pendingCall(id string) *call {
 	key, err := uuid.Parse(id)
 	if err != nil {
@@ -181,9 +181,10 @@ func (c *Conn) isLateAnswer(id string) bool {
 	return ended
 }
 
-// failFast reports err about a message that can't be understood, and ends what the message may have answered, so that
-// no caller waits for its timeout: the pending call with the id, or else the only one that the provider was sent. When
-// it was sent several, it closes the connection and all of them end with DISCONNECTED. See docs/protocol.md, "Calls".
+// failFast reports err about a message that can't be understood. It also ends the call that the
+// message may have answered, so that no caller waits for its timeout: the pending call with the id,
+// or else the only call that the provider was sent. If the provider was sent several, failFast
+// closes the connection, and all of them end with DISCONNECTED. See docs/protocol.md, "Calls".
 //
 // The call is chosen before the provider reads the error. A call that begins after that is not meant.
 func (c *Conn) failFast(err *protocol.Error, id string, o Outcome) {

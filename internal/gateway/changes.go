@@ -11,7 +11,7 @@ import (
 type counter struct {
 	mu    sync.Mutex
 	n     uint64
-	added chan struct{} // closed at the next one; nil while nobody waits
+	added chan struct{} // closed at the next one; nil without a waiter
 }
 
 // increment adds one and returns the new value.
@@ -59,24 +59,24 @@ func (c *counter) wait(ctx context.Context, n uint64, ended <-chan struct{}) err
 	}
 }
 
-// changes counts the changes of what the admin API shows. Calls change it too, so it
-// counts only while somebody watches.
+// changes counts the changes of the state that the admin API shows. Every call changes that state,
+// so changes counts only while there is a watcher.
 type changes struct {
 	watchers atomic.Int32
 	count    counter
 }
 
-// touch counts a change of what the gateway shows. It may be called under any lock.
+// touch counts a change of the state that the gateway shows. It may be called under any lock.
 func (g *Gateway) touch() {
 	if g.changes.watchers.Load() > 0 {
 		g.changes.count.increment()
 	}
 }
 
-// Watch makes the gateway count the changes of what it shows, until stop is called:
-// sessions, providers with their tools and pending calls, pairings and questions. Several
-// watchers may watch at once; without any nothing is counted, which saves each tool call
-// time. Calling stop again does nothing.
+// Watch makes the gateway count the changes of the state that it shows, until stop is called:
+// sessions, providers with their tools and pending calls, pairings and questions. Several watchers
+// may watch at once; without any nothing is counted, which saves each tool call time. Calling stop
+// again does nothing.
 func (g *Gateway) Watch() (stop func()) {
 	g.changes.watchers.Add(1)
 	g.changes.count.increment() // those before were not counted

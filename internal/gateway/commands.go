@@ -13,18 +13,18 @@ import (
 // commandTimeout bounds a command of a host: one may ask the model, as a summary of the conversation does.
 const commandTimeout = 5 * time.Minute
 
-// maxCommandText bounds what a command says in the timeline, in bytes.
+// maxCommandText bounds a command's text in the timeline, in bytes.
 const maxCommandText = 64 << 10
 
-// CommandResult is what a command came to: a text for people, a prompt for the agent, or neither.
+// CommandResult is the result of a command: a text for people, a prompt for the agent, or neither.
 type CommandResult struct {
 	Text   string
-	Prompt string // "" for none
-	Shown  string // what people see instead of Prompt
+	Prompt string // "": the command makes no prompt
+	Shown  string // shown to people instead of Prompt
 }
 
-// Commands lists the commands of the session's host, none if it has none. The error is the host's, which has 30
-// seconds.
+// Commands lists the commands of the session's host. The list is empty if the host has no commands.
+// The error is the host's, which has 30 seconds.
 func (s *Session) Commands(ctx context.Context) ([]adminapi.Command, error) {
 	if s.info.Commands == nil {
 		return nil, nil
@@ -38,9 +38,9 @@ func (s *Session) Commands(ctx context.Context) ([]adminapi.Command, error) {
 	return list, nil
 }
 
-// RunCommand runs a command of the session's host for a person, and writes what it says into the timeline. If the
-// command makes a prompt, the session gets that. The error is NOT_FOUND if the session has no such command, or the
-// host's, which has five minutes.
+// RunCommand runs a command of the session's host for a person, and writes its text into the
+// timeline. If the command makes a prompt, the session gets that. The error is NOT_FOUND if the
+// session has no such command, or the host's, which has five minutes.
 func (s *Session) RunCommand(ctx context.Context, name, input, traceparent string) (adminapi.CommandRan, error) {
 	if s.info.RunCommand == nil {
 		return adminapi.CommandRan{}, errorf(protocol.CodeNotFound, "sessions of host %s have no commands", s.info.Kind)

@@ -68,12 +68,12 @@ type Conn struct {
 
 	// Guarded by Gateway.mu.
 	identity         *identity
-	provider         *Provider // from the first successful hello on
-	memory           *memory   // what the reconnect token of the present binding restores
-	restore          *memory   // what the reconnect token of auth restores
-	sessionsSent     bool      // a list that was not empty was sent
-	needsSessionList bool      // unbound, and not sent the sessions list since a session came
-	pairing          *pairing  // while its code is awaited
+	provider         *Provider        // from the first successful hello on
+	memory           *reconnectMemory // restored by the present binding's reconnect token
+	restore          *reconnectMemory // restored by the reconnect token of auth
+	sessionsSent     bool             // a list that was not empty was sent
+	needsSessionList bool             // unbound, and not sent the sessions list since a session came
+	pairing          *pairing         // while its code is awaited
 }
 
 // ConnOptions describe where a connection comes from and how the server limits it. The zero

@@ -25,8 +25,9 @@ func describe(t *protocol.Tool) string {
 	return strings.Join(parts, "\n")
 }
 
-// DescribeResult says in a tool's description what the schema of its results is, for whoever has no field for it. It
-// is "" without a schema, and for one of more than 2 KiB.
+// DescribeResult returns a paragraph for a tool's description that holds the schema of its results,
+// for clients that have no field for the schema. It is "" without a schema, and for one of more
+// than 2 KiB.
 func DescribeResult(schema []byte) string {
 	if len(schema) == 0 || len(schema) > maxDescribedSchema {
 		return ""
@@ -34,7 +35,7 @@ func DescribeResult(schema []byte) string {
 	return "The result is JSON by this schema: " + string(schema)
 }
 
-// describeHints names the hints that tell a model more than none would.
+// describeHints names the hints that a model would not assume by itself.
 func describeHints(a *protocol.Annotations) (hints []string) {
 	if a == nil {
 		return nil

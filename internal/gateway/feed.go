@@ -17,10 +17,10 @@ import (
 // will come.
 var ErrSessionEnded = errors.New("the session has ended")
 
-// feed is what happened in a session, in one order: the lines of the timeline, the callbacks
-// of the host, and the events that streams store. It keeps the newest entries. Each kind has
-// its own limits, so that a talkative model pushes out no line of the timeline. A reader
-// holds its [Place], so a slow reader blocks nobody: it has a gap where entries were dropped.
+// feed holds the events of a session in one order: the lines of the timeline, the callbacks of the
+// host, and the events that streams store. It keeps the newest entries. Each kind has its own
+// limits, so that a talkative model pushes out no line of the timeline. A reader holds its [Place],
+// so a slow reader doesn't block the writer: it has a gap where entries were dropped.
 type feed struct {
 	count counter       // of all entries ever added; readers wait for it
 	ended chan struct{} // closed when no entry will come
@@ -45,19 +45,19 @@ const (
 	kindCount
 )
 
-// retained is what a feed keeps of a kind, and the limits of that.
+// retained counts the entries that a feed keeps of a kind, and holds their limits.
 type retained struct {
 	maxItems, maxBytes int
 	items, bytes       int
 	oldest             int   // no entry of the kind has a lower index
-	dropped            Place // of the newest entry that was dropped; zero: none was
+	dropped            Place // of the newest entry that was dropped, or zero
 }
 
 func (r *retained) isOver() bool {
 	return r.items > r.maxItems || r.bytes > r.maxBytes && r.items > 1
 }
 
-// Sizes of what a feed keeps: entries, and bytes of their texts.
+// Limits of the entries that a feed keeps: their number, and the bytes of their texts.
 const (
 	maxTimelineLines = 20_000
 	maxLiveLines     = 20_000
@@ -76,14 +76,14 @@ func newFeed() *feed {
 // Place is how far a reader of a session's entries has come: to the entry of a number. The
 // counts tell it later how many entries it has missed.
 type Place struct {
-	Number uint64 // of the last entry that it has read; 0 for none
+	Number uint64 // of the last entry that it has read; 0 at first
 	// How many timeline lines, callbacks and stored events there were up to that entry, and
 	// how many things had begun in the callbacks: see isPart.
 	Timeline, Live, Stream, Things uint64
 }
 
-// of is how many entries of a kind there were.
-func (p *Place) of(k kind) uint64 {
+// count returns how many entries of a kind there were up to the place.
+func (p *Place) count(k kind) uint64 {
 	return [...]uint64{kindTimeline: p.Timeline, kindLive: p.Live, kindStream: p.Stream}[k]
 }
 
@@ -130,7 +130,7 @@ func (e *Entry) isThing() bool {
 	return e.Value != nil && !(isLive && l.Event.isPart())
 }
 
-// addLine adds a line of the timeline. It gives the line its number, and a time if it has none.
+// addLine adds a line of the timeline. It gives the line its number, and a time if it lacks one.
 func (f *feed) addLine(l adminapi.TimelineLine) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,8 +168,8 @@ func (f *feed) addRow(r HistoryRow) uint64 {
 	return r.Seq
 }
 
-// add adds an entry that end counts already, and drops what is too much of its kind. Call
-// with mu held.
+// add adds an entry that end counts already, and drops the oldest entries of its kind beyond the
+// kind's limits. Call with mu held.
 func (f *feed) add(e Entry) {
 	f.end.Number++
 	e.Place = f.end
@@ -203,8 +203,8 @@ func (f *feed) dropOldest(k kind) {
 	f.holes++
 }
 
-// compact removes the entries that were dropped, and folds what can be folded. Call with mu
-// held.
+// compact removes the entries that were dropped, and folds the callbacks that can be folded. Call
+// with mu held.
 func (f *feed) compact() {
 	kept := slices.DeleteFunc(f.entries, func(e Entry) bool { return e.Value == nil })
 	f.entries, f.holes, f.unfolded = kept[:0], 0, 0
@@ -285,13 +285,13 @@ func (f *feed) index(number uint64) int {
 func listAfter[T any](f *feed, k kind, after uint64) (list []T, end uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := sort.Search(len(f.entries), func(i int) bool { return f.entries[i].Place.of(k) > after })
+	i := sort.Search(len(f.entries), func(i int) bool { return f.entries[i].Place.count(k) > after })
 	for _, e := range f.entries[i:] {
 		if e.kind() == k {
 			list = append(list, e.after(after).Value.(T))
 		}
 	}
-	return list, f.end.of(k)
+	return list, f.end.count(k)
 }
 
 // last is the place of a reader that has read all entries.
@@ -301,12 +301,12 @@ func (f *feed) last() Place {
 	return f.end
 }
 
-// wait waits until there were more than so many entries of a kind. The error is
-// [ErrSessionEnded] when none will come, or that of ctx.
+// wait waits until a kind has had more than after entries. The error is [ErrSessionEnded] if the
+// session ends first, or that of ctx.
 func (f *feed) wait(ctx context.Context, k kind, after uint64) error {
 	for {
 		end := f.last()
-		if end.of(k) > after {
+		if end.count(k) > after {
 			return nil
 		}
 		if err := f.count.wait(ctx, end.Number, f.ended); err != nil {

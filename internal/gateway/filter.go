@@ -94,7 +94,7 @@ func (s *Session) Filters() adminapi.Filters {
 	return view
 }
 
-// filterOf returns the filter of a stream; nil if it has none.
+// filterOf returns the filter of a stream, or nil.
 func (ss *streams) filterOf(key streamKey) filter {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

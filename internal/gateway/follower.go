@@ -8,9 +8,9 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// Follower reads the entries of a session in the order in which they came. It holds its
-// place only, so a slow follower blocks nobody: it gets an [adminapi.Gap]. It is for one
-// goroutine, and needs no closing.
+// Follower reads the entries of a session in the order in which they came. It holds its place only,
+// so a slow follower doesn't block the session: it gets an [adminapi.Gap]. It is for one goroutine,
+// and needs no closing.
 type Follower struct {
 	feed *feed
 	at   Place
@@ -23,11 +23,11 @@ const (
 	maxFollowBytes = 64 << 10
 )
 
-// Follow returns a follower that begins with the last things that the session still has: at
-// most last. All callbacks of a message, a thought or a call count as one. It begins where
-// nothing has been dropped since: what is older, and how much was dropped, tells
-// [Session.Earlier]. With 0 it begins with the next entry. It implements the parameter last
-// of GET /sessions/{id}/events.
+// Follow returns a follower that begins with the newest items that the session still has, at most
+// last of them. All callbacks of a message, a thought or a call are one item. The follower begins
+// behind the last dropped entry: [Session.Earlier] returns older entries and says how many were
+// dropped. With 0 it begins with the next entry. It implements the parameter last of GET
+// /sessions/{id}/events.
 func (s *Session) Follow(last int) *Follower {
 	f := s.feed
 	f.mu.Lock()
@@ -112,9 +112,8 @@ func (s *Session) FollowFrom(at Place) *Follower {
 	return &Follower{s.feed, at}
 }
 
-// Next waits for entries after the follower's place and returns them, oldest first: at
-// least one, at most 256. The error is [ErrSessionEnded] when none will come, or that of
-// ctx.
+// Next waits for entries after the follower's place and returns them, oldest first: at least one,
+// at most 256. The error is [ErrSessionEnded] if the session ends first, or that of ctx.
 func (f *Follower) Next(ctx context.Context) ([]Entry, error) {
 	for {
 		if list := f.read(); len(list) > 0 {
@@ -148,7 +147,7 @@ func (f *Follower) read() (list []Entry) {
 		}
 		e = e.after(at.Live)
 		size += e.size()
-		// What the gap counted may come behind this entry.
+		// Entries that the gap counted may stand behind this entry.
 		e.Place.Timeline = max(e.Place.Timeline, at.Timeline)
 		e.Place.Things = max(e.Place.Things, at.Things)
 		e.Place.Stream = max(e.Place.Stream, at.Stream)

@@ -139,7 +139,7 @@ type gateCall struct {
 	span  spans.Span
 }
 
-// gateDecision is what a gate's answer means for the call. It notes the answer.
+// gateDecision turns a gate's answer into the decision about the call, and notes the answer.
 func (s *Session) gateDecision(r *rule, a gateAnswer, c gateCall) Decision {
 	switch {
 	case a.failure != "" && r.FailOpen:
@@ -174,7 +174,7 @@ func (s *Session) gateTimeout(ctx context.Context, r *rule, c gateCall) Decision
 	return Decision{Deny: true, Reason: reason, By: r.owner()}
 }
 
-// gateAnswer is the answer to a gate.check, or why there is none.
+// gateAnswer is the answer to a gate.check, or the reason why the gate did not answer.
 type gateAnswer struct {
 	index            int // of the rule
 	decision, reason string
@@ -261,7 +261,7 @@ func (p *Provider) failGates() {
 	}
 }
 
-// removeGateCheck removes a gate check that waits for its answer; nil when none does.
+// removeGateCheck removes and returns the gate check that waits for its answer, or nil.
 func (p *Provider) removeGateCheck(callID string) *gateCheck {
 	id, err := uuid.Parse(callID)
 	if err != nil {

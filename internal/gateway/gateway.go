@@ -32,20 +32,20 @@ import (
 // and only sessions that a host registers itself. The functions may be called from any
 // goroutine.
 type Options struct {
-	// PersistDir makes the directory where providers of a name store files, and returns
-	// its path; nil: providers get none.
+	// PersistDir makes the directory where providers of a name store files, and returns its path;
+	// nil: providers get no directory.
 	PersistDir func(provider string) (string, error)
 	// ReadFile reads the file of a result, which must be in that directory; nil:
 	// results can't be files.
 	ReadFile func(provider string, ref protocol.FileRef) (*File, error)
 	Log      *slog.Logger // nil: no log
 	Tracer   trace.Tracer // nil: no spans
-	// TraceContent puts arguments and results of calls into the spans, for those who ask for them.
+	// TraceContent puts arguments and results of calls into the spans, if the user asks for them.
 	TraceContent bool
 	Recorder     Recorder // nil: no records
 	Keeper       Keeper   // nil: no stream lasts
-	// Private returns the directories with tokens and with files of all sessions, which [Session.PermitRead] never
-	// allows; nil: there are none.
+	// Private returns the directories with tokens and with files of all sessions, which
+	// [Session.PermitRead] never allows. It may be nil.
 	Private func() []string
 	// UploadDir is the directory of the files that prompts bring; "": they can't bring any. The gateway removes a
 	// session's files with it.
@@ -91,7 +91,7 @@ type Gateway struct {
 	reservedNames []ReservedName
 	expected      []*expectedProvider
 	lastOffers    map[offerKey]*offer // of expected providers; nil before their first hello
-	memories      map[tokenKey]*memory
+	memories      map[tokenKey]*reconnectMemory
 	limits        limits
 	waitingEvents waitingEvents
 	isDraining    bool
@@ -103,7 +103,7 @@ type Gateway struct {
 }
 
 // New makes a gateway without sessions, with fresh instance and admin tokens. It starts no
-// goroutine. [Gateway.Drain] ends what the gateway then holds.
+// goroutine. [Gateway.Drain] ends the sessions and connections that the gateway then has.
 func New(o Options) *Gateway {
 	g := &Gateway{
 		persistDir:      o.PersistDir,
@@ -122,7 +122,7 @@ func New(o Options) *Gateway {
 		conns:           map[*Conn]struct{}{},
 		tokens:          map[tokenKey]*identity{},
 		mcpTokens:       map[tokenKey]*Session{},
-		memories:        map[tokenKey]*memory{},
+		memories:        map[tokenKey]*reconnectMemory{},
 		limits:          limits{},
 		sessionsChanged: make(chan struct{}, 1),
 		pairings:        windows{max: protocol.MaxPairingsAMinute, all: window{max: maxPagePairings}},

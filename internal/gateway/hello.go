@@ -67,17 +67,18 @@ func (c *Conn) hello(m *protocol.Hello) {
 // reboundOutcome ends the calls of a provider that binds anew.
 var reboundOutcome = cancelledOutcome("the provider is binding anew")
 
-// isIgnored reports whether a hello gets no answer: it asks for all sessions while there
-// is none. See docs/protocol.md, "All sessions".
+// isIgnored reports whether a hello gets no answer: it asks for all sessions while the gateway has
+// no session. See docs/protocol.md, "All sessions".
 func (c *Conn) isIgnored(m *protocol.Hello) bool {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
 	return m.Session == protocol.AllSessions && c.g.foregroundSession() == nil
 }
 
-// makePersistDir makes the directory that the provider may keep files in; "" for none. If the provider has no bindings
-// yet, it first finds out whether the hello is refused, and returns why. A refusal must leave no directory behind, and
-// later, under Gateway.mu, none can be made.
+// makePersistDir makes the directory that the provider may keep files in. It returns "" if the
+// provider gets no directory. If the provider has no bindings yet, it first finds out whether the
+// hello is refused, and returns why. A refusal must leave no directory behind, and a directory
+// can't be made later, under Gateway.mu.
 func (c *Conn) makePersistDir(m *protocol.Hello, spelling string) (string, *protocol.Error) {
 	if !c.identity.hasFiles() || c.g.persistDir == nil || c.identity.checkName(m.Name) != nil {
 		return "", nil
@@ -97,11 +98,12 @@ func (c *Conn) makePersistDir(m *protocol.Hello, spelling string) (string, *prot
 	return dir, nil
 }
 
-// bindPlan is a checked hello: what it binds, and the connections whose bindings it ends.
+// bindPlan is a checked hello: the bindings that it makes, and the connections whose bindings it
+// ends.
 type bindPlan struct {
 	hello     *protocol.Hello
 	spelling  string // of the name
-	restore   *memory
+	restore   *reconnectMemory
 	sessions  []*Session
 	takenOver *Conn   // is still connected with the identity that is restored; or nil
 	replaced  []*Conn // of the passes that this connection's pass replaces
@@ -221,7 +223,9 @@ func (c *Conn) applyBind(plan *bindPlan, persistDir string) {
 		g.dropLimits(old)
 	}
 	p.all = c.requestedSession(plan.hello, plan.restore) == protocol.AllSessions
-	c.memory = &memory{identity: c.identity, provider: p, conn: c, session: protocol.AllSessions}
+	c.memory = &reconnectMemory{
+		identity: c.identity, provider: p, conn: c, session: protocol.AllSessions,
+	}
 	if !p.all {
 		c.memory.session = plan.sessions[0].id
 	}
@@ -261,10 +265,10 @@ func (c *Conn) sendSessionState(s *Session) {
 	}
 }
 
-// memoryFor returns the reconnect memory that a hello restores, by its own reconnect
-// token or the one of auth; nil when there is none or it is of another identity, name or
+// memoryFor returns the reconnect memory that a hello restores, by its own reconnect token or the
+// one of auth. It is nil without such a memory, and if the memory is of another identity, name or
 // instance. Call with Gateway.mu held.
-func (c *Conn) memoryFor(m *protocol.Hello) *memory {
+func (c *Conn) memoryFor(m *protocol.Hello) *reconnectMemory {
 	if restore := c.g.useReconnectToken(m.ReconnectToken); restore != nil {
 		c.restore = restore // for another hello, if this one fails
 	}
@@ -284,7 +288,7 @@ func (c *Conn) memoryFor(m *protocol.Hello) *memory {
 
 // requestedSession returns the session id that a hello asks for, or "all". Without one in
 // the hello it is the session of the identity, else of the restored memory, else "".
-func (c *Conn) requestedSession(m *protocol.Hello, restore *memory) string {
+func (c *Conn) requestedSession(m *protocol.Hello, restore *reconnectMemory) string {
 	switch {
 	case m.Session != "":
 		return m.Session
@@ -298,7 +302,9 @@ func (c *Conn) requestedSession(m *protocol.Hello, restore *memory) string {
 
 // targetSessions returns the sessions that a hello binds to. Nil without an error means
 // that the hello is ignored. Call with Gateway.mu held.
-func (c *Conn) targetSessions(m *protocol.Hello, restore *memory) ([]*Session, *protocol.Error) {
+func (c *Conn) targetSessions(
+	m *protocol.Hello, restore *reconnectMemory,
+) ([]*Session, *protocol.Error) {
 	g, id := c.g, c.requestedSession(m, restore)
 	switch id {
 	case "":

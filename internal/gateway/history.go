@@ -64,9 +64,9 @@ func (ss *streams) entries(key streamKey, last int, budget *int) []protocol.Stre
 	return list
 }
 
-// History returns the newest events of streams, newest first. A stream is named
-// "stream", of any provider, or "stream@provider"; an empty list means all. It returns
-// at most last of each stream (0: all that are stored), and none older than since.
+// History returns the newest events of streams, newest first. A stream is named "stream", of any
+// provider, or "stream@provider"; an empty list means all. It returns at most last events of each
+// stream (0: all that are stored), and no event older than since.
 func (s *Session) History(streams []string, last int, since time.Time) []HistoryRow {
 	s.streams.mu.Lock()
 	var rows []HistoryRow
@@ -97,11 +97,11 @@ func (s *Session) HistoryAfter(after uint64, streams []string) []HistoryRow {
 }
 
 // HistoryCursor is the number of the newest stored event of all streams, for
-// [Session.HistoryAfter]; 0 while there is none.
+// [Session.HistoryAfter]. It is 0 before the first event.
 func (s *Session) HistoryCursor() uint64 { return s.feed.last().Stream }
 
 // WaitHistory waits until an event is stored after a number, in any stream. The error is
-// [ErrSessionEnded] when none will come, or that of ctx.
+// [ErrSessionEnded] if the session ends first, or that of ctx.
 func (s *Session) WaitHistory(ctx context.Context, after uint64) error {
 	return s.feed.wait(ctx, kindStream, after)
 }

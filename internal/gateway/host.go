@@ -32,8 +32,8 @@ type Host interface {
 	Close(ctx context.Context, reason string) error
 }
 
-// HostCalls is what a host calls back. A *[Session] implements it. Any goroutine may call
-// the methods; those with a context return early when it ends.
+// HostCalls has the methods of a session that its host calls. A *[Session] implements it. Any
+// goroutine may call the methods; those with a context return early when it ends.
 type HostCalls interface {
 	// CallTool calls a provider's tool and returns its one outcome, at the tool's timeout at
 	// the latest. When ctx ends, the call is cancelled with reason "interrupted".
@@ -41,8 +41,8 @@ type HostCalls interface {
 	// PreToolUse asks the rules and gates about a call that the session is about to make, of
 	// its own tools too.
 	PreToolUse(ctx context.Context, tool string, args protocol.Raw) Decision
-	// UserPrompt returns the context to add to a prompt, "" for none. source is "user", or
-	// the source of the [Prompt] that the gateway sent.
+	// UserPrompt returns the context to add to a prompt, or "". source is "user", or the source of
+	// the [Prompt] that the gateway sent.
 	UserPrompt(ctx context.Context, prompt, source string) string
 	// Hook asks the user hooks of a kind that the gateway does not ask by itself:
 	// HookPostToolUse and HookAgentStop.
@@ -63,8 +63,8 @@ type HostCalls interface {
 	// ToolProvider identifies the provider that has a tool now: its name, for people, and an identity that no other
 	// provider has, whatever it calls itself. Both are "" if no provider has the tool.
 	ToolProvider(tool string) (name, identity string)
-	// Event adds what the session does to its timeline, its live feed and the events of
-	// subscribed providers. Order is kept.
+	// Event adds an event to the session's timeline, its live feed and the events of subscribed
+	// providers. The order of the calls is kept.
 	Event(e Event)
 	// RuntimeEvent keeps an event of the host's runtime as it came, for followers.
 	RuntimeEvent(e adminapi.RuntimeEvent)
@@ -75,7 +75,7 @@ type HostCalls interface {
 	SetContextWindow(prompt string, c adminapi.Context)
 	// Busy says that a turn has begun. A new session is idle.
 	Busy()
-	// Idle says that no turn runs and none is queued.
+	// Idle says that no turn runs and no prompt is queued.
 	Idle()
 	// TurnEnded says that the turns of prompts have ended, by [Prompt].ID, and why if they
 	// were cut short. Hosts with [HostInfo].Turns call it once for each prompt that they
@@ -110,7 +110,7 @@ type StartRequest struct {
 	Model       string // "" for the default
 	CWD         string // absolute, exists
 	Label       string
-	ProviderURL string // a model endpoint of the user's own (OpenAI wire), "" for none
+	ProviderURL string // a model endpoint of the user's own (OpenAI wire), or ""
 	ProviderKey string // its key; never logged
 	Profile     string // a section [copilot.profile.NAME] of tapgw.toml; "" for [copilot]
 	Effort      string // of reasoning; "" for the default of the profile or model
@@ -142,7 +142,7 @@ type HostInfo struct {
 	// Attachments: prompts may have attachments and headers.
 	Attachments bool
 
-	// What the host calls back. Without Hooks, CallTool asks rules and gates.
+	// Which hooks the host calls. Without Hooks, CallTool asks rules and gates.
 	Hooks bool
 	// Turns: events have the ids of their prompts, and the host calls TurnEnded. Without it a
 	// turn is everything until the session is idle.
@@ -154,7 +154,7 @@ type HostInfo struct {
 	// Spans: the host sends spans of its turns and tools itself, below the traceparent of the prompt.
 	Spans bool
 
-	// What the gateway may ask of some hosts; nil where the host can't do it.
+	// Requests that only some hosts can serve. A function is nil if the host can't.
 
 	// EnableHooks is of a host whose hooks cost each turn time, so they are disabled until
 	// something needs them: a rule, a context, a transform by callback or a user hook. It
@@ -189,8 +189,8 @@ type HostInfo struct {
 	// SetModel changes the model from the next request on; the host chooses an empty effort.
 	// The error names the field that is wrong.
 	SetModel func(ctx context.Context, model, effort string) error
-	// Effort is how hard the model reasons: low, medium, high, xhigh or max; "" for what the
-	// model does by itself.
+	// Effort is how hard the model reasons: low, medium, high, xhigh or max; "" leaves it to the
+	// model.
 	Effort func() string
 }
 
@@ -209,16 +209,17 @@ type Tool struct {
 // leave it empty. An empty Source means a person.
 type Prompt struct {
 	Text string
-	// Shown is what people see instead of Text, as where a command made the prompt; "" for Text.
+	// Shown is shown to people instead of Text, for example if a command made the prompt. "" shows
+	// Text.
 	Shown string
 	Mode  string // [adminapi.ModeEnqueue] (default) or [adminapi.ModeImmediate]
-	// Source is "user", or "provider:NAME" for what a provider pushed.
+	// Source is "user", or "provider:NAME" if a provider pushed the prompt.
 	Source string
 	// ID is the gateway's id of the prompt, unique in the session. See [Event].Prompts.
 	ID          string
 	Attachments []Attachment
 	Headers     map[string]string // of the requests to the model that the prompt makes
-	Traceparent string            // W3C trace context of the request; "" for none
+	Traceparent string            // W3C trace context of the request, or ""
 }
 
 // Attachment is a file or directory on the gateway's machine that goes with a prompt, or
@@ -227,7 +228,8 @@ type Attachment struct {
 	Path  string // absolute, exists
 	First int    // the first line of a selection, from 1; 0 for the whole file
 	Last  int    // the last line of the selection
-	// Name and MIME are what a person calls a file that [Session.Upload] made, and its type; "" for all others.
+	// Name and MIME are the person's name for a file that [Session.Upload] made, and its type. Both
+	// are "" for all other files.
 	Name, MIME string
 }
 
@@ -241,19 +243,20 @@ type Call struct {
 	Name        string
 	Args        protocol.Raw  // raw JSON; empty means {}
 	Timeout     time.Duration // the tool's own applies too, if it is shorter; 0: only that
-	Traceparent string        // W3C trace context; "" for none
+	Traceparent string        // W3C trace context, or ""
 	// AskGates makes the gateway ask rules and gates also when the host has hooks: for a call
 	// that does not come from the host.
 	AskGates bool
-	// Source is who calls, for a line in the session's timeline; "" for none. [Session.Execute] reads it.
+	// Source names the caller in a line of the session's timeline; "" writes no line.
+	// [Session.Execute] reads it.
 	Source string
-	// Progress gets the messages of the call's tool.progress, one at a time, also after the call has
-	// ended; nil: nobody wants them. It must not block.
+	// Progress gets the messages of the call's tool.progress, one at a time, also after the call
+	// has ended. It may be nil, and must not block.
 	Progress func(message string)
-	// HostID is what the host calls the call by in its events, "" if it does not.
+	// HostID is the call's id in the host's events, or "".
 	HostID string
-	// Asked gets each question that a person is asked about the call, by [Question].Call: when it begins to
-	// wait and, with over, when it has ended; nil: nobody wants them. It must not block.
+	// Asked gets each question that a person is asked about the call, by [Question].Call: when it
+	// begins to wait and, with over, when it has ended. It may be nil, and must not block.
 	Asked func(q adminapi.Question, over bool)
 }
 
@@ -312,8 +315,8 @@ func (o Outcome) Text() string {
 type Decision struct {
 	Deny    bool
 	Reason  string // of a denial, for the model
-	By      string // who denies, for people: "provider ci", "hook no-push" or "the gateway"
-	Context string // for the model when the call is allowed, "" for none
+	By      string // the denier, for people: "provider ci", "hook no-push" or "the gateway"
+	Context string // for the model when the call is allowed, or ""
 }
 
 // Denial returns the reason of a denial with the name of the provider or hook before it, for the model and for people:
@@ -328,9 +331,8 @@ func (d Decision) Denial() string {
 	return reason
 }
 
-// Callbacks of a session. docs/admin-api.md, "Responses", says what each means and which
-// fields of an [Event] it has. Each start has an end of the same ID, also after an
-// interrupt.
+// Callbacks of a session. docs/admin-api.md, "Responses", explains each and says which fields of an
+// [Event] it has. Each start has an end of the same ID, also after an interrupt.
 const (
 	OnStartReasoning     = "onStartReasoning"
 	OnReasoning          = "onReasoning"

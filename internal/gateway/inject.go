@@ -112,8 +112,9 @@ func (s *Session) deliver() {
 	}
 }
 
-// nextInject takes the oldest inject whose provider is not paused from the queue, and announces it; nil if there is
-// none. With whenIdle it takes none while the session is busy. endedTurns is for the inject's receipt.
+// nextInject takes the oldest inject whose provider is not paused from the queue, and announces it.
+// It returns nil without such an inject, and with whenIdle also while the session is busy.
+// endedTurns is for the inject's receipt.
 func (s *Session) nextInject(whenIdle bool) (in *inject, endedTurns uint64) {
 	ps := s.prompts
 	for {
@@ -154,12 +155,12 @@ func (s *Session) whyNotNow() string {
 	return ""
 }
 
-// RetryInjects has the queued injects delivered, after what [HostInfo].WhyNotNow says has changed.
+// RetryInjects delivers the queued injects, after the answer of [HostInfo].WhyNotNow has changed.
 func (s *Session) RetryInjects() { s.wake() }
 
-// TakeInject takes the oldest queued inject, for a host that gives it to its agent in its own way, in a running turn
-// too. The prompt's text has no escapes. It counts as delivered. ok is false if none waits, or only those of providers
-// that are paused, which are shown as [Session] always shows them.
+// TakeInject takes the oldest queued inject, for a host that gives it to its agent in its own way,
+// in a running turn too. The prompt's text has no escapes. It counts as delivered. ok is false if
+// the queue is empty or has only injects of paused providers, which the session shows as always.
 func (s *Session) TakeInject() (p Prompt, ok bool) {
 	in, endedTurns := s.nextInject(false)
 	if in == nil {

@@ -34,7 +34,7 @@ type KeptEvent struct {
 	Stream   string       `json:"stream"`   // as the push spells it
 	TS       time.Time    `json:"ts"`
 	Sessions []string     `json:"sessions,omitzero"` // the ids of those that it is for; nil for all
-	IsPerson bool         `json:"person,omitzero"`   // what it injects is the user's word
+	IsPerson bool         `json:"person,omitzero"`   // its injects are the user's word
 	Event    string       `json:"event,omitzero"`
 	Prompt   string       `json:"prompt,omitzero"`
 	Level    string       `json:"level"`
@@ -53,7 +53,8 @@ func (e *KeptEvent) Push() *protocol.Push {
 		Metadata: e.Metadata, Traceparent: e.Trace}
 }
 
-// NewKeptEvent makes an event of a push of a provider, for the sessions of some ids, or for all if there are none.
+// NewKeptEvent makes an event of a push of a provider, for the sessions with the ids, or for all
+// sessions if there are no ids.
 func NewKeptEvent(provider string, m *protocol.Push, sessions []string) KeptEvent {
 	e := KeptEvent{Provider: provider, Stream: m.Stream, TS: time.Now().UTC(), Sessions: sessions, Event: m.Event,
 		Prompt: m.Prompt, Level: string(m.Level), Metadata: m.Metadata, Trace: m.Traceparent}
@@ -63,8 +64,9 @@ func NewKeptEvent(provider string, m *protocol.Push, sessions []string) KeptEven
 	return e
 }
 
-// keeps reports whether the push of a source goes to the keeper. What a session's own model or a goal pushes does not:
-// it is about this session. Nor does that of a provider of another gateway, whose own gateway keeps it.
+// keeps reports whether the push of a source goes to the keeper. A push of a session's own model or
+// of a goal does not: it is about this session. Nor does a push of another gateway's provider: its
+// own gateway keeps it.
 func (g *Gateway) keeps(source pushSource, stream string) bool {
 	if g.keeper == nil || source.isModel() || source.isBudgeted() || source.pass != nil && source.pass.gateway != "" {
 		return false

@@ -62,14 +62,14 @@ func (s *Session) Live(after uint64) (lines []LiveLine, cursor uint64) {
 	return listAfter[LiveLine](s.feed, kindLive, after)
 }
 
-// WaitLive waits until there is a callback after a number. The error is [ErrSessionEnded]
-// when none will come, or that of ctx.
+// WaitLive waits until there is a callback after a number. The error is [ErrSessionEnded] if the
+// session ends first, or that of ctx.
 func (s *Session) WaitLive(ctx context.Context, after uint64) error {
 	return s.feed.wait(ctx, kindLive, after)
 }
 
-// LiveCursor is the number of the newest callback, for [Session.Live]; 0 while there is
-// none.
+// LiveCursor is the number of the newest callback, for [Session.Live]. It is 0 before the first
+// callback.
 func (s *Session) LiveCursor() uint64 { return s.feed.last().Live }
 
 // liveSize is about how many bytes an entry takes.
@@ -168,8 +168,8 @@ func (e Event) View() adminapi.Callback {
 	return c
 }
 
-// argumentsText returns a tool's arguments as JSON text: {} for none, and a JSON
-// string for arguments that are not JSON.
+// argumentsText returns a tool's arguments as JSON text: {} without arguments, and a JSON string
+// for arguments that are not JSON.
 func argumentsText(args string) string {
 	switch {
 	case strings.TrimSpace(args) == "":

@@ -16,9 +16,9 @@ import (
 // their only model.
 const HostLocal = "local"
 
-// LocalStarter starts sessions without a model, for scripts and for people who write
-// providers. A prompt "call:NAME {json}" calls a tool, and "ask:KIND {json}" asks a person;
-// the outcome is the answer. Other prompts have no effect.
+// LocalStarter starts sessions without a model, for scripts and for authors of providers. A prompt
+// "call:NAME {json}" calls a tool, and "ask:KIND {json}" asks a person; the outcome is the answer.
+// Other prompts have no effect.
 type LocalStarter struct{}
 
 // Start implements [Starter]. The error is INVALID_JSON for profile, effort or githubToken,
@@ -51,8 +51,8 @@ func (LocalStarter) Models(context.Context) ([]adminapi.Model, error) {
 	return []adminapi.Model{{ID: HostLocal, Name: "Local session without a model"}}, nil
 }
 
-// localHost runs a session without a model. One goroutine runs the queued prompts in
-// order, and ends when there are none.
+// localHost runs a session without a model. One goroutine runs the queued prompts in order, and
+// ends when the queue is empty.
 type localHost struct {
 	ready  sync.WaitGroup // until calls is set
 	calls  HostCalls
@@ -227,7 +227,7 @@ func (h *localHost) Interrupt(context.Context, string) (dropped []string, err er
 	if h.interrupt != nil {
 		h.interrupt()
 	}
-	return nil, nil // what waits behind the turn goes on
+	return nil, nil // the prompts behind this turn still run
 }
 
 func (h *localHost) Close(context.Context, string) error {

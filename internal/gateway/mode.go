@@ -40,8 +40,9 @@ func (s *Session) SetMode(ctx context.Context, mode string) error {
 	return nil
 }
 
-// OwnTool returns the name of the host's own tool for shell, edit or read, by which [Session.PreToolUse] knows what a
-// provider does in its place. It is that word itself if the host has no name for it.
+// OwnTool returns the name of the host's own tool for shell, edit or read, under which
+// [Session.PreToolUse] judges a provider that does the same thing. It is the alias itself if the
+// host has no name for it.
 func (s *Session) OwnTool(alias string) string {
 	if names := s.info.Aliases[alias]; len(names) > 0 {
 		return names[0]

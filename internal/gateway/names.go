@@ -9,7 +9,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// AdminName is the provider name of an admin's push that names none. No provider but an
+// AdminName is the provider name of an admin's push without a provider's name. No provider but an
 // internal one may use it in hello.
 const AdminName = "tapctl"
 
@@ -30,8 +30,8 @@ type ReservedName struct {
 	Match func(adminapi.Session) bool // nil: all sessions. It must not block
 }
 
-// ReserveNames replaces all reserved names; nil reserves none. A provider that uses one of
-// them now keeps it until it binds again. The gateway keeps the slice.
+// ReserveNames replaces all reserved names; nil removes them. A provider that uses one of them now
+// keeps it until it binds again. The gateway keeps the slice.
 func (g *Gateway) ReserveNames(names []ReservedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,8 +41,8 @@ func (g *Gateway) ReserveNames(names []ReservedName) {
 // fileOwner is the name owner of all provider files of one author.
 func fileOwner(author string) string { return "files " + author }
 
-// nameOwner says who owns a provider name in sessions, with the streams and filters of
-// that name. It is immutable, and one for all sessions that a provider has.
+// nameOwner is the owner of a provider name in sessions, with the streams and filters of that name.
+// It is immutable, and one for all sessions that a provider has.
 type nameOwner struct {
 	owner    string
 	spelling string // as the owner's hello wrote it, "" if that is the name itself
@@ -56,8 +56,8 @@ func (id *identity) nameOwner(name, spelling string) *nameOwner {
 	return &nameOwner{id.owner, spelling}
 }
 
-// checkName checks whether the identity may use a provider name: the one that a person or
-// a provider file approved, or any if none was. The error is UNAUTHORIZED.
+// checkName checks whether the identity may use a provider name: the one that a person or a
+// provider file approved, or any name if no name was approved. The error is UNAUTHORIZED.
 func (id *identity) checkName(name string) *protocol.Error {
 	switch {
 	case id.name != "" && id.name != name:
@@ -105,8 +105,8 @@ func (s *Session) refuseName(format string, args ...any) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeUnauthorized, SessionID: s.id, Message: fmt.Sprintf(format, args...)}
 }
 
-// isNameUsed reports whether a name has an owner who is bound with it, or has streams of
-// it. The leaving providers don't count. Call with Gateway.mu held.
+// isNameUsed reports whether a name has an owner that is bound with it or has streams of it. The
+// leaving providers don't count. Call with Gateway.mu held.
 func (s *Session) isNameUsed(name string, leaving []*Provider) bool {
 	if now := s.nameOwners[name]; now == nil || now.owner == "" {
 		return false

@@ -9,8 +9,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// offer is what a provider has in one binding. It is immutable: an update makes a new one,
-// so bindings may share one with the provider.
+// offer holds the tools, streams and rules that a provider offers in one binding. It is immutable:
+// an update makes a new one, so bindings may share one with the provider.
 type offer struct {
 	tools      []*tool
 	rules      []*rule

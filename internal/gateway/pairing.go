@@ -16,15 +16,15 @@ import (
 // pairingLife is how long a pairing code is valid.
 const pairingLife = 2 * time.Minute
 
-// maxPagePairings is how many pairings a minute the pages of all origins may try together.
-// An attacker who guesses codes can use any number of origins, and a code has six digits.
+// maxPagePairings is how many pairings a minute the pages of all origins may try together. An
+// attacker that guesses codes can use any number of origins, and a code has six digits.
 const maxPagePairings = 2 * protocol.MaxPairingsAMinute
 
 // pairing is a pairing code that waits for a person to type it. Guarded by Gateway.mu.
 type pairing struct {
 	code     string
 	provider string // the name that people are shown
-	name     string // of auth, "" when it had none
+	name     string // of auth, or ""
 	session  *Session
 	expires  time.Time
 	timer    *time.Timer

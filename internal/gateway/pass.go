@@ -10,9 +10,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// PassSpec describes a [Pass]: what the provider that holds its token may do, by trust,
-// grants, sessions, names and tools. The zero value of a field other than Trust restricts
-// nothing and grants nothing. See docs/protocol.md, "Trust".
+// PassSpec describes a [Pass]: the rights of the provider that holds its token, by trust, grants,
+// sessions, names and tools. The zero value of a field other than Trust restricts nothing and
+// grants nothing. See docs/protocol.md, "Trust".
 type PassSpec struct {
 	// Trust is [TrustProject] or [TrustExternal].
 	Trust Trust
@@ -49,10 +49,10 @@ type PassSpec struct {
 	// Budgeted says that something else bounds how often the provider injects: the guard against loops does not count
 	// it. Its injects are not the user's word.
 	Budgeted bool
-	// Refused is called with the error of each hello that is refused; nil for none.
+	// Refused is called with the error of each hello that is refused. It may be nil.
 	Refused func(error)
-	// Bound is called when a provider with the pass is first bound; nil for none. It must
-	// not block, nor call the gateway.
+	// Bound is called when a provider with the pass is first bound. It may be nil, and must not
+	// block or call the gateway.
 	Bound func()
 	// Replaces are passes that this one replaces in the step in which it is first bound, in
 	// Session only if that is set, so that no session is without the tools. Their running
@@ -148,8 +148,8 @@ func (p *Pass) IsBound() bool {
 	return p.identity.wasBound
 }
 
-// Name is the normal name of a provider that is connected with the pass and has said hello;
-// "" while none is.
+// Name is the normal name of a provider that is connected with the pass and has said hello; ""
+// while no such provider is connected.
 func (p *Pass) Name() string {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()

@@ -126,15 +126,15 @@ func NotPersisted(id string) error {
 		Message: fmt.Sprintf("session %q is not on disk", id)}
 }
 
-// IsNotPersisted reports whether an error is a [NotPersisted]: an INVALID_SESSION error
-// that nobody wrapped. It is false for nil.
+// IsNotPersisted reports whether an error is a [NotPersisted]: an INVALID_SESSION error that is not
+// wrapped. It is false for nil.
 func IsNotPersisted(err error) bool {
 	e, ok := err.(*protocol.Error) //nolint:errorlint // as it was made
 	return ok && e.Code == protocol.CodeInvalidSession
 }
 
-// Effort returns how hard the session's model reasons, as its host says it; "" if nobody chose it, and for a
-// host that does not know it.
+// Effort returns how hard the session's model reasons, as its host says it. It is "" if it was not
+// chosen, and for a host that does not know it.
 func (s *Session) Effort() string {
 	if s.info.Effort != nil {
 		return s.info.Effort()

@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Provider is what a connection is to sessions from one successful hello to the next: its
-// name, its bindings, its pending calls and its gate checks. Other packages see it only as
+// Provider is a connection as sessions see it from one successful hello to the next: its name, its
+// bindings, its pending calls and its gate checks. Other packages see it only as
 // [adminapi.Provider].
 type Provider struct {
 	// Fixed at creation.
@@ -92,7 +92,7 @@ type binding struct {
 	isUnanswered bool     // it was sent shutdown.pending and has not answered
 }
 
-// record is what outlives a provider's binding in a session, for the next one.
+// record holds the state of a provider's binding in a session that the next binding takes over.
 type record struct {
 	session      string // its id
 	revision     uint64 // of the last update
@@ -122,9 +122,9 @@ func (p *Provider) forget(session string) {
 	p.records = others
 }
 
-// newProvider makes the provider that a hello describes. It has the id of what it restores,
-// or else of the connection's provider before. Call with Gateway.mu held.
-func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
+// newProvider makes the provider that a hello describes. It has the id of the memory that it
+// restores, or else the id of the connection's previous provider. Call with Gateway.mu held.
+func newProvider(c *Conn, m *protocol.Hello, restore *reconnectMemory) *Provider {
 	p := &Provider{
 		name: m.Name, owner: c.identity.owner, instance: m.Instance, trust: c.identity.trust,
 		gateway:     c.identity.gateway,
@@ -147,7 +147,8 @@ func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 	return p
 }
 
-// titleOf is what tells an instance apart for people and models: metadata's title or url.
+// titleOf returns the text by which people and models tell instances apart: metadata's title or
+// url.
 func titleOf(metadata protocol.Raw) string {
 	var title, url string
 	_ = protocol.Object(metadata, func(name string, v protocol.Raw) error {
@@ -185,8 +186,8 @@ func (p *Provider) replace(old *Provider) {
 	clear(old.keptSlots)
 }
 
-// onlySession is the id of the provider's session; "" when it has none, several or all.
-// Call with Gateway.mu held.
+// onlySession is the id of the provider's session. It is "" unless the provider is bound in exactly
+// one. Call with Gateway.mu held.
 func (p *Provider) onlySession() string {
 	if !p.all && len(p.bindings) == 1 {
 		return p.bindings[0].session.id

@@ -15,7 +15,7 @@ import (
 type pushSource struct {
 	id, name string
 	pass     *identity // of the provider; nil on the admin side
-	isPerson bool      // what it injects is the user's word: on the admin side, and for who answers for the user
+	isPerson bool      // its injects are the user's word: it is the admin, or answers for the user
 	kept     *KeptEvent
 }
 
@@ -29,8 +29,8 @@ func (s pushSource) isBudgeted() bool { return s.pass != nil && s.pass.isBudgete
 // started. A space is in no other id.
 const modelPushers = "model "
 
-// push handles a provider's push (docs/protocol.md, "Pushes"): it finds the sessions
-// that the push is about, and stores the event for the next one if there is none.
+// push handles a provider's push (docs/protocol.md, "Pushes"): it finds the sessions that the push
+// is about. Without one, it stores the event for the next session.
 func (c *Conn) push(m *protocol.Push) {
 	g, p := c.g, c.provider
 	source := pushSource{id: p.id, name: p.name, pass: c.identity, isPerson: p.mayAnswer && m.Prompt != ""}
@@ -85,16 +85,15 @@ func (c *Conn) push(m *protocol.Push) {
 	}
 }
 
-// Push stores and delivers an event from the admin side; from is the name of the
-// provider that it is shown as coming from. The receipt says what became of it so
-// far. The error is RATE_LIMITED, PAYLOAD_TOO_LARGE, INVALID_SESSION, or INVALID_JSON
-// with the field's name.
+// Push stores and delivers an event from the admin side; from is the name of the provider that it
+// is shown as coming from. The receipt says how far the event has come. The error is RATE_LIMITED,
+// PAYLOAD_TOO_LARGE, INVALID_SESSION, or INVALID_JSON with the field's name.
 func (s *Session) Push(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
 	return s.pushAs(ctx, from, m, false, true)
 }
 
-// PushForAgent is [Session.Push] for an agent that is no session host, such as an MCP client. What
-// it injects is not the user's word, so that a loop of such injects is paused.
+// PushForAgent is [Session.Push] for an agent that is no session host, such as an MCP client. Its
+// injects are not the user's word, so that a loop of such injects is paused.
 func (s *Session) PushForAgent(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
 	return s.pushAs(ctx, from, m, false, false)
 }
@@ -118,7 +117,8 @@ func (s *Session) pushAs(ctx context.Context, from string, m *protocol.Push, wai
 	last := make(chan Receipt, 1)
 	wasIdle := s.isIdle() // before this push makes it busy
 	source := pushSource{id: from, name: from, isPerson: isPerson}
-	if !wait && s.g.keeps(source, m.Stream) { // who waits for the turn of a prompt speaks to this session alone
+	// A push that waits for the turn of its prompt is for this session alone.
+	if !wait && s.g.keeps(source, m.Stream) {
 		return s.g.keepNow(ctx, source, m, []string{s.id})
 	}
 	r, fault := s.receivePush(source, m, func(r Receipt) { last <- r })
@@ -168,15 +168,15 @@ func checkAdminPush(from string, m *protocol.Push) (name string, err error) {
 func (s *Session) receivePush(source pushSource, m *protocol.Push, report func(Receipt)) (Receipt, *protocol.Error) {
 	span := s.startPush(source, m)
 	r, err := s.acceptPush(source, m, report, span)
-	if !isAgain(source, err) {
+	if !isRetry(source, err) {
 		endPush(span, r, err)
 	}
 	return r, err
 }
 
-// isAgain reports whether an event comes again that was refused: it is kept until the session has room. So the attempt
-// is none that somebody must hear of.
-func isAgain(source pushSource, err *protocol.Error) bool {
+// isRetry reports whether a kept event is pushed once more because the session had no room before.
+// Such an attempt is not reported.
+func isRetry(source pushSource, err *protocol.Error) bool {
 	return source.kept != nil && err != nil && err.Code == protocol.CodeRateLimited
 }
 
@@ -207,7 +207,7 @@ func (s *Session) filterPush(source pushSource, m *protocol.Push) *pushedEvent {
 	return e
 }
 
-// acceptPush does what [Session.receivePush] says, within a span.
+// acceptPush is the part of [Session.receivePush] that runs within the push's span.
 func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Receipt),
 	span spans.Span) (Receipt, *protocol.Error) {
 	e := s.filterPush(source, m)
@@ -236,7 +236,7 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 		r.Seq, err = s.streams.store("push.stream", e.key, e.spelling, row)
 	}
 	if err != nil {
-		if !isAgain(source, err) {
+		if !isRetry(source, err) {
 			p.dropped++
 			s.g.stats.DroppedPushes.Add(1)
 		}
@@ -285,7 +285,7 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 // for the rate only. Call with prompts.mu held.
 func (s *Session) checkPush(p *pusher, e *pushedEvent) *protocol.Error {
 	switch {
-	case e.source.kept == nil && !p.limit.Allow(): // what is kept had a budget where it was pushed
+	case e.source.kept == nil && !p.limit.Allow(): // a kept event was limited where it was pushed
 		return tooManyPushes(s.id)
 	case e.isInject && p.queued >= protocol.MaxQueuedInjects:
 		return &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id,

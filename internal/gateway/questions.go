@@ -24,12 +24,12 @@ const DefaultAnswerTimeout = 5 * time.Minute
 // maxQuestions is how many questions of one session may wait.
 const maxQuestions = 1000
 
-// maxPermission bounds a permission's message and detail together, in bytes. A longer
-// request is refused, not cut: what matters could be in the part that is left out.
+// maxPermission bounds a permission's message and detail together, in bytes. A longer request is
+// refused, not cut: the part that matters could be cut off.
 const maxPermission = 64 << 10
 
-// ErrUnanswered is the error of a question that nobody answered before its timeout. A host
-// takes it for a refusal, so that silence allows nothing.
+// ErrUnanswered is the error of a question that was not answered before its timeout. A host takes
+// it for a refusal, so that silence allows nothing.
 var ErrUnanswered = errors.New("nobody answered in time")
 
 // errWithdrawn is the error of a question whose turn was interrupted.
@@ -44,12 +44,12 @@ var errNotNeeded = errors.New("the session does not wait for it any more")
 type Question struct {
 	Kind    string // adminapi.QuestionPermission, QuestionInput or QuestionForm
 	Message string
-	Detail  string        // the command or path, "" for none; of a permission: all that will be done
-	Choices []string      // of an input: what to choose from
+	Detail  string        // the command or path, or ""; of a permission: all that will be done
+	Choices []string      // the choices of an input
 	Free    bool          // of an input: answers other than the choices are allowed
 	Schema  protocol.Raw  // of a form: the JSON Schema of its content
 	Timeout time.Duration // 0: DefaultAnswerTimeout
-	Call    string        // id of the tool.call that it is about, if a provider asks; "" for none
+	Call    string        // id of the tool.call that it is about, if a provider asks, or ""
 }
 
 // Answer is a person's answer to a [Question]: a decision, a text or content, by the
@@ -58,7 +58,7 @@ type Answer struct {
 	Decision string       // of a permission; adminapi.DecideDeny for an input or a form that was declined
 	Text     string       // of an input; with a denial: the reason, for the model
 	Content  protocol.Raw // of a form: an object
-	Person   string       // who answered, for the timeline; "" for nothing but "the user"
+	Person   string       // the person that answered, for the timeline; "" shows "the user"
 }
 
 // Denied reports whether the person refused a permission, or declined an input or a form.
@@ -75,10 +75,10 @@ type openQuestion struct {
 	isAbandoned func() bool      // whether its host has stopped waiting
 }
 
-// questions are the open questions of all sessions. They are the gateway's: an id is never
-// used twice, not even by the next gateway, so that a person never answers another question
-// than the one that they saw, and somebody who answers late is told how it ended, even if
-// another session has the id of the question's session by then. Its lock is a leaf.
+// questions are the open questions of all sessions. They are the gateway's: an id is never used
+// twice, not even by the next gateway, so that a person never answers another question than the one
+// that they saw. A late answer is told how the question ended, even if another session has the id
+// of the question's session by then. Its lock is a leaf.
 type questions struct {
 	prefix string
 	touch  func() // called at each change

@@ -12,11 +12,11 @@ import (
 	"tapgw/internal/visible"
 )
 
-// maxEnded is how many ended questions are remembered, so that who answers late is told how
-// they ended.
+// maxEnded is how many ended questions are remembered, so that a late answer is told how its
+// question ended.
 const maxEnded = 1000
 
-// answerer is who answered a question: a provider, or if it has no name, the user.
+// answerer is the provider that answered a question, or without a name, the user.
 type answerer struct {
 	provider string
 	person   string // as the provider says it; "" if it does not
@@ -63,8 +63,7 @@ func (e *questionEnd) String() string {
 	return "it was withdrawn, because its turn ended"
 }
 
-// end records how a question ended, for providers and for who answers late. Call with mu
-// held.
+// end records how a question ended, for providers and for late answers. Call with mu held.
 func (qs *questions) end(w *openQuestion, reason string, by answerer) {
 	e := questionEnd{session: w.view.Session, data: protocol.QuestionEnd{ID: w.view.ID, Reason: reason}, by: by}
 	if reason == protocol.QuestionAnswered {
@@ -99,10 +98,10 @@ func (w *openQuestion) event() protocol.Raw {
 	return data
 }
 
-// tellQuestions queues what the provider has not been told of the session's questions:
-// which of those that it knows have ended, and which others wait. It knows of
-// [protocol.MaxToldQuestions] at once, so that no flood of questions fills its connection.
-// It reports whether there was any. Call with Gateway.mu held.
+// tellQuestions queues the news about the session's questions for the provider: which of those that
+// it knows have ended, and which new ones wait. A provider knows of at most
+// [protocol.MaxToldQuestions] open questions, so that a flood of them can't fill its connection.
+// tellQuestions reports whether there was news. Call with Gateway.mu held.
 func (b *binding) tellQuestions() bool {
 	if !b.provider.hearsOf(protocol.EventQuestionAsked) {
 		return false
@@ -128,8 +127,8 @@ func (b *binding) sendEvent(name string, data protocol.Raw) {
 	b.provider.peer.Send(&protocol.SessionEvent{SessionID: b.session.id, Event: name, Data: data})
 }
 
-// news returns what a provider is to be told, and counts it as told. Call with Gateway.mu
-// held.
+// news returns the questions that the provider must be told of, and counts them as told. Call with
+// Gateway.mu held.
 func (qs *questions) news(b *binding) (asked []protocol.Raw, ended []protocol.QuestionEnd) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -22,7 +22,7 @@ const maxQueuedPrompts = 100
 type prompts struct {
 	ctx   context.Context // ends when the session is torn down: nothing is queued then
 	feed  *feed
-	touch func() // counts a change of what the gateway shows
+	touch func() // see [Gateway.touch]
 
 	// mu guards all that follows, with the prompts, pushers and streaks in it. Below it come
 	// streams.mu and feed.mu.
@@ -39,7 +39,7 @@ type prompts struct {
 	lastTurn    LastTurn
 	turns       map[string]*Turn // that somebody reads, by the id of their prompt, until they end
 	endedTurns  uint64
-	turnEnded   chan struct{} // closed at the next Idle; nil while nobody waits
+	turnEnded   chan struct{} // closed at the next Idle; nil without a waiter
 }
 
 func newPrompts(ctx context.Context, f *feed, touch func()) *prompts {
@@ -53,12 +53,12 @@ func (ps *prompts) nextID() string {
 	return strconv.FormatUint(ps.count, 10)
 }
 
-// queuedPrompt is a prompt on its way to the host. The session keeps those that come behind the turn that runs until
-// the session is idle: what the host has can be neither changed nor taken back (docs/adr/0036-queued-prompts.md).
-// Guarded by prompts.mu.
+// queuedPrompt is a prompt on its way to the host. The session keeps prompts that come while a turn
+// runs until it is idle: a prompt that the host has can be neither changed nor taken back
+// (docs/adr/0036-queued-prompts.md). Guarded by prompts.mu.
 type queuedPrompt struct {
 	prompt   Prompt
-	turn     *Turn     // nil if nobody reads the prompt's turn
+	turn     *Turn     // nil if the prompt's turn is not read
 	queuedAt time.Time // when somebody gave it to the session
 	goesNow  bool      // the host gets it though a turn runs
 	steers   bool      // the host got it while a turn ran
@@ -69,7 +69,7 @@ type queuedPrompt struct {
 	isReported bool       // done has it
 }
 
-// report tells whoever waits for the prompt what has become of it, once. Call with prompts.mu held.
+// report tells the prompt's waiter once whether the host took it. Call with prompts.mu held.
 func (q *queuedPrompt) report(err error) (isFirst bool) {
 	if q.isReported {
 		return false
@@ -142,7 +142,7 @@ func (s *Session) sendQueuedPrompts() {
 	s.prompts.mu.Lock()
 	hasNone := s.prompts.isBetween && len(s.prompts.queue) == 0
 	s.prompts.mu.Unlock()
-	if hasNone { // what waited was taken back, or the host refused it
+	if hasNone { // the waiting prompt was taken back, or the host refused it
 		s.becomeIdle()
 	}
 }
@@ -150,7 +150,7 @@ func (s *Session) sendQueuedPrompts() {
 // isFree reports whether a turn can begin. Call with mu held.
 func (ps *prompts) isFree() bool { return !ps.isBusy || ps.isBetween }
 
-// next takes the next prompt that the host is to get from the queue; nil if there is none.
+// next removes and returns the next prompt that the host should get, or nil.
 func (ps *prompts) next() *queuedPrompt {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -43,8 +43,8 @@ func (s *Session) RuntimeEvents(after uint64) ([]adminapi.RuntimeEvent, uint64) 
 	return events, first + uint64(len(events)) - 1
 }
 
-// WaitRuntimeEvents waits until there is an event of the runtime after a cursor. The error
-// is [ErrSessionEnded] when none will come, or that of ctx.
+// WaitRuntimeEvents waits until there is an event of the runtime after a cursor. The error is
+// [ErrSessionEnded] if the session ends first, or that of ctx.
 func (s *Session) WaitRuntimeEvents(ctx context.Context, after uint64) error {
 	return s.runtime.wait(ctx, after)
 }

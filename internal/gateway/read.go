@@ -11,10 +11,10 @@ import (
 	"tapgw/internal/protect"
 )
 
-// PermitRead decides whether the gateway or a provider may read a file for the session's model. Whether the file is
-// there, its size and how it compares with a text count as reading. path is absolute. All that stands before the host's
-// own reads is asked, and a host without rules of its own allows what lies in the session's directory. The error is one
-// line for the model.
+// PermitRead decides whether the gateway or a provider may read a file for the session's model.
+// Whether the file is there, its size and how it compares with a text count as reading. path is
+// absolute. It asks the rules and gates that also guard the host's own reads. A host without rules
+// of its own allows files in the session's directory. The error is one line for the model.
 func (s *Session) PermitRead(ctx context.Context, path, why string) error {
 	if err := s.rulesOnRead(ctx, path); err != nil {
 		return err

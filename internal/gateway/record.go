@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// Recorder keeps what happens: docs/records.md lists the kinds. With [Options].Recorder the gateway reports each thing
-// once, when it is over; without it nothing in this file runs.
+// Recorder keeps a record of each event: docs/records.md lists the kinds. With [Options].Recorder
+// the gateway reports each thing once, when it is over; without it nothing in this file runs.
 type Recorder interface {
 	// Record keeps a record, or drops it; it must not block. The gateway calls it under its locks.
 	Record(adminapi.Record)
@@ -23,7 +23,7 @@ type Recorder interface {
 	Pushed(session string) []adminapi.Record
 }
 
-// record reports what happened in the session now.
+// record reports an event that happened in the session now.
 func (s *Session) record(r adminapi.Record) {
 	r.TS, r.Session = time.Now(), s.id
 	s.g.recorder.Record(r)
@@ -92,8 +92,9 @@ func (s *Session) recordExecution(e Event) {
 	s.record(in(&turn, r))
 }
 
-// shellCommand is what a call of one of the host's own shells runs; "" for other tools. Arguments with a member twice
-// have none, because another reader may take the other one: the record is evidence.
+// shellCommand returns the command that a call of one of the host's own shells runs. It is "" for
+// other tools, and if the arguments have a member twice: another reader may take the other one, and
+// a record is evidence.
 func (s *Session) shellCommand(tool string, args protocol.Raw) string {
 	if !slices.Contains(s.info.Aliases["shell"], tool) {
 		return ""
@@ -120,7 +121,7 @@ func (s *Session) recordTurn(t *runningTurn) {
 	s.record(in(&t.span, r))
 }
 
-// recordGate reports what a gate, a user hook or a static denial decided about a call.
+// recordGate reports the decision of a gate, a user hook or a static denial about a call.
 func (s *Session) recordGate(r *rule, c gateCall, decision, reason string, duration time.Duration) {
 	record := adminapi.Record{Kind: adminapi.RecordGate, Tool: c.tool, Outcome: decision, By: r.owner(),
 		Reason: shorten(reason), DurationMs: milliseconds(duration)}

@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Limits of a recording. What its reader has not read yet is dropped beyond the first two; the
-// others are of one connection.
+// Limits of a recording. Beyond the first two, messages are dropped that the reader has not read
+// yet. The others hold for one connection.
 const (
 	maxRecordedLines = 8192
 	maxRecordedBytes = 16 << 20
@@ -25,9 +25,9 @@ const (
 	maxRecordings = 8 // at once
 )
 
-// Recording copies what the providers of a session and the gateway say to each other, for one
-// reader. It has the tokens of these messages: the reader must remove them. While nobody
-// records, a message costs one atomic load. [Recording.Stop] ends it.
+// Recording copies the messages between a session's providers and the gateway for one reader. It
+// has the tokens of these messages: the reader must remove them. Without a recording, a message
+// costs one atomic load. [Recording.Stop] ends it.
 type Recording struct {
 	session *Session
 	lines   *buffer[adminapi.RecordingLine]
@@ -39,7 +39,7 @@ type Recording struct {
 	last  int // number of a connection
 }
 
-// recordedConn is what a recording knows about a connection.
+// recordedConn is a recording's state of a connection.
 type recordedConn struct {
 	number   int
 	provider string
@@ -222,7 +222,7 @@ func (b *binding) hello(session string) *protocol.Hello {
 	return m
 }
 
-// connection is what the recording knows about a connection. Call with r.mu held.
+// connection returns the recording's state of a connection. Call with r.mu held.
 func (r *Recording) connection(c *Conn) *recordedConn {
 	rc := r.conns[c]
 	if rc == nil {
@@ -233,7 +233,7 @@ func (r *Recording) connection(c *Conn) *recordedConn {
 	return rc
 }
 
-// recordedPeer copies what the gateway sends to a provider.
+// recordedPeer copies the gateway's messages to a provider.
 type recordedPeer struct {
 	Peer
 	conn *Conn
@@ -336,8 +336,8 @@ func (r *Recording) close(c *Conn, from string, how adminapi.RecordedClose) {
 	r.append(rc, adminapi.RecordingLine{From: from, To: to, Closed: &how})
 }
 
-// recordHost notes what the session's host and the gateway say to each other. Callers ask
-// [Session.isRecorded] first, so that nothing is made while nobody records.
+// recordHost notes a message between the session's host and the gateway. Callers ask
+// [Session.isRecorded] first, so that the message is not even made without a recording.
 func (s *Session) recordHost(from, to string, message any) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -356,8 +356,8 @@ func (s *Session) recordHost(from, to string, message any) {
 // isRecorded reports whether somebody records, this session or another.
 func (s *Session) isRecorded() bool { return s.g.recordings.Load() != nil }
 
-// recordedPrompt and recordedTools are what a recording has of a prompt and of a list of tools
-// that the host is given.
+// recordedPrompt and recordedTools are the recorded forms of a prompt and of a list of tools for
+// the host.
 type recordedPrompt struct {
 	Type   string `json:"type"`
 	Text   string `json:"text"`

@@ -5,7 +5,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// recordedHead is what a recording reads of a message to know what it is about.
+// recordedHead has the members of a message that tell a recording which call or stream it is about.
 type recordedHead struct {
 	kind    protocol.Type
 	session string // that it names

@@ -15,8 +15,8 @@ import (
 // maxLabel bounds a session's label, in characters.
 const maxLabel = 200
 
-// labelOf is a label as all see it: one line in which no character hides or turns the others. Names of directories,
-// branches and of what hosts call their sessions may have such.
+// labelOf returns a label in the form that is shown: one line, without characters that hide or
+// reverse others. Names of directories, branches and the hosts' sessions may have such characters.
 func labelOf(text string) string {
 	return visible.Controls(strings.NewReplacer("\n", " ", "\t", " ").Replace(text))
 }

@@ -19,7 +19,7 @@ const (
 // again with the complete content. Its lock is a leaf below the feed's.
 type Responses struct {
 	added counter         // of the responses that were added
-	ended <-chan struct{} // closed when none will come
+	ended <-chan struct{} // closed with the session
 
 	mu    sync.Mutex
 	items []Response // oldest first
@@ -85,8 +85,7 @@ func unfinished(lines []LiveLine) []LiveLine {
 }
 
 // Next waits for a response and returns the oldest one, without removing it: see
-// [Responses.Remove]. The error is [ErrSessionEnded] when none will come, or that of
-// ctx.
+// [Responses.Remove]. The error is [ErrSessionEnded] if the session ends first, or that of ctx.
 func (q *Responses) Next(ctx context.Context) (Response, error) {
 	for {
 		n := q.added.value()

@@ -14,7 +14,7 @@ import (
 type route struct {
 	name       string
 	provider   *Provider // that has the tool; one of its instances
-	tools      []*tool   // one of each instance; none for a meta-tool
+	tools      []*tool   // one of each instance; empty for a meta-tool
 	merged     bool      // the provider has instances, and target chooses one
 	instances  string    // of a meta-tool: the provider whose instances it lists; else ""
 	definition Tool
@@ -53,7 +53,7 @@ type routes struct {
 	index  sync.Once
 }
 
-// find returns the route of a tool's name; nil if there is none.
+// find returns the route of a tool's name, or nil.
 func (r *routes) find(name string) *route {
 	r.index.Do(func() {
 		r.byName = make(map[string]*route, len(r.list))
@@ -138,8 +138,8 @@ func (r *route) define() {
 	r.definition.Parameters = withProperty(t.Parameters, targetParam, target)
 }
 
-// choose returns the tool of the instance that target names. For "" it returns the tool of
-// the most recently active instance, except that of failed. Nil: there is none.
+// choose returns the tool of the instance that target names. For "" it returns the tool of the most
+// recently active instance, except that of failed. It returns nil without such a tool.
 func (r *route) choose(target string, failed *tool) *tool {
 	var best *tool
 	for _, t := range r.tools {

@@ -185,8 +185,8 @@ func (s *Session) matchingRules(r *routes, tool string, args protocol.Raw) []*ru
 	return matched
 }
 
-// staticDenial is the denial by the first of rules with action deny; false when there
-// is none.
+// staticDenial returns the denial by the first matching rule with action deny, and whether there is
+// one.
 func (s *Session) staticDenial(rules []*rule, tool string, args protocol.Raw, span spans.Span) (Decision, bool) {
 	for _, r := range rules {
 		if r.Action == protocol.ActionDeny {

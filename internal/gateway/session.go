@@ -32,7 +32,7 @@ type Session struct {
 	createdAt time.Time
 
 	// The parts of the session. Each has a lock of its own.
-	feed    *feed                          // the timeline, the host's callbacks, what streams store
+	feed    *feed                          // the timeline, callbacks and stored events
 	prompts *prompts                       // on their way to the host, with the turns and injects
 	streams *streams                       // of providers, with their filters
 	runtime *buffer[adminapi.RuntimeEvent] // as the host's runtime tells them
@@ -67,7 +67,7 @@ type Session struct {
 	unanswered int           // bindings whose provider has not answered the session's end
 	allReady   chan struct{} // closed when unanswered comes to 0; nil before the end
 
-	startContext atomic.Pointer[chan string] // answer of the session_start hooks; nil: none, or used
+	startContext atomic.Pointer[chan string] // answer of the session_start hooks, until used
 	ownHooks     *userHooks                  // of its [SessionSpec]
 	runningHooks sync.WaitGroup              // user hooks
 	// needsHooks is set once something is bound that needs the host's hooks.
@@ -75,8 +75,8 @@ type Session struct {
 	needsHooks   atomic.Bool
 	pendingHooks atomic.Int32
 
-	// mu guards what follows: the names, the files of prompts, the calls that run or wait, and
-	// the changes of the tools that the worker has yet to give the host.
+	// mu guards the fields below it: the names, the files of prompts, the calls that run or wait,
+	// and the changes of the tools that the worker has yet to give the host.
 	mu           sync.Mutex
 	hooksClosed  bool // no user hook may start
 	labelText    string
@@ -88,10 +88,10 @@ type Session struct {
 	waits        map[uint64]context.CancelCauseFunc // of calls for required providers; nil before the first
 	waitCount    uint64                             // of all waits
 	permitted    map[string]bool                    // command lines, by a person for the session; nil before the first
-	oldestChange time.Time                          // of the tools, since the last refresh; zero: none
+	oldestChange time.Time                          // of the tools, since the last refresh, or zero
 	newestChange time.Time                          // of the tools
 	isRefreshing bool                               // the worker gives the host a list
-	refreshed    chan struct{}                      // closed when the host has all changes; nil while nobody waits
+	refreshed    chan struct{}                      // nil without a waiter; closed when the host has all
 
 	// Written by the worker only: the number of lists that the host was given, the last
 	// one that it took, and the transforms of that time.
@@ -215,22 +215,23 @@ func (s *Session) Tools() []adminapi.Tool {
 	return views
 }
 
-// HostTools returns the current tool list for the host and the revision of the last list
-// that the host was given, which may be an older one; 0 if it was given none.
+// HostTools returns the current tool list for the host and the revision of the last list that the
+// host was given, which may be older. The revision is 0 before the first list.
 func (s *Session) HostTools() (tools []Tool, revision uint64) {
 	return hostTools(s.routes.Load(), nil), s.revision.Load()
 }
 
-// hostTools lists the tools for a host that has the list sent. While providers join, each
-// list is the one before with some more, and they share its memory. So nobody may append
-// to sent but who gave it to the host.
+// hostTools lists the tools for a host that has the list sent. While providers join, each list
+// extends the one before and shares its memory. So only the worker, which gave sent to the host,
+// may append to it.
 func hostTools(r *routes, sent []Tool) []Tool {
 	n := 0
 	for n < min(len(sent), len(r.list)) && isSameTool(sent[n], r.list[n].definition) {
 		n++
 	}
 	tools := sent
-	if n < len(sent) { // the host may still read what follows, and tools that left must not stay in memory
+	// The host may still read the tail, and removed tools must not stay in memory.
+	if n < len(sent) {
 		tools = append(make([]Tool, 0, len(r.list)), sent[:n]...)
 	}
 	tools = slices.Grow(tools, len(r.list)-n)
@@ -284,8 +285,8 @@ func (s *Session) unbind(b *binding) {
 	s.rebuildRoutes()
 }
 
-// removeBinding removes a binding and leaves the routes to the caller, who rebuilds
-// them. Call with Gateway.mu held.
+// removeBinding removes a binding and leaves it to the caller to rebuild the routes. Call with
+// Gateway.mu held.
 func (s *Session) removeBinding(b *binding) {
 	drop := func(list []*binding) []*binding {
 		return slices.DeleteFunc(list, func(x *binding) bool { return x == b })

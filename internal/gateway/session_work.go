@@ -93,7 +93,7 @@ func (s *Session) send(p Prompt) error {
 	wasBusy := ps.isBusy && !wasBetween
 	endedTurns := ps.endedTurns
 	ps.isBusy, ps.isBetween = true, false
-	if wasBetween { // who looks when the session is idle again is to know that somebody interrupted it
+	if wasBetween { // a reader of the idle session must see that it was interrupted
 		ps.lastTurn.Failure = ""
 	} else {
 		ps.lastTurn = LastTurn{}
@@ -160,7 +160,7 @@ func (s *Session) refresh() time.Duration {
 	// that it got when it came back. So the next list is sent even if it is the same.
 	s.hostMayDiffer = err != nil
 	if err != nil {
-		s.sentTools = slices.Clip(s.sentTools) // the host may still read what follows
+		s.sentTools = slices.Clip(s.sentTools) // the host may still read the tail
 		if !errors.Is(err, context.Canceled) {
 			s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("the session did not take its tools: %v", err))
 		}

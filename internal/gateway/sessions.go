@@ -112,8 +112,8 @@ func (g *Gateway) Session(id string) (*Session, bool) {
 	return s, s != nil
 }
 
-// Foreground returns the foreground session: the chosen one until it ends, then the newest. It
-// is false while there is none.
+// Foreground returns the foreground session: the chosen one until it ends, then the newest. It is
+// false while there is no session.
 func (g *Gateway) Foreground() (*Session, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,8 +149,8 @@ func (g *Gateway) SetForeground(id string) error {
 	return nil
 }
 
-// foregroundSession returns the chosen session until it ends, then the newest; nil if
-// there is none. Call with g.mu held.
+// foregroundSession returns the chosen session until it ends, then the newest. It returns nil if
+// there is no session. Call with g.mu held.
 func (g *Gateway) foregroundSession() *Session {
 	if s := g.sessions[g.foreground]; s != nil && !s.isEnding() {
 		return s

@@ -14,7 +14,7 @@ import (
 type ShellCommand struct {
 	Text string
 	Dir  string // where it runs, an absolute path; "" for the session's directory
-	Why  string // the purpose, for a person: who runs it, where and when
+	Why  string // the purpose, for a person: which provider runs it, where and when
 	Call string // id of the tool.call that asks for it
 }
 
@@ -26,9 +26,10 @@ func (c ShellCommand) Line() string {
 	return "cd '" + strings.ReplaceAll(c.Dir, "'", `'\''`) + "' && " + c.Text
 }
 
-// PermitShell decides whether a provider may run a command for the session's model. All that stands before the host's
-// own shell is asked: rules and gates, and then the host's rules. A host without rules of its own has a person asked,
-// whose answer may hold for the session. The error says who denied it, in one line for the model.
+// PermitShell decides whether a provider may run a command for the session's model. It asks
+// everything that also guards the host's own shell: rules and gates, and then the host's rules. For
+// a host without rules of its own it asks a person, whose answer may hold for the session. The
+// error names the party that denied it, in one line for the model.
 func (s *Session) PermitShell(ctx context.Context, c ShellCommand) error {
 	args, err := json.Marshal(struct {
 		Command string `json:"command"`

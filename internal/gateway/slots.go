@@ -60,8 +60,9 @@ func (s *slots) free() {
 	s.used--
 }
 
-// next takes a slot for the call that has waited longest and returns that call; nil when none waits or no slot is
-// free. A hello may have lowered the limit below the slots in use: then a slot that gets free is not given away.
+// next takes a slot for the call that has waited longest and returns that call. It returns nil if
+// no call waits or no slot is free. A hello may have lowered the limit below the slots in use: then
+// a slot that gets free is not given away.
 func (s *slots) next() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +93,7 @@ func (s *slots) release() {
 		} // else it ended before it got the slot
 	}
 	for _, c := range stale {
-		c.again().run()
+		c.copyToRetry().run()
 	}
 }
 

@@ -43,8 +43,8 @@ func (s *Session) tellSubscribers(name string, data protocol.Raw) {
 	})
 }
 
-// tellProviders sends the session's providers what tell queues for each. tell reports whether
-// it queued anything, and is called with Gateway.mu held.
+// tellProviders sends the session's providers the messages that tell queues for each. tell reports
+// whether it queued anything, and is called with Gateway.mu held.
 func (s *Session) tellProviders(tell func(b *binding) bool) {
 	s.g.mu.Lock()
 	var peers []Peer

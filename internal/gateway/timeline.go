@@ -92,8 +92,8 @@ func (s *Session) Timeline(after uint64) (lines []adminapi.TimelineLine, cursor 
 	return append([]adminapi.TimelineLine{gap}, lines...), cursor
 }
 
-// WaitTimeline waits until there is a line after a number. The error is [ErrSessionEnded]
-// when none will come, or that of ctx.
+// WaitTimeline waits until there is a line after a number. The error is [ErrSessionEnded] if the
+// session ends first, or that of ctx.
 func (s *Session) WaitTimeline(ctx context.Context, after uint64) error {
 	return s.feed.wait(ctx, kindTimeline, after)
 }

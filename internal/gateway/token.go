@@ -13,8 +13,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Trust is a provider's trust level, which its token gives it. It decides what a provider
-// may do beside giving tools and pushing events. See docs/protocol.md, "Trust".
+// Trust is a provider's trust level, which its token gives it. It decides which rights a provider
+// has beside giving tools and pushing events. See docs/protocol.md, "Trust".
 type Trust string
 
 // Trust levels, the highest first: of the admin token; of the instance token and of
@@ -26,7 +26,7 @@ const (
 	TrustExternal Trust = "external"
 )
 
-// identity is what a connection's token allows. Fields without a guard are fixed.
+// identity holds the rights that a connection's token gives. Fields without a guard are fixed.
 type identity struct {
 	ended         bool   // the token is void; guarded by Gateway.mu
 	wasBound      bool   // guarded by Gateway.mu
@@ -87,10 +87,9 @@ const (
 	prefixMCP       = "mcp-"
 )
 
-// memory is a reconnect memory: what a reconnect token restores. It is kept while its
-// connection is up and [protocol.ReconnectWindow] longer. Guarded by Gateway.mu. See
-// docs/protocol.md, "Reconnecting".
-type memory struct {
+// reconnectMemory is the state that a reconnect token restores. It is kept while its connection is
+// up and [protocol.ReconnectWindow] longer. Guarded by Gateway.mu. See docs/protocol.md, "Reconnecting".
+type reconnectMemory struct {
 	identity *identity
 	provider *Provider
 	session  string // that it was bound to: an id or "all"
@@ -198,7 +197,7 @@ func (g *Gateway) identify(token string) *identity {
 }
 
 // newReconnectToken makes the reconnect token of a reconnect memory. Call with g.mu held.
-func (g *Gateway) newReconnectToken(m *memory) string {
+func (g *Gateway) newReconnectToken(m *reconnectMemory) string {
 	token := newSecret(prefixReconnect)
 	m.key = keyOf(token)
 	g.memories[m.key] = m
@@ -207,7 +206,7 @@ func (g *Gateway) newReconnectToken(m *memory) string {
 
 // useReconnectToken returns the memory of a reconnect token and voids the token. It returns
 // nil when the token is unknown, used or expired. Call with g.mu held.
-func (g *Gateway) useReconnectToken(token string) *memory {
+func (g *Gateway) useReconnectToken(token string) *reconnectMemory {
 	if token == "" {
 		return nil
 	}
@@ -221,11 +220,11 @@ func (g *Gateway) useReconnectToken(token string) *memory {
 }
 
 // dropMemory voids a reconnect token. Call with g.mu held.
-func (g *Gateway) dropMemory(m *memory) { delete(g.memories, m.key) }
+func (g *Gateway) dropMemory(m *reconnectMemory) { delete(g.memories, m.key) }
 
 // expireMemory voids a reconnect token after [protocol.ReconnectWindow]. Call with g.mu held,
 // when the connection has ended.
-func (g *Gateway) expireMemory(m *memory) {
+func (g *Gateway) expireMemory(m *reconnectMemory) {
 	m.conn = nil
 	time.AfterFunc(protocol.ReconnectWindow, func() {
 		g.mu.Lock()
@@ -250,8 +249,8 @@ func (g *Gateway) endSessionTokens(session string) {
 	}
 }
 
-// refusedToken is the text of the error for a wrong token: what to do, by the token's kind.
-// It repeats nothing of the token.
+// refusedToken is the text of the error for a wrong token. It tells the user the next step, by the
+// token's kind. It repeats nothing of the token.
 func refusedToken(token string, foreignOrigin bool) string {
 	kind, _, _ := strings.Cut(token, "-")
 	if strings.HasPrefix(token, prefixPaired) {

@@ -17,14 +17,15 @@ import (
 // Turns, tool calls, gates and pushes have spans (docs/traces.md). With [Options].Tracer somebody gets them; with
 // [Options].Recorder alone they are ids, for the records and for whom the gateway tells of a traceparent.
 
-// Spans makes the spans of what other parts of the gateway do, beside sessions. Nil makes none.
+// Spans returns the maker of spans for parts of the gateway beside sessions. A nil maker makes no
+// spans.
 func (g *Gateway) Spans() *spans.Maker { return g.spans }
 
-// Metrics are how long what the gateway and parts beside it did took, by the conventions of OpenTelemetry.
+// Metrics returns the durations of the gateway's operations, by the conventions of OpenTelemetry.
 func (g *Gateway) Metrics() *spans.Metrics { return &g.metrics }
 
-// runningTurns are a session's prompts that the host has and that have not ended, oldest first. Nobody keeps them
-// without spans. Its lock is a leaf.
+// runningTurns are a session's prompts that the host has and that have not ended, oldest first.
+// Without spans it stays empty. Its lock is a leaf.
 type runningTurns struct {
 	mu   sync.Mutex
 	list []runningTurn
@@ -42,7 +43,7 @@ func (s *Session) spanInfo() spans.Session {
 	return spans.Session{ID: s.id, Label: s.label(), Host: s.info.Kind}
 }
 
-// currentTurn is the traceparent of the turn that runs; "" if none does.
+// currentTurn is the traceparent of the turn that runs, or "".
 func (s *Session) currentTurn() string {
 	t := &s.running
 	t.mu.Lock()
@@ -115,7 +116,8 @@ func (s *Session) failTurn(message string) {
 	}
 }
 
-// countTokens adds what a call of the model used to the turn that runs: hosts have ids of their own for prompts.
+// countTokens adds the tokens of a model call to the turn that runs. It can't name the turn,
+// because hosts have ids of their own for prompts.
 func (s *Session) countTokens(input, output int64) {
 	t := &s.running
 	t.mu.Lock()
@@ -216,7 +218,7 @@ func endGates(span spans.Span, d Decision) {
 	span.End()
 }
 
-// startPush starts the span of a push that came in, below what its pusher says.
+// startPush starts the span of a push that came in, below the span that the push names.
 func (s *Session) startPush(source pushSource, m *protocol.Push) spans.Span {
 	return s.g.spans.Start(m.Traceparent, func() spans.Info {
 		return spans.Push(s.spanInfo(), source.name, m.Stream)

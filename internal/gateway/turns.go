@@ -65,7 +65,7 @@ func (t *Turn) begin(cursor uint64) {
 	}
 }
 
-// checkPrompt refuses what prompts of the session's host can't hold.
+// checkPrompt refuses a prompt that the session's host can't take, such as one with attachments.
 func (s *Session) checkPrompt(p Prompt) error {
 	fields := map[string]bool{"attachments": len(p.Attachments) > 0, "headers": len(p.Headers) > 0}
 	for field, isPresent := range fields {
@@ -187,7 +187,7 @@ func (t *Turn) Close() {
 
 // LastTurn says how the session's last turn went. It is empty from the moment the host is given another prompt.
 type LastTurn struct {
-	Interrupted string // why somebody interrupted it; "" if nobody did
+	Interrupted string // why it was interrupted, or ""
 	Failure     string // an error of the session meanwhile
 }
 

@@ -10,7 +10,7 @@ import (
 // offerChange makes a new offer from an old one, which it leaves as it is.
 type offerChange func(old *offer) (*offer, *protocol.Error)
 
-// update applies a change in all sessions that a message is for, or in none if one refuses
+// update applies a change in all sessions that a message is for, or in no session if one refuses
 // it. No call is dispatched by the old offer after the ack. See docs/protocol.md, "Updates".
 func (c *Conn) update(t protocol.Type, session, requestID string, change offerChange) {
 	g := c.g

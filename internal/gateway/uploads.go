@@ -13,10 +13,11 @@ import (
 // maxUploadBytes bounds the files that a session keeps of its prompts.
 const maxUploadBytes = 100 << 20
 
-// Upload keeps bytes that come with a prompt as a file that only the user can read, until the session ends. The
-// attachment has the name that the person knows the file by. The error is PAYLOAD_TOO_LARGE if the session's files take
-// too much room, INVALID_JSON if its host takes no attachments, INVALID_STATE if the gateway keeps none, or says why
-// the file can't be written. Whoever calls it calls [Session.RemoveUploads] if the session does not take the prompt.
+// Upload keeps bytes that come with a prompt as a file that only the user can read, until the
+// session ends. The attachment has the name that the person knows the file by. The error is
+// PAYLOAD_TOO_LARGE if the session's files take too much room, INVALID_JSON if its host takes no
+// attachments, INVALID_STATE if the gateway keeps no files, or says why the file can't be written.
+// Whoever calls it calls [Session.RemoveUploads] if the session does not take the prompt.
 func (s *Session) Upload(name, mime string, data []byte) (Attachment, error) {
 	switch {
 	case !s.info.Attachments:

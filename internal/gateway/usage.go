@@ -100,7 +100,7 @@ func (s *Session) SetContextWindow(prompt string, c adminapi.Context) {
 	}
 }
 
-// Usage is what the session has used so far, since this gateway has it, as GET
+// Usage returns the use of models in the session since this gateway has it, as GET
 // /sessions/{id}/usage of docs/admin-api.md shows it. The lists are copies and never nil, but
 // ModelCalls, which [Session.ModelCalls] has.
 func (s *Session) Usage() adminapi.Usage {

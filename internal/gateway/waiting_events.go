@@ -33,11 +33,10 @@ type waitingEvent struct {
 	row      HistoryRow
 }
 
-// StoreEvent stores an event from the admin side for the next session while there is
-// none, else it pushes it to the foreground session. Its level must be keep and it
-// must have no prompt, since there is no session to show it; else the error is
-// INVALID_SESSION. Other errors are those of [Session.Push], and INVALID_STATE while
-// the gateway shuts down.
+// StoreEvent stores an event from the admin side for the next session. If there is a session
+// already, it pushes the event to the foreground session instead. Its level must be keep and it
+// must have no prompt, since there is no session to show it; else the error is INVALID_SESSION.
+// Other errors are those of [Session.Push], and INVALID_STATE while the gateway shuts down.
 func (g *Gateway) StoreEvent(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
 	from, err := checkAdminPush(from, m)
 	if err != nil {
