@@ -18,12 +18,14 @@ import (
 	"tapgw/internal/gateway"
 )
 
+// Attachments of a prompt: their form for the runtime, and the right to read their paths.
+
 // maxSelection bounds the size of a file whose lines are attached, in bytes.
 const maxSelection = 8 << 20
 
-// attachments converts a prompt's attachments for the runtime. The model gets images, selected lines, and the names of
-// files and directories. The session may read what is attached, but no token of the gateway in it. The error is
-// INVALID_JSON.
+// attachments converts a prompt's attachments for the runtime. The model gets images, selected
+// lines, and the names of files and directories. The session may read the attached paths, but no
+// token of the gateway below them. The error is INVALID_JSON.
 func (s *session) attachments(list []gateway.Attachment) ([]sdk.Attachment, error) {
 	made := make([]sdk.Attachment, 0, len(list))
 	for i, a := range list {
@@ -73,8 +75,9 @@ const maxInline = 64 << 10
 // shownImages are the types of images that the runtime shows the model.
 var shownImages = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 
-// upload attaches a file that a prompt brought. The runtime keeps images and short texts in the session's history, so
-// that they are there after the file is gone. Of other bytes it gives the model nothing, so these are a file to read.
+// upload attaches a file that a prompt brought. The runtime keeps images and short texts in the
+// session's history, so they outlast the file. It gives the model no other kinds of bytes, so these
+// stay a file that the model may read.
 func (s *session) upload(a gateway.Attachment, size int64) (sdk.Attachment, error) {
 	data, err := os.ReadFile(a.Path)
 	if err != nil {
@@ -137,15 +140,15 @@ func selection(a gateway.Attachment, size int64) (sdk.Attachment, error) {
 	}, nil
 }
 
-// attachedPath is the real path of what a prompt attached. isUpload is set for a file that a prompt brought, which lies
-// beside the gateway's tokens.
+// attachedPath is the real path of a prompt's attachment. isUpload is set for a file that a prompt
+// brought, which lies beside the gateway's tokens.
 type attachedPath struct {
 	path     string
 	isUpload bool
 }
 
-// isAttached reports whether a request is to read a path that a prompt attached. Who attaches a directory above the
-// gateway's tokens does not mean these.
+// isAttached reports whether a request is to read a path that a prompt attached. An attached
+// directory above the gateway's tokens does not permit reading these.
 func (s *session) isAttached(req sdk.PermissionRequest) bool {
 	read, ok := req.(*rpc.PermissionRequestRead)
 	if !ok {

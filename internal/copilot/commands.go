@@ -16,8 +16,9 @@ var goesOn = lazyregexp.New(`<(?:command started in background with shellId: ([^
 // maxBackground bounds the shells that a session's commands are followed in.
 const maxBackground = 100
 
-// background are a session's commands that go on after their call, by shell. A shell that had a second command while
-// the first one ran is there with nil: how either of them ended can't be told.
+// background are a session's commands that go on after their call, by shell. The value is nil for a
+// shell that got a second command while the first one ran: the gateway can't tell which of the two
+// has ended.
 type background map[string]*gateway.Event
 
 // add follows a command after its call.

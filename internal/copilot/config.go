@@ -8,6 +8,8 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 )
 
+// The SDK's configs with which a session is created and resumed.
+
 // clientName is our name in the runtime's requests.
 const clientName = "tapgw"
 

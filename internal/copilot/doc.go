@@ -11,5 +11,5 @@
 //   - When the runtime dies, the gateway starts a new one and resumes the sessions with their tools. Calls and
 //     prompts that were in flight have ended by then.
 //   - A terminal's session is its person's. The gateway joins it over a pipe ([Runtime.Join], [Runtime.Attach]), adds
-//     tools, prompts and lines, and never answers what the terminal asks its person.
+//     tools, prompts and lines, and never answers the terminal's questions to its person.
 package copilot

@@ -20,6 +20,8 @@ import (
 	"tapgw/internal/gateway"
 )
 
+// Model endpoints, GitHub's and the user's own: their tokens, URLs and models.
+
 // maxModelList bounds an endpoint's list of models, in bytes.
 const maxModelList = 8 << 20
 
@@ -99,7 +101,7 @@ func tokenFromEnv(variable string) (string, error) {
 	return token, nil
 }
 
-// checkEndpoint checks what a session on the user's own endpoint needs: a URL and a model.
+// checkEndpoint checks that a session on the user's own endpoint has a URL and a model.
 func checkEndpoint(p *sdk.ProviderConfig, model string, offered []string) error {
 	if err := checkURL(p.BaseURL); err != nil {
 		return invalidRequest("providerUrl: %v", err)
@@ -117,8 +119,8 @@ func missingModel(what string) error {
 	return invalidRequest("model: missing; with a model endpoint of one's own (provider_url) %s", what)
 }
 
-// defaultModel returns the model of a session that names none: the only model of its endpoint, by the config or by the
-// endpoint's list. For GitHub it is "", because GitHub chooses.
+// defaultModel returns the model of a session that does not name one: the only model of its
+// endpoint, by the config or by the endpoint's list. For GitHub it is "", because GitHub chooses.
 func (o *Options) defaultModel(ctx context.Context, p configs.Profile, req gateway.StartRequest) (string, error) {
 	e := p.Provider
 	if p.Model != "" || e.URL == "" || checkURL(e.URL) != nil { // checkEndpoint reports a wrong URL

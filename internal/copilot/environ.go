@@ -10,8 +10,8 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 )
 
-// The variables that the runtime, and so the model's shell, inherits: what it needs to find its home, its sign-in,
-// the network and the user's language.
+// The variables that the runtime, and so the model's shell, inherits. With them it finds its home,
+// its sign-in, the network and the user's language.
 var (
 	inherited = []string{
 		"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "TMPDIR",

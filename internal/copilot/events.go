@@ -14,11 +14,13 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// The pump of a session, which turns the runtime's events into calls to the gateway.
+
 // syncType marks a line that comes back as an event. When it is back, the pump has seen all events before it.
 const syncType = logType + "-sync"
 
-// item is what the pump handles, in order: an event of the runtime, or a change of the session. Each kind uses its own
-// fields.
+// item is one entry of the pump's queue: an event of the runtime, or a change of the session. Each
+// kind uses its own fields.
 type item struct {
 	gen   int // of the conn that the item is about
 	event sdk.SessionEvent
@@ -59,7 +61,7 @@ func (s *session) pump() {
 			}
 			t.handle(it)
 		}
-		// The raw log gets events after the gateway has seen what they are about.
+		// The raw log gets an event after the gateway has handled it.
 		for _, it := range items {
 			if it.event.Data != nil {
 				s.recordRaw(it.event)
@@ -68,7 +70,8 @@ func (s *session) pump() {
 	}
 }
 
-// tracker follows what a session does, from the runtime's events. Only the pump uses it.
+// tracker follows a session's turns, parts and idleness, from the runtime's events. Only the pump
+// uses it.
 type tracker struct {
 	s              *session
 	gen            int  // of the conn that the events come from
@@ -110,7 +113,7 @@ func (t *tracker) handle(it item) {
 	case it.lost != nil:
 		t.processDied(it)
 	case it.left != nil:
-		t.left(it)
+		t.sessionLeft(it)
 	case it.isRunning:
 		t.reportBusy()
 	case it.isResumed:
@@ -201,7 +204,8 @@ func (t *tracker) endAgent() {
 
 func partKey(callback, id string) string { return callback + " " + id }
 
-// beginPart returns the open part with an id. It makes one, and returns true, if there is none.
+// beginPart returns the open part with an id. If no such part is open, it makes one and returns
+// true.
 func (t *tracker) beginPart(callback, id string) (o *openPart, begun bool) {
 	k := partKey(callback, id)
 	if o := t.openParts[k]; o != nil {
@@ -247,7 +251,7 @@ func (t *tracker) delta(callback, id, text string) {
 	t.emit(gateway.Event{Callback: deltaCallbacks[callback], ID: id, Delta: text})
 }
 
-// message reports what the model said and which tools it is about to call.
+// message reports the model's message and which tools it is about to call.
 func (t *tracker) message(d *rpc.AssistantMessageData) {
 	requests := make([]gateway.ToolRequest, len(d.ToolRequests))
 	for i, r := range d.ToolRequests {
@@ -296,7 +300,8 @@ func (t *tracker) toolStart(d *rpc.ToolExecutionStartData) {
 	})
 }
 
-// toolUse returns the call that a request for permission is about; nil if it names none that runs.
+// toolUse returns the call that a request for permission is about; nil if it does not name a
+// running call.
 func (t *tracker) toolUse(req sdk.PermissionRequest) *toolUse {
 	o := t.openParts[partKey(gateway.OnEndToolExecution, callIDOf(req))]
 	if o == nil {
@@ -390,7 +395,8 @@ func (t *tracker) endParts(why string) {
 	}
 }
 
-// processDied ends what was lost with the process. The gateway hears no idle until the session is back.
+// processDied ends the parts, turns and prompts that were lost with the process. The gateway hears
+// no idle until the session is back.
 func (t *tracker) processDied(it item) {
 	t.gen = it.gen + 1 // drop further events of the dead process
 	t.pendingSyncs = nil

@@ -16,12 +16,12 @@ import (
 	"tapgw/internal/visible"
 )
 
-// eventRow says what becomes of the events of one type. Events of every type, known or not, are also kept raw for
-// tapctl sessions log --events. docs/copilot.md is made from the texts.
+// eventRow says how the events of one type are handled. Events of every type, known or not, are
+// also kept raw for tapctl sessions log --events. docs/copilot.md is made from the texts.
 type eventRow struct {
 	typ      rpc.SessionEventType
 	level    adminapi.LogLevel // of the timeline's line; "": no line
-	timeline string            // what the line says
+	timeline string            // the content of the line
 	live     string            // callbacks
 	event    string            // the session.event that subscribed providers get
 	also     string
@@ -38,7 +38,8 @@ func newRow[D rpc.SessionEventData](do func(*tracker, sdk.SessionEvent, D)) even
 	}}
 }
 
-// timelineRow is a row for events that become a line of the timeline. An event for which say returns "" becomes none.
+// timelineRow is a row for events that become a line of the timeline. An event for which say
+// returns "" gets no line.
 func timelineRow[D rpc.SessionEventData](level adminapi.LogLevel, what string, say func(D) string) eventRow {
 	row := newRow(func(t *tracker, _ sdk.SessionEvent, d D) {
 		if text := say(d); text != "" {
@@ -92,7 +93,7 @@ var eventRows = sync.OnceValue(func() map[rpc.SessionEventType]eventRow {
 
 // eventTable has a row for each type of event that the SDK knows, and for toolTimeType.
 var eventTable = append([]eventRow{
-	// What happens in a turn.
+	// Events of a turn.
 	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.UserMessageData) { t.userMessage(e, d) }).
 		inTimeline(adminapi.LogInfo, "the prompt; a provider's was shown when it was pushed").
 		forwarded(protocol.EventUserMessage).withNote("the session is busy; the turn's budget begins"),
@@ -140,7 +141,7 @@ var eventTable = append([]eventRow{
 	newRow(func(t *tracker, _ sdk.SessionEvent, _ *rpc.AbortData) { t.abortReported() }).
 		withNote("ends callbacks that are open, calls in flight and questions"),
 
-	// What a person is asked.
+	// Questions to a person.
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.PermissionRequestedData) {
 		if c := t.conn(); c != nil {
 			t.s.answerPermission(c, d, t.toolUse(d.PermissionRequest))
@@ -164,7 +165,7 @@ var eventTable = append([]eventRow{
 	}).
 		callbacks(gateway.OnIdle).withNote("`session.lifecycle` idle, once no prompt waits"),
 
-	// What goes wrong.
+	// Errors and warnings.
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionErrorData) {
 		switch d.ErrorType {
 		case logType:
@@ -231,7 +232,7 @@ var eventTable = append([]eventRow{
 			)
 		}),
 
-	// What the model costs and keeps.
+	// The model's use of tokens and its context.
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.AssistantUsageData) { t.countModelCall(d) }).
 		withNote("usage: tokens, cost, time of one call"),
 	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.SessionUsageInfoData) {
@@ -282,7 +283,7 @@ var eventTable = append([]eventRow{
 		return "the session was rewound by " + visible.Count(d.EventsRemoved, "event")
 	}),
 
-	// What changes about the session.
+	// Changes of the session.
 	timelineRow(adminapi.LogInfo, "from which model to which", func(d *rpc.SessionModelChangeData) string {
 		text := "model " + d.NewModel
 		if was := deref(d.PreviousModel); was != "" && was != d.NewModel {

@@ -28,7 +28,7 @@ func int64OrZero(n *int64) int64 {
 	return *n
 }
 
-// serverText says what is wrong with an MCP server, or "" if nothing is.
+// serverText describes the fault of an MCP server, or returns "" if it is well.
 func serverText(name string, status rpc.MCPServerStatus, err *string) string {
 	switch status {
 	case rpc.MCPServerStatusFailed:

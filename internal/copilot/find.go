@@ -12,11 +12,13 @@ import (
 	"tapgw/internal/proc"
 )
 
+// The search for the runtime's program.
+
 // Values of [Found.Source]: where a runtime was found.
 const (
 	SourceConfig  = "config"           // [copilot] cli
 	SourceEnv     = "COPILOT_CLI_PATH" // the variable
-	SourceProject = "project"          // what `make runtime` installed
+	SourceProject = "project"          // installed by `make runtime`
 	SourcePath    = "PATH"             // a full Copilot CLI
 )
 
@@ -26,9 +28,9 @@ type Found struct {
 	Source string
 }
 
-// Find looks for the runtime's program: cli if it is set, then COPILOT_CLI_PATH, then what make runtime installed
-// beside this program, then copilot on PATH. If cli or the variable names no program, that is an error and the search
-// ends.
+// Find looks for the runtime's program: cli if it is set, then COPILOT_CLI_PATH, then the runtime
+// that make runtime installed beside this program, then copilot on PATH. If cli or the variable
+// names no program, that is an error and the search ends.
 func Find(cli string) (Found, error) {
 	return finder{getenv: os.Getenv, executable: os.Executable, lookPath: exec.LookPath}.find(cli)
 }
@@ -76,8 +78,8 @@ func (f finder) find(cli string) (Found, error) {
 		"or install @github/copilot with npm, or set COPILOT_CLI_PATH or cli in [copilot] of tapgw.toml")
 }
 
-// Installed returns the path of the runtime that make runtime installed below a directory, or "" when there is none for
-// this machine's system and architecture.
+// Installed returns the path of the runtime that make runtime installed below a directory, or "" if
+// that runtime is missing or not for this machine's system and architecture.
 func Installed(root string) string {
 	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
 	if arch == "" {

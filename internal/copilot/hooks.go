@@ -16,8 +16,9 @@ import (
 // turn, and some sessions have no rule, gate, user hook or limited edit that needs one. The session gets its hooks
 // once, when something needs them.
 
-// lateHooksVersion is the only runtime version on which enabling hooks later was measured to be safe. On CLI 1.0.102 a
-// running sub-agent keeps the hooks that it began with: none. Sessions of any other version have hooks from the start.
+// lateHooksVersion is the only runtime version on which enabling hooks later was measured to be
+// safe. On CLI 1.0.102 a running sub-agent that began without hooks stays without them. Sessions of
+// any other version have hooks from the start.
 const lateHooksVersion = "1.0.85"
 
 // needsHooks reports whether something needs the session's hooks: the trusted project's language servers, limited
@@ -79,7 +80,8 @@ func (s *session) hooks() *sdk.SessionHooks {
 	}
 }
 
-// promptSubmitted adds what providers say to a prompt. A sub-agent's prompt comes from an agent and gets nothing.
+// promptSubmitted adds the providers' context to a prompt. A sub-agent's prompt comes from an agent
+// and gets nothing.
 func (s *session) promptSubmitted(
 	in sdk.UserPromptSubmittedHookInput, _ sdk.HookInvocation,
 ) (*sdk.UserPromptSubmittedHookOutput, error) {
@@ -123,8 +125,9 @@ func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*s
 	return nil, nil
 }
 
-// unaskedDenial judges what a call of the runtime's own tools does without asking for permission. The result is why it
-// is denied; "" allows the call to begin. In a terminal its person decides.
+// unaskedDenial judges the part of a call of the runtime's own tools for which the runtime does not
+// ask for permission. It returns the reason for a denial; "" allows the call to begin. In a
+// terminal its person decides.
 func (s *session) unaskedDenial(ctx context.Context, u toolUse) string {
 	switch {
 	case s.joined != 0:

@@ -10,8 +10,10 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// idle handles that the runtime has nothing more to do. It may have reported that before it got our last prompt; then
-// the idle is withheld until the prompt begins or is lost.
+// Idleness: the runtime has no more work, or it has lost a prompt or the end of a turn.
+
+// idle handles the runtime's report that it has no more work. The runtime may have sent the report
+// before it got our last prompt; then the idle is withheld until the prompt begins or is lost.
 func (t *tracker) idle() {
 	t.endTurn("")
 	if all, _ := t.s.unbegun(); len(all) > 0 {
@@ -102,10 +104,11 @@ type syncPoint struct {
 	aborted bool
 }
 
-// sync finds out whether something that the session waits for will never come: the end of a turn that was interrupted
-// or can't be saved, or the beginning of prompts that an idle runtime has lost. The runtime reports none of that. So
-// sync asks whether the runtime has work. If it has none, sync writes a line, which comes back as an event after all
-// events before it. What has not come by then will not come.
+// sync finds out whether something that the session waits for will never come: the end of a turn
+// that was interrupted or can't be saved, or the beginning of prompts that an idle runtime has
+// lost. The runtime does not report such a loss. So sync asks whether the runtime has work. If not,
+// sync writes a line, which comes back as an event behind all earlier events. An end or a beginning
+// that has not come by then will not come.
 func (t *tracker) sync(aborted bool) {
 	c := t.conn()
 	if c == nil {
@@ -113,7 +116,7 @@ func (t *tracker) sync(aborted bool) {
 	}
 	_, waiting := t.s.unbegun()
 	if t.idleWithheld && len(waiting) == 0 {
-		return // Send is about to report what became of them
+		return // Send is about to report their fate
 	}
 	t.syncCount++
 	id := strconv.Itoa(t.syncCount)

@@ -20,8 +20,9 @@ import (
 type joinedBy int
 
 const (
-	// byExtension is the pipe of an extension. The CLI refuses tools.set there, and asks its person for consent to
-	// hooks and to tools that need no permission, so such a session has neither.
+	// byExtension is the pipe of an extension. The CLI refuses tools.set there, and asks its person
+	// for consent to hooks and to tools that need no permission, so such a session has no hooks and
+	// no such tools.
 	byExtension joinedBy = iota + 1
 	// byPort is the port of a terminal that was started with --ui-server.
 	byPort
@@ -35,10 +36,10 @@ type Link struct {
 	ended chan struct{}
 }
 
-// Join joins a session of a terminal over the pipe that the terminal gave to its extension. calls gets what the
-// session does; it asks the gates about each call of a provider's tool. had names the tools that the terminal has had
-// from other gateways, which it still lists. The link ends with the pipe, and with the
-// Runtime. Join closes the pipe if it fails.
+// Join joins a session of a terminal over the pipe that the terminal gave to its extension. calls
+// gets the session's events; it asks the gates about each call of a provider's tool. had names the
+// tools that the terminal has had from other gateways, which it still lists. The link ends with the
+// pipe, and with the Runtime. Join closes the pipe if it fails.
 func (r *Runtime) Join(
 	ctx context.Context, pipe io.ReadWriteCloser, id, cwd string, had []string, calls gateway.HostCalls,
 ) (*Link, error) {
@@ -100,8 +101,8 @@ func (r *Runtime) join(
 	return l, nil
 }
 
-// endLost ends the calls that the terminal still waits for since the gateway of before was lost: nothing else answers
-// them. They are not repeated, because they may have done their work.
+// endLost ends the calls of a previous gateway that was lost: the terminal still waits for them,
+// and nothing else answers them. They are not repeated, because they may have done their work.
 func (s *session) endLost(ctx context.Context, c *conn) {
 	events, err := ask(ctx, c.process, createTimeout, c.sdk.GetEvents)
 	if err != nil {
@@ -130,7 +131,7 @@ func (r *Runtime) joinedSession(by joinedBy, id, cwd string) *session {
 	return s
 }
 
-// joinConfig asks for our part in a terminal's session, and changes nothing else of it.
+// joinConfig asks for the gateway's part in a terminal's session, and leaves its settings alone.
 func (s *session) joinConfig(gen int) *sdk.ResumeSessionConfig {
 	c := &sdk.ResumeSessionConfig{ClientName: clientName, OnEvent: s.onEvent(gen), SuppressResumeEvent: true}
 	if s.joined == byPort {
@@ -152,7 +153,8 @@ func (l *Link) untilEnd(ctx context.Context) {
 	close(l.ended)
 }
 
-// disconnected ends what is open in a session whose terminal is gone, and waits until the gateway knows that.
+// disconnected ends the open parts of a session whose terminal is gone, and waits until the gateway
+// knows that.
 func (s *session) disconnected(cause error) {
 	s.mu.Lock()
 	c, sent := s.conn, s.sent
@@ -173,8 +175,9 @@ func (s *session) disconnected(cause error) {
 	}
 }
 
-// left ends what is open in a session that the gateway is not joined to any more. Nobody knows when its turn ends.
-func (t *tracker) left(it item) {
+// sessionLeft ends the open parts of a session that the gateway has left, and its turn too, since
+// the gateway can't see the turn's end any more.
+func (t *tracker) sessionLeft(it item) {
 	t.gen = it.gen + 1
 	t.pendingSyncs = nil
 	t.endParts(it.left.Error())

@@ -30,12 +30,12 @@ func ExecRuntime(args []string) (code int, ran bool) {
 	return 1, true
 }
 
-// GuardStdout drops the diagnostics that the SDK prints with fmt.Printf: each terminal that leaves makes one, and none
-// says of which session it is. The gateway's own log does. It returns the program's standard output, for the program's
-// own use. Call it in main before any goroutine runs.
+// GuardStdout drops the diagnostics that the SDK prints with fmt.Printf: each terminal that leaves
+// causes one, and it does not name the session. The gateway's own log does. It returns the
+// program's standard output, for the program's own use. Call it in main before any goroutine runs.
 func GuardStdout() *os.File {
 	stdout := os.Stdout
-	os.Stdout = nil // a nil file takes nothing, and returns an error
+	os.Stdout = nil // a nil file drops writes, and returns an error
 	return stdout
 }
 

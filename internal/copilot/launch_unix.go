@@ -36,7 +36,7 @@ func launch(socket, path string, args []string) error {
 	return syscall.Exec(path, argv, os.Environ()) //nolint:gosec // the program that the gateway found
 }
 
-// kill ends the runtime and what is left in its group.
+// kill ends the runtime and the processes that are left in its group.
 func kill(pid int) {
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
 	_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -14,6 +14,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
+// Models, and the checks of a session's model and effort.
+
 // Models implements [gateway.Starter].
 func (r *Runtime) Models(ctx context.Context) ([]adminapi.Model, error) {
 	o := r.current.Load()

@@ -13,7 +13,7 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// sessionOptions is what the config and a request together say of a new session.
+// sessionOptions are the options of a new session, from the config and the request together.
 type sessionOptions struct {
 	options  *Options
 	cwd      string
@@ -22,8 +22,8 @@ type sessionOptions struct {
 	token    string              // for GitHub; "": the runtime's
 }
 
-// checkRequest finds out what a session is started with. Errors are INVALID_JSON for what the request says and
-// INVALID_STATE for what the config says.
+// checkRequest returns the options of the session that a request starts. Errors are INVALID_JSON
+// for a fault of the request and INVALID_STATE for a fault of the config.
 func (r *Runtime) checkRequest(ctx context.Context, req gateway.StartRequest) (so sessionOptions, err error) {
 	if so.cwd = req.CWD; so.cwd == "" {
 		if so.cwd, err = os.Getwd(); err != nil {
@@ -104,7 +104,7 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 	return s, nil
 }
 
-// makeQueues makes what every session needs to run.
+// makeQueues makes the queues, locks and channels that every session needs to run.
 func (s *session) makeQueues() {
 	s.ready, s.logged = make(chan struct{}), make(chan struct{})
 	s.items, s.lines = newQueue[item](), newQueue[line]()

@@ -25,7 +25,7 @@ type outlet struct {
 	running  sync.WaitGroup
 
 	mu        sync.Mutex // guards the fields that follow
-	pid       int        // 0 until the launcher has said it
+	pid       int        // 0 until the launcher has reported it
 	err       error      // the fault of the output
 	isClosed  bool
 	toSDK, in *os.File // nil until the launcher is there
@@ -65,7 +65,7 @@ func (o *outlet) serve() {
 		_ = o.toSDK.Close() // the SDK reads to the end
 		return
 	}
-	// The SDK is told nothing more: it learns from the end of the process.
+	// The SDK gets no error from here: it notices the end of the process.
 	o.err = err
 	kill(o.pid)
 }

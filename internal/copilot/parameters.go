@@ -66,12 +66,12 @@ func lostText(schema map[string]any) (said []string) {
 // maxFlattened bounds how deep nested alternatives are read.
 const maxFlattened = 8
 
-// flattener collects what a schema and its parts say about the object's members.
+// flattener collects the constraints of a schema and its parts on the object's members.
 type flattener struct {
 	root       map[string]any
 	members    map[string]*member
 	required   []any
-	isRequired map[any]bool // those of required
+	isRequired map[any]bool // the members of required
 }
 
 // member is a property of the object. If it is certain, it has one schema. Else it has the schemas of all alternatives
@@ -79,7 +79,7 @@ type flattener struct {
 type member struct {
 	isCertain bool
 	schemas   []any
-	seen      map[string]bool // those of schemas, as JSON
+	seen      map[string]bool // the JSON of each of schemas
 }
 
 // position says how a part of a schema relates to its top.

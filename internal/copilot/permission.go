@@ -22,8 +22,11 @@ import (
 	"tapgw/internal/weburl"
 )
 
-// settingOf returns what p says of a kind of request: [configs.Allow], [configs.Deny], [configs.Ask] or
-// [configs.CWD]. It returns false for a kind that no key of [copilot.permissions] covers.
+// Permissions: each request of the runtime is allowed, denied or put to a person.
+
+// settingOf returns the setting of p for a kind of request: [configs.Allow], [configs.Deny],
+// [configs.Ask] or [configs.CWD]. It returns false for a kind that no key of [copilot.permissions]
+// covers.
 func settingOf(p *configs.Permissions, kind rpc.PermissionRequestKind) (string, bool) {
 	switch kind {
 	case rpc.PermissionRequestKindShell:
@@ -299,7 +302,8 @@ func (s *session) approvalOf(req sdk.PermissionRequest) approval {
 	return a
 }
 
-// toolProvider returns the provider whose tool a request is about, by name and identity; "" if it is about none.
+// toolProvider returns the provider whose tool a request is about, by name and identity; both are
+// "" for other requests.
 func (s *session) toolProvider(req sdk.PermissionRequest) (name, identity string) {
 	switch req := req.(type) {
 	case *rpc.PermissionRequestCustomTool:
@@ -347,8 +351,8 @@ func (s *session) forgetApprovals() {
 	}
 }
 
-// isApproved reports whether a person approved such a request for the session. Requests that an administrator wants
-// approved, and writes to protected files, are asked each time.
+// isApproved reports whether a person approved such a request for the session. For requests that an
+// administrator wants approved, and for writes to protected files, a person is asked each time.
 func (s *session) isApproved(req sdk.PermissionRequest) bool {
 	if req.RequiresManagedApproval() || s.protectedReason(req) != "" {
 		return false
@@ -373,9 +377,9 @@ const maxIntention = 300
 // what an answer for the whole session covers.
 type wording struct{ question, detail, reason, scope string }
 
-// permissionQuestion puts a request to a person. It shows all of what would be done, because that is what the person
-// allows. provider is the one whose tool it is about, "" if there is none; others are files that the write moves to the
-// place of req.
+// permissionQuestion puts a request to a person. It shows everything that would be done, because
+// the person allows all of it. provider is the provider whose tool it is about, or ""; others are
+// files that the write moves to the place of req.
 func permissionQuestion(req sdk.PermissionRequest, provider string, others ...sdk.PermissionRequest) gateway.Question {
 	var w wording
 	tool := "this tool"
@@ -469,13 +473,13 @@ var perProcess = []string{"/proc/self", "/proc/thread-self", "/dev/fd"}
 const perProcessReason = "the path leads through /proc/self or its like, which is another place for each process, so " +
 	"it can't be judged: name the place itself"
 
-// isPerProcess reports whether an absolute path leads through such a place, by links too. It must do so for neither
-// meaning of ".."; see [inside].
+// isPerProcess reports whether an absolute path leads through a place like /proc/self, by links
+// too. It checks both meanings of ".."; see [inside].
 func isPerProcess(path string) bool {
 	return leadsThrough(path, perProcess) || leadsThrough(filepath.Clean(path), perProcess)
 }
 
-// leadsThrough follows a path as the system does, and reports whether it comes to one of these places.
+// leadsThrough follows a path as the system does, and reports whether it comes to one of places.
 func leadsThrough(path string, places []string) bool {
 	const maxLinks = 255 // more than any system follows
 	at, links := string(filepath.Separator), 0

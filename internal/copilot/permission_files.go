@@ -17,14 +17,18 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Some of the runtime's tools read a file before the runtime asks for permission, or change more
+// files than the request names. Such calls are judged here.
+
 // Names of the runtime's own tools that change files.
 const (
 	toolPatch  = "apply_patch"
 	toolCreate = "create"
 )
 
-// editTools are all of them. They read the file, or look whether it is there, before the runtime asks for permission to
-// write, and their errors tell the model what they saw. So a hook must judge their calls before they begin.
+// editTools are all of them. They read the file, or look whether it is there, before the runtime
+// asks for permission to write, and their errors tell the model what is in it. So a hook must judge
+// their calls before they begin.
 var editTools = []string{toolPatch, toolCreate, "edit", "str_replace_editor"}
 
 // guardsEdits reports whether the session needs hooks for its own edits: reads are limited, and the model may be
@@ -54,7 +58,7 @@ type toolUse struct {
 type fileChange struct {
 	path     string
 	target   string // "" unless the file moves
-	isCreate bool   // nothing of the file is read
+	isCreate bool   // the file is not read
 	content  string // of a file that create makes
 }
 

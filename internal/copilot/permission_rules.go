@@ -23,7 +23,7 @@ type verdict int
 
 const (
 	noVerdict verdict = iota // no pattern matches
-	granted                  // a pattern allows it, and none denies it
+	granted                  // a pattern allows it, and no pattern denies it
 	refused                  // a pattern denies it
 )
 

@@ -13,7 +13,8 @@ import (
 	"tapgw/internal/protect"
 )
 
-// listers are tools of the runtime's own that tell the names of a directory's files, and nothing that is in them.
+// listers are the runtime's own tools that show the names of a directory's files but not their
+// content.
 var listers = []string{"view", "glob"}
 
 // maxSearched bounds the files and directories that are looked at before a search, which takes about a second.
@@ -49,7 +50,7 @@ func deniedBelow(root, cwd string, deny []string) (count int, err error) {
 		return 0, err
 	}
 	if info, err := os.Stat(real); err != nil || !info.IsDir() {
-		return 0, nil // the file itself has been judged, and where nothing is the runtime finds nothing
+		return 0, nil // a file itself has been judged, and a missing directory has no files
 	}
 	globs := pathGlobs(deny, cwd)
 	err = filepath.WalkDir(real, func(name string, entry fs.DirEntry, err error) error {

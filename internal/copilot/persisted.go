@@ -22,6 +22,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
+// Sessions on the runtime's disk: their metadata, their list, and how they are resumed.
+
 // The keys of a session's metadata in the runtime, from which the next gateway resumes the session. Secrets are not
 // stored.
 const (
@@ -39,7 +41,7 @@ const (
 
 const tokenOwn = "own"
 
-// metadata returns what is stored about a session when it starts.
+// metadata returns the facts about a session that are stored when it starts.
 func (s *session) metadata() map[string]string {
 	model, effort := s.chosenModel()
 	s.mu.Lock()
@@ -147,7 +149,8 @@ func (r *Runtime) sessionDir(id string) string {
 	return filepath.Join(cmp.Or(r.o.Home, configs.Home()), sessionsDir, filepath.Base(id))
 }
 
-// metadataOf reads a session's metadata from the disk. It returns nil if there is none, or none in a known format.
+// metadataOf reads a session's metadata from the disk. It returns nil if there is no metadata in a
+// known format.
 func (r *Runtime) metadataOf(id string) map[string]string {
 	data, err := os.ReadFile(filepath.Join(r.sessionDir(id), metadataFile))
 	if err != nil {
@@ -206,7 +209,7 @@ func isZombie(pid int) bool {
 	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
 }
 
-// sessionID matches what the runtime accepts as a session's id.
+// sessionID matches the session ids that the runtime accepts.
 var sessionID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // findStored returns a session on disk that no process uses. Errors are NOT_FOUND, and INVALID_STATE if one uses it.
@@ -270,7 +273,8 @@ func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequ
 	)
 }
 
-// resumeRequest completes a request to resume with how the session was started. What the request says itself wins.
+// resumeRequest completes a request to resume with the options that the session was started with.
+// The request's own options win.
 func resumeRequest(
 	req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]string,
 ) (gateway.StartRequest, error) {

@@ -14,7 +14,7 @@ import (
 	"tapgw/internal/visible"
 )
 
-// OpenFunc joins a session that a terminal runs. calls gets what the session does.
+// OpenFunc joins a session that a terminal runs. calls gets the session's events.
 type OpenFunc func(ctx context.Context, calls gateway.HostCalls) (*Link, error)
 
 // JoinFunc brings a session of a terminal to the gateway, with the link that open makes. The cwd is "" if the terminal
@@ -24,8 +24,8 @@ type JoinFunc func(ctx context.Context, id, cwd string, open OpenFunc) (leave fu
 // Attachment is the loopback port of a terminal that was started with --ui-server.
 type Attachment struct {
 	Port int
-	// Had names the tools that the terminal has had from gateways of before: it goes on to list them until its next
-	// turn, and they are none of its own.
+	// Had names the tools that the terminal has had from gateways of before: it goes on to list
+	// them until its next turn, and they are not its own.
 	Had   []string
 	Join  JoinFunc
 	Ended func() // is called once when the terminal is not attached any more, unless Attach failed
@@ -83,7 +83,7 @@ func (r *Runtime) Attach(ctx context.Context, a Attachment) (id string, err erro
 	return s.id, nil
 }
 
-// maxSaid bounds what an error says of the answer of a program at a port, in bytes.
+// maxSaid bounds the part of an answer from a port that an error quotes, in bytes.
 const maxSaid = 200
 
 // noTerminal is the error for a port at which something else listens. Its answer may be anything.
@@ -104,7 +104,7 @@ func (o *port) show(id string) {
 	o.wake()
 }
 
-// wake has [port.follow] look at what has changed.
+// wake makes [port.follow] look for changes.
 func (o *port) wake() {
 	select {
 	case o.changed <- struct{}{}:

@@ -17,8 +17,9 @@ type Status struct {
 	Detail   string // the runtime's message about the sign-in
 }
 
-// Probe asks the runtime for its version and sign-in. It starts the runtime if none runs. On an error, the returned
-// Status has what was found before: with Path set, the program exists but did not answer.
+// Probe asks the runtime for its version and sign-in. It starts the runtime if it does not run. On
+// an error, the returned Status has the facts that were found before it: with Path set, the program
+// exists but did not answer.
 func (r *Runtime) Probe(ctx context.Context) (Status, error) {
 	var st Status
 	var err error

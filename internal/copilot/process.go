@@ -16,6 +16,8 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 )
 
+// The runtime's process: its start, the requests to it, and its end.
+
 // Deadlines of requests to the runtime.
 const (
 	startTimeout  = time.Minute // a full CLI unpacks 200 MB at its first start
@@ -51,7 +53,7 @@ type process struct {
 	stopping  sync.RWMutex
 	isStopped bool // guarded by stopping
 
-	mu       sync.Mutex
+	mu       sync.Mutex     // guards the fields below
 	sessions []*sdk.Session // to be disconnected at the end; each leaks a goroutine otherwise
 }
 

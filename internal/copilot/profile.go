@@ -15,10 +15,13 @@ import (
 	"tapgw/internal/statedir"
 )
 
+// Profiles of the config, and their form for the SDK.
+
 // customTools names all tools of providers in a list of tools.
 const customTools = "custom:*"
 
-// fillProfile sets a zero profile to the default, and gives it the endpoint of ProviderURL if it has none.
+// fillProfile sets a zero profile to the default, and gives it the endpoint of ProviderURL if it
+// lacks one.
 func (o *Options) fillProfile() {
 	if reflect.ValueOf(o.Profile).IsZero() {
 		o.Profile = configs.DefaultProfile()
@@ -38,8 +41,8 @@ func (o *Options) usesGitHub() bool {
 	return o.Profile.Provider.URL == ""
 }
 
-// profileFor returns the profile that a request names, changed by what the request says itself. The error is
-// INVALID_JSON.
+// profileFor returns the profile that a request names, changed by the request's own options. The
+// error is INVALID_JSON.
 func (o *Options) profileFor(req gateway.StartRequest) (configs.Profile, error) {
 	p := o.Profile
 	if req.Profile != "" {
@@ -125,8 +128,8 @@ func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig
 	return c, err
 }
 
-// pointerUnless returns nil if v is the default. The runtime then does what it does by itself, which differs by version
-// and model.
+// pointerUnless returns nil if v is the default. The runtime then uses its own default, which
+// differs by version and model.
 func pointerUnless[T comparable](v, def T) *T {
 	if v == def {
 		return nil

@@ -15,6 +15,8 @@ import (
 	"tapgw/internal/spans"
 )
 
+// Prompts on their way to the runtime, and the context that providers add to them.
+
 // sentPrompt is a prompt from the moment it is given to the runtime until the runtime reports that it began. While
 // there is one, the session is not reported idle.
 type sentPrompt struct {
@@ -109,7 +111,7 @@ func (s *session) prepareSteering(ctx context.Context, sent *sentPrompt, msg *sd
 	}
 }
 
-// promptHook returns what providers add to a prompt that is about to begin.
+// promptHook returns the providers' additions to a prompt that is about to begin.
 func (s *session) promptHook(text string) string {
 	if !s.awaitCalls() {
 		return ""
@@ -131,11 +133,11 @@ func (s *session) promptHook(text string) string {
 	return s.added(s.ctx, text, source)
 }
 
-// reminderTag finds the tags in which the model gets what providers add.
+// reminderTag finds the tags in which the model gets the providers' additions.
 var reminderTag = lazyregexp.New(`(?i)<(\s*/?\s*system[_-]reminder)`)
 
-// added returns what providers add to a prompt. Providers pass foreign texts on, so no text in it can end the tags
-// around it, and go on as the user's own words.
+// added returns the providers' additions to a prompt. Providers pass foreign texts on, so no text
+// in it can end the tags around it, and go on as the user's own words.
 func (s *session) added(ctx context.Context, prompt, source string) string {
 	return reminderTag.ReplaceAllString(s.calls.UserPrompt(ctx, prompt, source), "‹$1")
 }

@@ -15,6 +15,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Questions of the model to a person: a choice, a text or a form.
+
 // whilePending calls do on a goroutine of its own, with a context that ends when the runtime no longer waits for the
 // answer. It returns false, and calls nothing, if the conn is gone. The pump calls it.
 func (s *session) whilePending(c *conn, requestID string, do func(ctx context.Context)) bool {
@@ -40,8 +42,9 @@ func (s *session) whilePending(c *conn, requestID string, do func(ctx context.Co
 	return true
 }
 
-// The runtime announces each question twice: with an event, which comes in order with the event that ends the
-// question, and with a request, which gets the answer. The pump matches the two by what they ask.
+// The runtime announces each question twice: with an event, which comes in order with the event
+// that ends the question, and with a request, which gets the answer. The pump matches the two by
+// the text of the question.
 
 // pendingQuestion is a question that came with an event.
 type pendingQuestion struct {

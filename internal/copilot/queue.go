@@ -24,7 +24,7 @@ func (q *queue[T]) push(item T) {
 	q.signal()
 }
 
-// close ends the queue. The receiver still gets what is queued.
+// close ends the queue. The receiver still gets the queued items.
 func (q *queue[T]) close() {
 	q.mu.Lock()
 	q.closed = true

@@ -12,6 +12,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
+// Recovery: when the runtime's process dies, a new one takes over its sessions.
+
 const (
 	maxFailures   = 5 // ends and failed starts of the runtime within failureWindow
 	failureWindow = time.Minute
@@ -126,8 +128,8 @@ func (s *session) markSaved() {
 	}
 }
 
-// Faults lists the sessions that the runtime can't save at present, by their directories. What is said in them is lost
-// when the runtime ends. tapctl status shows these faults.
+// Faults lists the sessions that the runtime can't save at present, by their directories. Their new
+// messages are lost when the runtime ends. tapctl status shows these faults.
 func (r *Runtime) Faults() (faults configs.Faults) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,6 +16,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Outcomes of tool calls, in the runtime's form.
+
 // The runtime's types of a tool's result.
 const (
 	resultSuccess  = "success"

@@ -15,6 +15,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// A session's past when it is resumed: its history, and the calls that were pending.
+
 // providerWait is how long a call that was pending when its gateway died waits for a provider with its tool. Providers
 // reconnect within seconds.
 const providerWait = time.Minute
@@ -90,8 +92,8 @@ func (t *tracker) replay(it item) {
 	}
 }
 
-// historyLine returns the timeline's line for an event of the session's past: what was said, what failed, and the lines
-// that the gateway wrote, pushes included.
+// historyLine returns the timeline's line for an event of the session's past: messages, failures,
+// and the lines that the gateway wrote, pushes included.
 func (s *session) historyLine(e sdk.SessionEvent) (l adminapi.TimelineLine, ok bool) {
 	if e.AgentID != nil {
 		return l, false

@@ -36,7 +36,7 @@ type Options struct {
 	GitHubHost  string                     // "": github.com
 	Profile     configs.Profile            // of sessions that name no profile; zero: [configs.DefaultProfile]
 	Profiles    map[string]configs.Profile // by name
-	Permissions configs.Permissions        // what sessions may do; an empty kind means its default
+	Permissions configs.Permissions        // of sessions; an empty kind means its default
 	// MaxTurnTime is how long a turn may take. 0: [DefaultMaxTurnTime].
 	MaxTurnTime time.Duration
 	// AnswerTimeout is how long a question waits for a person. 0: the gateway's default.
@@ -60,12 +60,13 @@ type Options struct {
 	// Sources returns directories whose files start programs. A write there asks a person, whatever Permissions say.
 	// nil: only the files of package protect.
 	Sources func() []string
-	// Env returns what to add to the runtime's environment. It is called at each start of the runtime.
+	// Env returns additions to the runtime's environment. It is called at each start of the
+	// runtime.
 	Env func() []string
-	// SessionEnv returns what to add to the environment of one session's shell, such as its token. It is called once
-	// for each session, with its id. nil: nothing.
+	// SessionEnv returns additions to the environment of one session's shell, such as its token. It
+	// is called once for each session, with its id. It may be nil.
 	SessionEnv func(session string) []string
-	Log        *slog.Logger // nil: none
+	Log        *slog.Logger // nil: no log
 	// Launcher is a command that calls [ExecRuntime]. nil: this program with [LaunchArg].
 	Launcher []string
 }
@@ -87,7 +88,7 @@ type Runtime struct {
 	o       Options                 // as given to New
 	current atomic.Pointer[Options] // for sessions that start now
 
-	toolThreshold atomic.Int64 // of all sessions; -1: none
+	toolThreshold atomic.Int64 // of all sessions; -1: no threshold
 	log           *slog.Logger
 
 	ctx    context.Context // ends at Close
@@ -122,8 +123,9 @@ func New(o Options) *Runtime {
 	return r
 }
 
-// Configure sets the options of sessions that start from now on, and the threshold of tools of all. What the process is
-// started with does not change: CLI, Home, Env, SessionEnv, Log and Launcher stay as they were given to [New].
+// Configure sets the options of sessions that start from now on, and the threshold of tools of all.
+// The options of the process do not change: CLI, Home, Env, SessionEnv, Log and Launcher stay as
+// they were given to [New].
 func (r *Runtime) Configure(o Options) {
 	o.fillDefaults()
 	r.current.Store(&o)
@@ -297,7 +299,8 @@ func (r *Runtime) untilClosed(ctx context.Context) (context.Context, context.Can
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// process returns the running process. It starts one if there is none, and waits while a dead one is being replaced.
+// process returns the running process. It starts the process if it does not run, and waits while a
+// dead one is being replaced.
 func (r *Runtime) process(ctx context.Context) (*process, error) {
 	for {
 		p, err := r.ensureProcess(ctx)

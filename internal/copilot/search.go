@@ -53,7 +53,8 @@ func (s *session) isSearcher(name string) bool {
 	return false
 }
 
-// called is the tool that a call is about, with its arguments: for call_tool those that it names.
+// called returns the tool that a call runs, and its arguments. For call_tool both are named in the
+// arguments.
 func (s *session) called(name string, args protocol.Raw) (string, protocol.Raw) {
 	if name != toolsearch.Call || !s.isSearcher(name) {
 		return name, args
@@ -115,7 +116,7 @@ func (s *session) noteAsked(tool string, args protocol.Raw) {
 func (s *session) wasAsked(tool string, args protocol.Raw) bool {
 	var v any
 	if json.Unmarshal(args, &v) == nil {
-		args = rawJSON(v) // as the hooks have them, also where the call has what a terminal wrote
+		args = rawJSON(v) // in the hooks' encoding, also if a terminal encoded the call's
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +154,7 @@ func (s *session) answer(
 		if s.isExcluded(c.Name) {
 			return wrong(protocol.CodeNotFound, fmt.Sprintf("tool %q does not exist in this session", c.Name))
 		}
-		// What the searchers are may have changed since the hook, which then asked about another tool.
+		// The searchers may have changed since the hook, which then asked about another tool.
 		c.AskGates = !s.wasAsked(c.Name, c.Args) || c.AskGates
 		return callTool(ctx, c)
 	case toolsearch.Search:

@@ -28,16 +28,17 @@ var sectionNames = []string{
 // repeatNotice introduces the repeated identity and safety sections at the end of a changed message.
 const repeatNotice = "What follows was said above, and holds whatever was added since."
 
-// emptyLines matches what the runtime writes as one empty line in its own sections.
+// emptyLines matches runs of line breaks that the runtime shortens to one empty line in its own
+// sections.
 var emptyLines = lazyregexp.New(`\n{3,}`)
 
 // sections holds the texts of the system message by section.
 type sections struct {
-	mu         sync.Mutex               // guards the fields that follow
+	mu         sync.Mutex               // guards the fields below
 	original   map[string]string        // by section, as the runtime wrote them last
-	answers    map[string]sectionAnswer // what providers made of them, until the runtime asks
+	answers    map[string]sectionAnswer // the providers' changes, until the runtime asks
 	hasChanges bool                     // a provider changed one
-	hasAnswers bool                     // the runtime has a message with what providers said
+	hasAnswers bool                     // the runtime has a message with the providers' changes
 	hasWarned  bool
 }
 
@@ -139,8 +140,8 @@ func (s *session) guardSection(name string, a sectionAnswer) string {
 	return a.text
 }
 
-// identity returns the runtime's statement of who the model is, without the two sections inside it, which providers may
-// have changed. Call it with mu held.
+// identity returns the runtime's statement of the model's identity, without the two sections inside
+// it, which providers may have changed. Call it with mu held.
 func (p *sections) identity() string {
 	text := p.original[sdk.SectionIdentity]
 	for _, inside := range []string{sdk.SectionTone, sdk.SectionToolEfficiency} {

@@ -27,7 +27,7 @@ type session struct {
 	log             *slog.Logger
 	id              string
 	cwd             string
-	profile         string              // its name, "" for none
+	profile         string              // its name, or ""
 	returns         bool                // it was a session before; set before the gateway knows it
 	firstModel      string              // the model that the session began with
 	baseConfig      *sdk.SessionConfig  // made from the profile; sent again at each resume
@@ -42,7 +42,7 @@ type session struct {
 	hasRequestToken bool                // githubToken came with the request
 	runtimeTools    []string            // the runtime's own tools; set before the gateway knows the session
 	outputDir       string              // where the runtime puts large tool results
-	shellFile       string              // from which its shell reads its environment; "": none
+	shellFile       string              // from which its shell reads its environment, or ""
 	ctx             context.Context     // ends with the session
 	cancel          context.CancelFunc
 	ready           chan struct{} // closed when calls is set
@@ -90,7 +90,7 @@ type session struct {
 	tightened     *configs.Permissions // made stricter by projects' files; nil: not yet
 	approvals     map[approval]bool    // by a person, for the session
 	created       createdFile          // a person allowed it, and the runtime has not asked yet
-	attachedPaths []attachedPath       // what prompts attached
+	attachedPaths []attachedPath       // of prompts' attachments
 }
 
 // conn is the session in one process of the runtime. After the runtime died, the session gets a new conn.
@@ -216,8 +216,9 @@ func (s *session) prepare(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// connect makes c the session's conn and gives the runtime the session's tools and, if needed, its hooks. With isBack,
-// the pump learns that the session is back before any event of what the session is asked from then on.
+// connect makes c the session's conn and gives the runtime the session's tools and, if needed, its
+// hooks. With isBack, the pump learns that the session is back before any event that a later
+// request to the session causes.
 func (s *session) connect(ctx context.Context, c *conn, back bool) error {
 	c.process.track(c.sdk)
 	// Without this request the runtime knows its own tools only after the first turn began, and we could not see

@@ -6,16 +6,17 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 )
 
-// HowToSignIn tells a person without a GitHub sign-in what to do: run copilot login, set a token variable, or use a
-// model endpoint of their own. It is part of error messages and of tapgw doctor.
+// HowToSignIn tells a person without a GitHub sign-in the ways to get a model: run copilot login,
+// set a token variable, or use a model endpoint of their own. It is part of error messages and of
+// tapgw doctor.
 const HowToSignIn = "run `copilot login` (it comes with npm install -g @github/copilot), or give the gateway " +
 	"COPILOT_GITHUB_TOKEN, GH_TOKEN or GITHUB_TOKEN, then restart it: tapgw restart; " +
 	"or use a model of your own: provider_url in [copilot] of tapgw.toml, or sessions start --provider-url"
 
 const notSignedIn = "not signed in to GitHub Copilot: " + HowToSignIn
 
-// errorText is the message of an error of the runtime. If the sign-in is the reason, the text also says what to do,
-// which the runtime leaves out.
+// errorText is the message of an error of the runtime. If the sign-in is the reason, the text also
+// names the remedy, which the runtime leaves out.
 func (s *session) errorText(d *rpc.SessionErrorData) string {
 	isSignIn := d.ErrorType == "authentication" || strings.Contains(d.Message, "No GitHub OAuth token") ||
 		d.Remediation != nil && *d.Remediation == rpc.RemediationActionSignIn
@@ -32,7 +33,7 @@ func (s *session) errorText(d *rpc.SessionErrorData) string {
 	return d.Message + "; " + notSignedIn
 }
 
-// signInHint returns what to do about an error of GitHub that comes from the sign-in, else "".
+// signInHint returns the remedy for an error of GitHub that comes from the sign-in, else "".
 func signInHint(err error) string {
 	text := err.Error()
 	for _, sign := range []string{"401", "Unauthorized", "Bad credentials", "uthenticat"} {

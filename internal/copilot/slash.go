@@ -14,9 +14,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// runtimeCommands are the runtime's own commands that a session offers. All others are left out, also those that a
-// later runtime brings: they change what the gateway decides or keeps (permissions, the sandbox, directories, servers,
-// the model, the mode, the name), start prompts behind its back, or show the session to others.
+// runtimeCommands are the runtime's own commands that a session offers. All others are left out,
+// also those that a later runtime brings: they change settings that the gateway decides or keeps
+// (permissions, the sandbox, directories, servers, the model, the mode, the name), start prompts
+// behind its back, or show the session to others.
 var runtimeCommands = []string{
 	"blame", "chronicle", "compact", "context", "env", "init", "list-dirs", "research", "review", "security-review",
 	"skills", "usage",
@@ -118,7 +119,7 @@ func (s *session) RunCommand(ctx context.Context, name, input string) (gateway.C
 	return commandResult(r)
 }
 
-// commandResult is what the runtime leaves to its client to do after a command.
+// commandResult converts the runtime's result of a command: the part that is left to the client.
 func commandResult(r rpc.SlashCommandInvocationResult) (gateway.CommandResult, error) {
 	switch r := r.(type) {
 	case *rpc.SlashCommandTextResult:

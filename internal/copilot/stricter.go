@@ -52,8 +52,8 @@ func (s *session) tighten() (p *configs.Permissions, stricter string) {
 		"[copilot.permissions] has now other values of %s", file, strings.Join(configs.Changed(*before, now), ", "))
 }
 
-// needsPermission reports whether a call of a provider's tool needs a permission for which the runtime has not asked:
-// when the session started, such calls needed none.
+// needsPermission reports whether a call of a provider's tool needs a permission for which the
+// runtime has not asked: when the session started, such calls did not need one.
 func (s *session) needsPermission(tool string) bool {
 	return s.skipsPermission() && s.permissions().CustomTool != configs.Allow &&
 		(tool == toolsearch.Call || !s.isSearcher(tool)) // the others only read the list

@@ -9,6 +9,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
+// Lines that the gateway writes into the session's log in the runtime.
+
 // logTimeout bounds how long one line for the session's timeline may take.
 const logTimeout = 5 * time.Second
 

@@ -18,6 +18,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Tools of providers in the runtime: their definitions and their calls.
+
 // SetTools implements [gateway.Host]. While the runtime is down the list is stored for the next process.
 func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) error {
 	s.mu.Lock()
@@ -100,9 +102,9 @@ var errMethodNotFound = errors.New("JSON-RPC Error -32601: method not found")
 // (1.0.81). The SDK does not export the type of its errors.
 func methodNotFound(err error) bool { return strings.Contains(err.Error(), "-32601") }
 
-// resumeOn resumes the session on the connection that it has. That sets what can't be changed otherwise: tools, where
-// the runtime lacks tools.set, and hooks, which stay once they are set. What runs in the session goes on. The SDK makes
-// a new session object. Call it with configLock held.
+// resumeOn resumes the session on the connection that it has. That sets the options that can't be
+// changed otherwise: tools, where the runtime lacks tools.set, and hooks, which stay once they are
+// set. A running turn goes on. The SDK makes a new session object. Call it with configLock held.
 func (s *session) resumeOn(
 	ctx context.Context, c *conn, defs []rpc.ProtocolExternalToolDefinition, withHooks bool,
 ) error {
@@ -140,9 +142,10 @@ func (s *session) resumeOn(
 	return nil
 }
 
-// hiddenTools are tools of the runtime's own that it does not list, because a session has no use for them. A provider's
-// tool of such a name would offer the model the runtime's instead, which the runtime then runs, for some without asking
-// for permission. Measured on 1.0.85 and CLI 1.0.102.
+// hiddenTools are tools of the runtime's own that it does not list, because a session has no use
+// for them. If a provider's tool had such a name, the model would be offered the runtime's tool
+// instead. The runtime would run it, in some cases without asking for permission. Measured on
+// 1.0.85 and CLI 1.0.102.
 var hiddenTools = []string{
 	"apply_patch", "ask_user", "context_board", "create_pull_request", "exit_plan_mode", "extensions_manage",
 	"extensions_reload", "fetch_copilot_cli_documentation", "invoke_canvas_action", "list_agents",
@@ -307,8 +310,8 @@ func (s *session) cancelCalls() {
 	}
 }
 
-// rawJSON encodes what the SDK decoded, without escapes for HTML. The order of keys and the precision of numbers above
-// 2^53 are lost before, in the runtime.
+// rawJSON encodes a value that the SDK decoded, without escapes for HTML. The order of keys and the
+// precision of numbers above 2^53 are lost before, in the runtime.
 func rawJSON(v any) protocol.Raw {
 	if v == nil {
 		return protocol.Raw("{}")

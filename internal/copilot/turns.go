@@ -8,10 +8,12 @@ import (
 	"tapgw/internal/gateway"
 )
 
+// Turns, and the time and the rounds that each may take.
+
 // DefaultMaxTurnTime is how long a turn may take unless max_turn_time says otherwise.
 const DefaultMaxTurnTime = 2 * time.Hour
 
-// turn is what came of a prompt and of the prompts that were steered into it. Only the pump uses it.
+// turn is the turn of a prompt and of the prompts that were steered into it. Only the pump uses it.
 type turn struct {
 	number     int
 	prompts    []string // the gateway's ids; the slice is replaced, never changed
@@ -42,7 +44,7 @@ func (t *tracker) startTurn(p *sentPrompt, steers bool) {
 	t.turn.limit = time.AfterFunc(t.s.o.MaxTurnTime, func() { t.s.items.push(item{overtime: number}) })
 }
 
-// endTurn tells the gateway that nothing more comes of the prompts of this turn.
+// endTurn tells the gateway that the turn of these prompts has ended.
 func (t *tracker) endTurn(cut string) {
 	if cut == "" {
 		cut = t.turn.cutReason
@@ -84,7 +86,7 @@ func (t *tracker) overtime(number int) {
 func (t *tracker) stopTurn(why string) {
 	t.emit(gateway.Event{SessionError: "the turn is stopped: " + why})
 	t.s.r.spawn(func() {
-		// What waited behind the turn goes back to the gateway's queue: reportDropped says so.
+		// Prompts behind the turn go back to the gateway's queue: reportDropped says so.
 		if _, err := t.s.Interrupt(t.s.ctx, "past its budget"); err != nil {
 			t.s.note(adminapi.LogError, fmt.Sprintf("the turn could not be stopped, and goes on: %v", err))
 		}

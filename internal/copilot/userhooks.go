@@ -58,7 +58,7 @@ func (s *session) stopHook(in sdk.AgentStopHookInput, _ sdk.HookInvocation) (*sd
 	return &sdk.AgentStopHookOutput{Decision: "block", Reason: a.Reason}, nil
 }
 
-// resultText returns what the model reads of a tool's result.
+// resultText returns the text of a tool's result that the model reads.
 func resultText(result any) string {
 	var r struct {
 		Text *string `json:"textResultForLlm"`
