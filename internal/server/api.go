@@ -19,20 +19,20 @@ const (
 	apiPusher      = gateway.AdminName // the default provider and stream of a push
 )
 
-// api answers the admin API. It decides nothing about rights: whoever gets here
-// carries the admin token.
+// api answers the admin API. It does not check rights: every request that gets here has the admin
+// token.
 type api struct {
 	gateway    *gateway.Gateway
-	supervisor Supervisor             // nil: there is none
+	supervisor Supervisor             // may be nil
 	process    func() adminapi.Status // see [Options].Status
 	end        func()                 // see [Options].End
 	log        *slog.Logger
 	mux        *http.ServeMux
 	server     *Server   // that it is part of
-	signinDir  string    // "": there is none
-	recorded   Records   // nil: there are none
-	kept       Goals     // nil: there are none
-	terminals  Terminals // nil: there are none
+	signinDir  string    // may be ""
+	recorded   Records   // may be nil
+	kept       Goals     // may be nil
+	terminals  Terminals // may be nil
 	states     *states
 	resumable  resumable
 }

@@ -16,7 +16,7 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// eventOf returns the name and the data of the event that shows what happened.
+// eventOf returns the name and the data of the event that shows an entry of the feed.
 func eventOf(h gateway.Entry) (name string, data any) {
 	switch what := h.Value.(type) {
 	case gateway.LiveLine:
@@ -36,7 +36,7 @@ const maxEventsLast = 100_000
 // A reader that lost its connection gets the rest when it connects again, even if the session
 // has ended in between.
 type resumable struct {
-	mu       sync.Mutex
+	mu       sync.Mutex         // guards the fields below
 	sessions []*gateway.Session // oldest first
 }
 
@@ -61,7 +61,7 @@ func (r *resumable) add(s *gateway.Session) {
 	})
 }
 
-// find returns the session that has this id and sent the event, nil if there is none.
+// find returns the session that has this id and sent the event, or nil.
 func (r *resumable) find(id, eventID string) *gateway.Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func (a *api) writeEvents(w http.ResponseWriter, r *http.Request, s *gateway.Ses
 			return err
 		})
 		if errors.Is(err, gateway.ErrSessionEnded) {
-			// Its id is no place: nothing comes after the end of a session.
+			// Its id is not a place to resume at: no event comes after the end of a session.
 			e.add(adminapi.EventEnded, placeID(birth, f.Place())+".end", adminapi.Nothing{})
 			e.send()
 			return nil

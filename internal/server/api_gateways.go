@@ -10,9 +10,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// forGateways are the routes of the admin API that gateways in control of [cluster] may use. A route that is not here
-// does not exist for them: those that sign a browser or the gateway in, that give out a token or a pairing code, that
-// are for the terminals of this machine, or that lead to a third gateway.
+// forGateways are the routes of the admin API that gateways in control of [cluster] may use. They
+// get no other route. The list leaves out routes that sign a browser or the gateway in, that give
+// out a token or a pairing code, that are for the terminals of this machine, or that lead to a
+// third gateway.
 var forGateways = []string{
 	"GET /status", "GET /events", "GET /diagnostics", "GET /openapi.json", "POST /reload", "GET /models",
 	"GET /sessions", "POST /sessions", "GET /sessions/{id}", "DELETE /sessions/{id}",

@@ -8,8 +8,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Goals keeps sessions at work on their goals; any goroutine may call it. The errors are NOT_FOUND for a goal that is
-// not there, INVALID_STATE for one that has ended, and what Start says of the request.
+// Goals keeps sessions at work on their goals; any goroutine may call it. The errors are NOT_FOUND
+// for a goal that is not there, INVALID_STATE for one that has ended, and Start's own errors about
+// the request.
 type Goals interface {
 	List(session string) []adminapi.Goal // of all sessions for ""
 	Get(id string) (adminapi.Goal, error)

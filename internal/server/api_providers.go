@@ -10,14 +10,15 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Supervisor runs the providers that files name; any goroutine may call it. Stop, Start and Restart return how many
-// processes they started or stopped, connections where a provider has no process. The error is NOT_FOUND where no file
-// names the provider, and none that a file names runs under that name.
+// Supervisor runs the providers that files name; any goroutine may call it. Stop, Start and Restart
+// return how many processes they started or stopped, connections where a provider has no process.
+// The error is NOT_FOUND if no file names the provider and no provider of a file runs under that
+// name.
 type Supervisor interface {
 	// Stop also closes the connections of a provider that no file names.
 	Stop(name string) (int, error)
 	Start(name string) (int, error)
-	// Restart has new processes take the place of what runs, and waits for that.
+	// Restart replaces the running processes by new ones, and waits for these.
 	Restart(ctx context.Context, name string) (adminapi.Restarted, error)
 	// Configured lists the providers that files name.
 	Configured() []adminapi.ConfiguredProvider
@@ -25,8 +26,9 @@ type Supervisor interface {
 	// ask with next; WaitLines waits for one.
 	Lines(name string, after uint64) (lines []adminapi.TimelineLine, cursor uint64, err error)
 	WaitLines(ctx context.Context, name string, after uint64) error
-	// Login logs in at the MCP server of a provider. It calls show with the link that a person opens, waits for the
-	// browser's return, and keeps what the server gave. Logout forgets that, and reports whether there was something.
+	// Login logs in at the MCP server of a provider. It calls show with the link that a person
+	// opens, waits for the browser's return, and keeps the server's tokens. Logout forgets them,
+	// and reports whether there were any.
 	Login(ctx context.Context, name string, show func(link string) error) error
 	Logout(ctx context.Context, name string) (bool, error)
 	// Sources lists the sources that files name. RunSource makes one run now and returns for how many sessions.

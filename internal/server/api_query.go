@@ -16,6 +16,8 @@ import (
 	"tapgw/internal/spans"
 )
 
+// Prompts over the admin API: their attachments, their headers and the lines of their turn.
+
 func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
 	// Files take longer than other bodies over a slow link.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(apiQueryTimeout))
@@ -63,7 +65,8 @@ func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) 
 	return nil
 }
 
-// notPrompted removes what a prompt brought that the session did not take. A prompt whose client went away may wait.
+// notPrompted removes the uploads of a prompt that the session did not take. A prompt whose client
+// went away may wait.
 func (a *api) notPrompted(r *http.Request, s *gateway.Session, p gateway.Prompt, err error) error {
 	if r.Context().Err() == nil {
 		s.RemoveUploads(p.Attachments)
@@ -106,8 +109,8 @@ func (a *api) followTurn(ctx context.Context, l *lineWriter, turn *gateway.Turn)
 // apiMaxAttachments bounds how many files go with a prompt.
 const apiMaxAttachments = 100
 
-// readAttachments checks what goes with a prompt. The places of those that bring bytes are left empty. The error names
-// the field.
+// readAttachments checks the attachments of a prompt. The places of those that bring bytes are left
+// empty. The error names the field.
 func readAttachments(list []adminapi.Attachment) ([]gateway.Attachment, error) {
 	if len(list) > apiMaxAttachments {
 		return nil, fieldError("attachments", "must be at most %d", apiMaxAttachments)
@@ -169,8 +172,8 @@ var (
 	headerValue = lazyregexp.New(`^[\t\x20-\x7e]*$`)
 )
 
-// reservedHeaders are the headers that a prompt can't set, with the reason: they say who
-// asks, or how the request is framed.
+// reservedHeaders are the headers that a prompt can't set, with the reason: they identify the
+// client, or frame the request.
 var reservedHeaders = map[string]string{
 	"authorization":       isSessionsKey,
 	"proxy-authorization": isSessionsKey,

@@ -13,7 +13,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Records finds what the gateway has written down.
+// Records finds the records that the gateway has written.
 type Records interface {
 	Find(ctx context.Context, q adminapi.RecordQuery) (adminapi.Records, error)
 }
@@ -53,8 +53,8 @@ func (a *api) records(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, found)
 }
 
-// checkRecordQuery checks the words of a query. The error names the parameter. Whether a provider or a tool exists
-// nobody knows: it may come, and a host has tools of its own.
+// checkRecordQuery checks the words of a query. The error names the parameter. It does not check
+// whether a provider or a tool exists: it may come later, and a host has tools of its own.
 func checkRecordQuery(q *adminapi.RecordQuery) error {
 	switch {
 	case q.Kind != "" && !slices.Contains(adminapi.RecordKinds, q.Kind):

@@ -140,7 +140,7 @@ func (a *api) rename(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 	return done(w, s.Rename(r.Context(), body.Label))
 }
 
-// keep stores an event for the next session, while there is none.
+// keep stores an event for the next session, while no session runs.
 func (a *api) keep(w http.ResponseWriter, r *http.Request) error {
 	var body adminapi.Keep
 	if err := readBody(w, r, &body); err != nil {

@@ -19,15 +19,15 @@ import (
 // changes.
 const statePause = 100 * time.Millisecond
 
-// states are what GET /events shows, by the name of the event. A state is made when a reader
-// asks and the gateway has changed since it was last made. All readers share it.
+// states are the states that GET /events shows, by the name of the event. A state is made when a
+// reader asks and the gateway has changed since it was last made. All readers share it.
 type states struct {
 	birth string // part of each event's id; differs between runs of the gateway
 	names []string
 	build map[string]func() any
 
-	mu       sync.Mutex
-	revision uint64 // of the newest change
+	mu       sync.Mutex // guards the fields below
+	revision uint64     // of the newest change
 	last     map[string]*state
 }
 

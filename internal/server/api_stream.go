@@ -13,6 +13,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// A session's logs over the admin API, as one JSON object a line.
+
 // lineWriter writes one JSON object a line and sends each at once. err is set once the reader
 // is gone; later writes do nothing.
 type lineWriter struct {

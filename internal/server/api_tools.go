@@ -97,7 +97,7 @@ func (a *api) rules(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, rules)
 }
 
-// filters answers with the filters of a session's streams, and what they dropped.
+// filters answers with the filters of a session's streams, and the events that they dropped.
 func (a *api) filters(w http.ResponseWriter, _ *http.Request, s *gateway.Session) error {
 	return writeJSON(w, http.StatusOK, s.Filters())
 }

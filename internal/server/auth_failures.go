@@ -19,7 +19,7 @@ const (
 
 // authFailures counts wrong tokens, codes and cookies by their source.
 type authFailures struct {
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below
 	bySource map[string]*failureTimes
 }
 
@@ -76,8 +76,9 @@ func failureSource(r *http.Request) string {
 // thisMachine is the source of all loopback addresses.
 const thisMachine = "this machine"
 
-// addressSource is what counts as one address. All loopback addresses are one, since a program has sixteen
-// million of them to choose from. So are the addresses of IPv6 that one machine may choose from.
+// addressSource returns the group of addresses that an address counts as. All loopback addresses
+// are one, since a program has sixteen million of them to choose from. So are the addresses of IPv6
+// that one machine may choose from.
 func addressSource(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	addr := at.Addr().Unmap().WithZone("")
@@ -93,9 +94,9 @@ func addressSource(remote string) string {
 	return addr.String()
 }
 
-// countAuthFailure counts a wrong secret that a request brought and logs who sent it. When its
-// source has sent too many, it reports that instead. Callers check the secret first, so a right
-// one is never refused because of wrong ones.
+// countAuthFailure counts a wrong secret that a request brought and logs its sender. When its
+// source has sent too many, it reports that instead. Callers check the secret first, so a right one
+// is never refused because of wrong ones.
 func (s *Server) countAuthFailure(r *http.Request) (tooMany bool) {
 	source := failureSource(r)
 	if s.authFailures.isBlocked(source) {

@@ -19,14 +19,16 @@ type Cluster interface {
 	Connect(p gateway.Peer, o gateway.ConnOptions) ProviderConn
 	// Forward lets another gateway answer a request of the admin API. path is below the API's prefix.
 	Forward(w http.ResponseWriter, r *http.Request, gateway, path string)
-	// Providers are those that serve sessions of other gateways and none of this one.
+	// Providers are those that serve sessions of other gateways but not of this one.
 	Providers() []adminapi.Provider
-	// State returns what this gateway sees of the others. It asks them, and waits a moment for their answers.
+	// State returns the state of the other gateways, as far as this one can see it. It asks them,
+	// and waits a moment for their answers.
 	State(ctx context.Context) adminapi.Cluster
 	// Known is State without asking.
 	Known() adminapi.Cluster
-	// History returns events of the streams that last, newest first: at most last of each stream, 0 for all, and none
-	// older than since. Streams are STREAM or STREAM@PROVIDER; none: all.
+	// History returns events of the streams that last, newest first: at most last of each stream, 0
+	// for all, and no event older than since. Streams are STREAM or STREAM@PROVIDER; an empty list
+	// means all.
 	History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory
 }
 
@@ -65,7 +67,8 @@ func (a *api) cluster(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, withLists(state))
 }
 
-// knownCluster is the state for those who watch. Without a cluster it has no lists: they are states of their own.
+// knownCluster is the state for readers of GET /events. Without a cluster it has no lists: they are
+// states of their own.
 func (a *api) knownCluster() adminapi.Cluster {
 	if a.server.cluster == nil {
 		return withLists(adminapi.Cluster{})
@@ -73,7 +76,7 @@ func (a *api) knownCluster() adminapi.Cluster {
 	return withLists(a.server.cluster.Known())
 }
 
-// withLists makes lists of nothing empty ones.
+// withLists replaces nil lists by empty ones.
 func withLists(c adminapi.Cluster) adminapi.Cluster {
 	c.Gateways, c.Sessions, c.Providers = orEmpty(c.Gateways), orEmpty(c.Sessions), orEmpty(c.Providers)
 	return c
@@ -121,8 +124,8 @@ func (a *api) broadcast(w http.ResponseWriter, r *http.Request) error {
 	return answerReceipt(w, receipt, err)
 }
 
-// GatewaysAPI is the admin API for other gateways whose rights the cluster has checked. It has no route that gives out
-// a token, and answers 403 for what it does not have.
+// GatewaysAPI is the admin API for other gateways whose rights the cluster has checked. It has no
+// route that gives out a token, and answers 403 for every other path.
 func (s *Server) GatewaysAPI() http.Handler { return newGatewaysAPI(s.api) }
 
 // remote lets another gateway of the cluster answer.

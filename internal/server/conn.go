@@ -20,7 +20,7 @@ const (
 	maxHostPending = 64 << 20
 
 	writeChunk = 64 << 10 // bytes for which a deadline holds
-	keptBuffer = 8 << 10  // bytes that a connection keeps for what it sends next
+	keptBuffer = 8 << 10  // bytes that a connection keeps to send later
 )
 
 var errSlow = errors.New("slow consumer: too much waits to be sent")
@@ -43,14 +43,14 @@ func (l listener) Accept() (net.Conn, error) {
 	return accepted, nil
 }
 
-// conn writes like its net.Conn until startQueueing. From then on Write never blocks: what the
-// socket does not take at once waits in memory, and a goroutine sends it, which lives as long as
+// conn writes like its net.Conn until startQueueing. From then on Write never blocks: bytes that
+// the socket does not take at once wait in memory, and a goroutine sends it, which lives as long as
 // something waits. So a message is written by the goroutine that made it while its reader keeps up
 // (docs/adr/0013-inline-writes.md).
 type conn struct {
 	net.Conn
 	direct   directWriter
-	unproven *unproven    // of the listener; nil: it has none
+	unproven *unproven    // of the listener, or nil
 	isOurs   atomic.Bool  // its other end was seen to belong to our user
 	isClosed atomic.Bool  // as one unproven connection too many
 	state    atomic.Int32 // its [http.ConnState]
@@ -72,15 +72,15 @@ type conn struct {
 
 func newConn(c net.Conn) *conn { return &conn{Conn: c, direct: newDirectWriter(c)} }
 
-// startQueueing makes writes not block. Up to limit bytes wait. onSlow is called once, with mu held,
-// if more wait or the socket takes nothing for writeDeadline.
+// startQueueing makes writes not block. Up to limit bytes wait. onSlow is called once, with mu
+// held, if more bytes wait, or if the socket takes no byte for writeDeadline.
 func (c *conn) startQueueing(limit int, onSlow func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queueing, c.limit, c.onSlow = true, limit, onSlow
 }
 
-// cork keeps what is written until uncork, so that several messages go out in one write.
+// cork keeps written bytes until uncork, so that several messages go out in one write.
 func (c *conn) cork() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, c.err
 	}
 	c.buf = append(c.buf, p...)
-	// A large message is written although the connection is corked: the limit is for what the
+	// A large message is written although the connection is corked: the limit is for bytes that the
 	// socket does not take.
 	if !c.corked || len(c.buf) >= writeChunk {
 		c.flush()
@@ -119,7 +119,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what the socket takes now and leaves the rest to the goroutine. Call with mu held.
+// flush writes as much as the socket takes now and leaves the rest to the goroutine. Call with mu
+// held.
 func (c *conn) flush() {
 	if c.draining || len(c.buf) == 0 || c.err != nil {
 		return
@@ -148,7 +149,8 @@ func recycle(b []byte) []byte {
 	return b[:0]
 }
 
-// drain writes rest, and what is queued meanwhile, until nothing waits. It blocks on the socket.
+// drain writes rest, and bytes that are queued meanwhile, until the queue is empty. It blocks on
+// the socket.
 func (c *conn) drain(rest []byte) {
 	for {
 		for len(rest) > 0 {
@@ -196,7 +198,7 @@ func (c *conn) fail(err error) {
 	_ = c.Conn.Close()
 }
 
-// Close closes the connection at once; what waits is lost. It waits for the goroutine.
+// Close closes the connection at once; queued bytes are lost. It waits for the goroutine.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	if c.err == nil {

@@ -25,9 +25,9 @@ type connectionLimit struct {
 	log           *slog.Logger
 	statusChanged func() // called when the fault appears
 
-	mu              sync.Mutex
-	limit           int // of admitted connections; set before the first comes
-	used            int // admitted connections
+	mu              sync.Mutex // guards the fields below
+	limit           int        // of admitted connections; set before the first comes
+	used            int        // admitted connections
 	refused         uint64
 	lastRefused     time.Time
 	waitingPages    int

@@ -15,6 +15,8 @@ import (
 	"tapgw/internal/proof"
 )
 
+// The guard decides which requests reach a handler, by host, origin, token and cookie.
+
 // fail answers a request with {"error": {"code", "message"}}.
 func fail(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
@@ -224,7 +226,7 @@ func allowsForeignOrigin(r *http.Request) bool {
 }
 
 // isNavigation reports whether the browser opens the address as a document of its own, where the
-// page that linked to it can't reach what it shows.
+// page that linked to it can't reach its content.
 func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Origin") == "" &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
@@ -240,8 +242,8 @@ func changesState(r *http.Request) bool {
 }
 
 // isFromMarkup reports whether a browser makes the request because of a link, an image, a form or
-// the like in a page. The gateway's own page counts: a model may have written the link. Requests
-// of scripts and programs are not meant.
+// the like in a page. The gateway's own page counts: a model may have written the link. It is false
+// for requests of scripts and programs.
 func isFromMarkup(r *http.Request) bool {
 	destination := r.Header.Get("Sec-Fetch-Dest")
 	return r.Header.Get("Sec-Fetch-Mode") == "navigate" ||

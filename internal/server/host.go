@@ -27,7 +27,7 @@ type hostConn struct {
 	info          *gateway.HostInfo // nil until initialize
 	countsInjects bool              // the host wants the number of prompts to come when it is idle
 
-	mu       sync.Mutex
+	mu       sync.Mutex                  // guards the fields below
 	sessions map[string]*remoteHost      // by session id
 	calls    map[string]*gateway.Pending // by the host's callId
 }
@@ -88,7 +88,7 @@ func (c *hostConn) detachSessions() {
 	}
 }
 
-// receive handles one frame. What it answers itself is answered in the order of the frames.
+// receive handles one frame. Its own answers go out in the order of the frames.
 func (c *hostConn) receive(data []byte) {
 	f, fault := parseFrame(data)
 	if fault != nil {

@@ -11,6 +11,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Tool calls and events of session hosts.
+
 // toolCallParams are the params of `tool/call`.
 type toolCallParams struct {
 	sessionID string
@@ -161,7 +163,7 @@ func (c *hostConn) replyOutcome(id protocol.Raw, o gateway.Outcome) {
 	c.rpc.Flush()
 }
 
-// outcomeData is what a call gave: its data, or else its parts as a text.
+// outcomeData returns the data of a call's outcome, or else its parts as a text.
 func outcomeData(o gateway.Outcome) []byte {
 	switch {
 	case len(o.Data) > 0:

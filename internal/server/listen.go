@@ -24,8 +24,8 @@ func (e *ListenError) Error() string { return "listening on " + e.Addr + ": " + 
 // Unwrap returns the system's error.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// NameUser returns an error that names the process that uses the port, if that is why a [ListenError] failed, and
-// what to do. It returns any other error unchanged.
+// NameUser returns an error that names the process that uses the port, if that is why a
+// [ListenError] failed, and the remedy. It returns any other error unchanged.
 func NameUser(err error) error {
 	failed, ok := errors.AsType[*ListenError](err)
 	if !ok || !errors.Is(err, syscall.EADDRINUSE) {
@@ -49,9 +49,10 @@ const anyPortTries = 10
 // program that has the other one would be taken for this gateway. The error is a [*ListenError].
 func (s *Server) Listen(addr string) error { return s.ListenWith(addr, nil, nil) }
 
-// ListenWith is [Server.Listen], but uses the listeners of the previous gateway that have the addresses to bind, and
-// closes its others. If no address had to be bound anew, no other program had one meanwhile, so the server keeps the
-// page's origin, which heritage has ([Server.Heritage]).
+// ListenWith is [Server.Listen], but uses the listeners of the previous gateway that have the
+// addresses to bind, and closes its others. If it inherits every address, no other program can have
+// had one meanwhile, so the server keeps the page's origin, which heritage holds
+// ([Server.Heritage]).
 func (s *Server) ListenWith(addr string, inherited []net.Listener, heritage []byte) error {
 	list, isWhole, err := listen(addr, inherited)
 	for _, l := range inherited {
@@ -135,7 +136,7 @@ func listenAt(addr string, inherited []net.Listener) (l net.Listener, isInherite
 	return l, false, nil
 }
 
-// otherLoopback returns the address to bind on the loopback of the other IP version, "" for none.
+// otherLoopback returns the address to bind on the loopback of the other IP version, or "".
 func otherLoopback(addr net.Addr) string {
 	a, ok := addr.(*net.TCPAddr)
 	switch {

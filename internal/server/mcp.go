@@ -12,14 +12,16 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// The entry for MCP clients: the tokens that open it, and deadlines for its answers.
+
 // maxMCPBody bounds the body of an MCP client's request: a call with the longest arguments.
 const maxMCPBody = protocol.MaxMessage + 64<<10
 
-// requireMCP lets requests with the admin token through to next, and those with a session's MCP token, for that session
-// alone. A cookie opens nothing here. Without next there is nothing for anybody.
+// requireMCP lets requests through to next that have the admin token, or the MCP token of the
+// session that they name. Cookies don't count. Without next, every request gets 404 or is refused.
 func (s *Server) requireMCP(next http.Handler) http.Handler {
 	if next == nil {
-		return s.requireAdmin(http.HandlerFunc(notFound)) // without the token nobody learns of it
+		return s.requireAdmin(http.HandlerFunc(notFound)) // without the token it stays hidden
 	}
 	return s.trackHandler(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := adminapi.BearerToken(r.Header.Get("Authorization"))
@@ -115,7 +117,7 @@ func (w deadlineWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// FlushError sends what was written.
+// FlushError sends the bytes that were written.
 func (w deadlineWriter) FlushError() error {
 	_ = w.controller.SetWriteDeadline(time.Now().Add(writeDeadline))
 	err := w.controller.Flush()

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// The page has a host name of its own, chosen at random, so that it shares its origin with no other
+// program.
+
 // newPageName makes the name of the page's host. Browsers resolve names below localhost themselves, to this machine.
 // Service workers, cookies and stored data belong to an origin. Because the name is random, a program that had the port
 // before can't have prepared its origin (docs/adr/0042-page-origin.md).

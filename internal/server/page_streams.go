@@ -34,7 +34,8 @@ const (
 	maxPageRequest = 8 << 10 // bytes
 )
 
-// pageRequest begins a stream, or ends one if it has no path; with a challenge it asks who the gateway is.
+// pageRequest begins a stream, or ends one if it has no path; with a challenge it asks the gateway
+// to prove its identity.
 type pageRequest struct {
 	Challenge   *string `json:"challenge"`
 	Stream      uint32  `json:"stream"`
@@ -211,5 +212,5 @@ func (w *pageStream) Write(b []byte) (int, error) {
 // FlushError does nothing, for [http.ResponseController]: each Write is a message.
 func (w *pageStream) FlushError() error { return nil }
 
-// SetWriteDeadline does nothing: each message has one of its own.
+// SetWriteDeadline does nothing: each message has its own deadline.
 func (w *pageStream) SetWriteDeadline(time.Time) error { return nil }

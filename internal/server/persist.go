@@ -15,6 +15,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Files that providers keep, and that results of calls may name.
+
 // maxFile is how large a file may be that is the result of a call, in bytes.
 const maxFile = protocol.MaxFile
 
@@ -22,8 +24,8 @@ const maxFile = protocol.MaxFile
 // instances of the name share and no session's end removes (docs/protocol.md, "`hello.ack`").
 type Persist struct{ Dir string }
 
-// Make makes the directory of a provider if there is none, with mode 0700 in any case, and returns its path with a
-// separator at the end. provider is a normal name, which can't leave Dir.
+// Make makes the directory of a provider if it is missing, with mode 0700 in any case, and returns
+// its path with a separator at the end. provider is a normal name, which can't leave Dir.
 func (p Persist) Make(provider string) (string, error) {
 	dir := filepath.Join(p.Dir, provider)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

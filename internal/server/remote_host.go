@@ -20,7 +20,7 @@ const hostGrace = 30 * time.Second
 type remoteHosts struct {
 	server *Server
 
-	mu        sync.Mutex
+	mu        sync.Mutex             // guards the fields below
 	bySession map[string]*remoteHost // by session id
 	conns     map[*hostConn]struct{}
 }
@@ -75,7 +75,7 @@ type remoteHost struct {
 	id      string
 	session *gateway.Session // set before remoteHosts has it
 
-	mu    sync.Mutex
+	mu    sync.Mutex  // guards the fields below
 	conn  *hostConn   // nil while the host is away
 	grace *time.Timer // ends the session when the host stays away
 }
@@ -111,8 +111,8 @@ func (h *remoteHost) SetTools(ctx context.Context, revision uint64, tools []gate
 		protocol.HostTools{SessionID: h.id, Revision: revision, Tools: hostTools(tools)})
 }
 
-// Send implements [gateway.Host] with `session/send`, in the mode enqueue if the prompt has none. While the host is
-// away it returns errHostGone.
+// Send implements [gateway.Host] with `session/send`, in the mode enqueue if the prompt does not
+// name one. While the host is away it returns errHostGone.
 func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
 	return h.call(ctx, protocol.MethodSend, protocol.HostPrompt{
 		SessionID: h.id, Prompt: p.Text, Mode: cmp.Or(p.Mode, adminapi.ModeEnqueue), Source: p.Source,

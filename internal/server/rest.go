@@ -43,7 +43,7 @@ const (
 )
 
 // restAPI answers the session API (docs/admin-api.md): GET and POST alike, always with a JSON
-// document, and with status 200 for errors too. The guard has checked who may ask.
+// document, and with status 200 for errors too. The guard has checked the caller's right.
 type restAPI struct {
 	sessions restSessions
 	gateway  *gateway.Gateway
@@ -55,8 +55,8 @@ func newREST(g *gateway.Gateway, providers Supervisor, log *slog.Logger) *restAP
 	return &restAPI{sessions: restSessions{gateway: g, supervisor: providers}, gateway: g, log: log}
 }
 
-// restError is the answer to a call that failed: a word of docs/admin-api.md, or a line for
-// people where it has none.
+// restError is the answer to a call that failed: a word of docs/admin-api.md, or a line for people
+// if it has no such word.
 type restError struct {
 	Error string `json:"error"`
 }
@@ -175,7 +175,7 @@ func (a *restAPI) answer(ctx context.Context, c restCall, body string) any {
 }
 
 // repoRoot returns the root of the git repository of the gateway's working directory, or that
-// directory if there is none.
+// directory itself outside a repository.
 func repoRoot() string {
 	cwd, err := os.Getwd()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"tapgw/internal/git"
 )
 
-// How many ended sessions are kept whose responses nobody fetched, and how many bytes of them.
+// How many ended sessions are kept whose responses were not fetched, and how many bytes of them.
 const (
 	restEndedKept  = 100
 	restEndedBytes = 64 << 20
@@ -19,9 +19,9 @@ const (
 // stays until `live` has told its clients, or until there are too many.
 type restSessions struct {
 	gateway    *gateway.Gateway
-	supervisor Supervisor // nil: there is none
+	supervisor Supervisor // may be nil
 
-	mu   sync.Mutex
+	mu   sync.Mutex     // guards the fields below
 	list []*restSession // oldest first
 }
 
@@ -32,8 +32,8 @@ type restSession struct {
 
 	started bool // by a client of the session API; guarded by restSessions.mu
 
-	mu      sync.Mutex
-	caller  *restCaller // the request of live that waits; nil for none
+	mu      sync.Mutex  // guards the fields below
+	caller  *restCaller // the request of live that waits, or nil
 	removed bool        // from restSessions
 }
 
@@ -95,7 +95,7 @@ func (s *restSession) hasEnded() bool {
 	}
 }
 
-// addLocked returns the entry of a session and makes one if there is none; fromStart says whether
+// addLocked returns the entry of a session, and makes it if it is missing; fromStart says whether
 // its queue begins with the session or now. Call with mu held.
 func (r *restSessions) addLocked(s *gateway.Session, fromStart bool) *restSession {
 	if i := slices.IndexFunc(r.list, func(known *restSession) bool { return known.session == s }); i >= 0 {

@@ -18,10 +18,9 @@ import (
 // text frame of a WebSocket. It shares no code with internal/jsonrpc, which is the language
 // servers' JSON-RPC: Content-Length frames on two pipes, cancellation by `$/cancelRequest`, and
 // sourcegraph/jsonrpc2 to match requests with answers. That library decodes each message and
-// encodes it again, and answers from goroutines of its own. Here a tool call passes through
-// twice; its args and its result must stay the bytes that came, and the goroutine that reads
-// one side writes the other (docs/adr/0013-inline-writes.md). What both would share is a few
-// error codes.
+// encodes it again, and answers from goroutines of its own. Here a tool call passes through twice;
+// its args and its result must stay the bytes that came, and the goroutine that reads one side
+// writes the other (docs/adr/0013-inline-writes.md). Both could share only a few error codes.
 
 // Codes of JSON-RPC errors. protocol.HostCodeNoSession and its neighbour are the gateway's own.
 const (
@@ -117,7 +116,7 @@ func decodeParams(method string, params protocol.Raw, v any) *rpcError {
 type rpcConn struct {
 	*wire
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	next    uint64
 	pending map[uint64]chan rpcFrame
 	closed  bool

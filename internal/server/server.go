@@ -33,7 +33,7 @@ import (
 // later; the others are fixed by [New].
 type Options struct {
 	Gateway *gateway.Gateway
-	Log     *slog.Logger // nil: nothing is logged
+	Log     *slog.Logger // nil: no log
 	Version string       // of the program, for answers
 	// Hosts are names that a Host header may have beside the loopback names, without a port.
 	Hosts []string
@@ -41,30 +41,30 @@ type Options struct {
 	MaxConnections int
 	// TLS makes the server speak https and wss; nil: http and ws.
 	TLS *tls.Config
-	// Status returns what the program around the server knows: URL, PID, Version, StartedAt
-	// and Faults. The server fills in the rest.
+	// Status returns the facts that only the program around the server knows: URL, PID, Version,
+	// StartedAt and Faults. The server fills in the rest.
 	Status func() adminapi.Status
 	// End makes the program around the server end, as SIGTERM does. It does not wait. nil: only its signals do.
 	End func()
-	// Supervisor runs the providers that files name; nil: there are none.
+	// Supervisor runs the providers that files name. It may be nil.
 	Supervisor Supervisor
-	// Records finds what happened; nil: nothing is written down.
+	// Records finds the gateway's records. With nil, the gateway writes no records.
 	Records Records
-	// Goals keeps sessions at work on their goals; nil: there are none.
+	// Goals keeps sessions at work on their goals. It may be nil.
 	Goals Goals
-	// Cluster are the other gateways; nil: there are none.
+	// Cluster are the other gateways. It may be nil.
 	Cluster Cluster
-	// Terminals are the Copilot CLIs of people; nil: there are none.
+	// Terminals are the Copilot CLIs of people. It may be nil.
 	Terminals Terminals
 	// Page serves a plain GET of / and all paths below /page/; nil: / is a line of text.
 	Page http.Handler
-	// MCP serves /mcp and /mcp/s/ID for MCP clients whose token was checked; nil: there is no such path.
-	// The path value id is the session's, empty for the foreground session.
+	// MCP serves /mcp and /mcp/s/ID for MCP clients whose token was checked. With nil, these paths
+	// do not exist. The path value id is the session's, empty for the foreground session.
 	MCP http.Handler
-	// Webhooks takes what is sent to /hooks/NAME; nil: there is no such path.
+	// Webhooks takes the requests to /hooks/NAME. With nil, that path does not exist.
 	Webhooks WebhookFunc
-	// SigninDir is a directory that only the user can read, for files that lead a browser to a sign-in link;
-	// "": there are none.
+	// SigninDir is a directory that only the user can read, for files that lead a browser to a
+	// sign-in link. With "", there are no such files.
 	SigninDir string
 	// OpenREST serves the session API below /api/ without a token, for a server on loopback
 	// only. The admin API below /api/v1/ needs the token all the same.
@@ -81,8 +81,8 @@ type Server struct {
 	tls       *tls.Config
 	http      *http.Server
 	webhooks  *webhooks // nil without [Options].Webhooks
-	terminals Terminals // nil: there are none
-	cluster   Cluster   // nil: there is none
+	terminals Terminals // may be nil
+	cluster   Cluster   // may be nil
 	rest      *restAPI
 	api       *api
 	ownerOf   func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
@@ -95,7 +95,7 @@ type Server struct {
 	remoteHosts  remoteHosts
 
 	draining        atomic.Bool
-	lastActive      atomic.Int64    // the last admin request, in Unix nanoseconds; 0: none
+	lastActive      atomic.Int64    // the last admin request, in Unix nanoseconds, or 0
 	heldRequests    atomic.Int64    // that run: of MCP clients, and logins
 	ctx             context.Context // ends when Shutdown has waited for the connections
 	cancel          context.CancelFunc
@@ -171,8 +171,8 @@ func New(o Options) *Server {
 	return s
 }
 
-// routes maps paths to handlers; page and mcp may be nil. An unknown path is 404 for everybody, except
-// below /api/, where that needs what the session API needs.
+// routes maps paths to handlers; page and mcp may be nil. An unknown path is 404 for everybody,
+// except below /api/, where such a path needs the same rights as the session API.
 func (s *Server) routes(page, mcp http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", serveHealthz)
@@ -228,8 +228,8 @@ func (s *Server) trackHandler(h http.HandlerFunc) http.Handler {
 // The server closes the listener at Shutdown.
 func (s *Server) Use(l net.Listener) { s.listeners = append(s.listeners, l) }
 
-// Listeners returns the listeners for everything, without those for webhooks alone: for a server after this one, which
-// gets them before [Server.Shutdown] closes them.
+// Listeners returns the listeners that serve everything, without those for webhooks alone. The next
+// server gets them before [Server.Shutdown] closes them.
 func (s *Server) Listeners() []net.Listener { return s.listeners }
 
 // URL returns the address that providers connect to, such as ws://127.0.0.1:9400, of the first listener; wss with TLS.
@@ -310,8 +310,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// LastActivity returns the time of the last request of the admin or the session API, or of an MCP client; zero if none
-// came. It is now while an MCP client is connected, or a login runs. Providers and session hosts don't count.
+// LastActivity returns the time of the last request of the admin or the session API, or of an MCP
+// client; zero before the first one. It is now while an MCP client is connected, or a login runs.
+// Providers and session hosts don't count.
 func (s *Server) LastActivity() time.Time {
 	if s.heldRequests.Load() > 0 {
 		return time.Now()

@@ -23,6 +23,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Sign-in: a link that works once gives a browser a cookie instead of the admin token.
+
 const (
 	signinPath = "/signin"
 	// signinFilePattern matches the files that lead a browser to a link.
@@ -39,10 +41,10 @@ const (
 	maxSignins     = 100
 )
 
-// signins are the sign-in links that nobody has used yet, and the browsers that used one. A browser's secret stands for
-// the admin token.
+// signins are the unused sign-in links, and the browsers that used one. A browser's secret stands
+// for the admin token.
 type signins struct {
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below
 	links    signinSecrets
 	browsers signinSecrets
 	used     []usedLink // oldest first, at most maxSigninLinks
@@ -112,7 +114,7 @@ func (s *signinSecrets) remove(secret string) bool {
 	return true
 }
 
-// newLink makes the code of a link that signs in one browser, once, of the user who asks for it.
+// newLink makes the code of a link that signs in one browser, once, of the user that asks for it.
 // If that is root or unknown, any user's browser may use it. The link is good as long as valid.
 func (s *signins) newLink(requester proc.Owner) (code string, valid context.Context) {
 	s.mu.Lock()
@@ -315,7 +317,8 @@ func (s *Server) answerUsedLink(w http.ResponseWriter, r *http.Request, used use
 		"Then make a new link with: tapctl open", at, used.by))
 }
 
-// refuseLink says why a link signs nobody in: on a page, if a browser opens it as one. text has paragraphs.
+// refuseLink says why a link does not sign a browser in: on a page, if a browser opens it as one.
+// text has paragraphs.
 func refuseLink(w http.ResponseWriter, r *http.Request, text string) {
 	showText(w, r, http.StatusForbidden, "tapgw: not signed in", text,
 		`<p><a href="./">To the page</a>, which also takes a new link</p>`+"\n")
@@ -411,8 +414,9 @@ func writeSigninFile(valid context.Context, dir, link string) (path string, err 
 	return f.Name(), nil
 }
 
-// RemoveSigninFiles removes the sign-in files in dir that a gateway left when it was killed. Call it before a server
-// uses the directory. The error joins those of the single files; a missing directory is none.
+// RemoveSigninFiles removes the sign-in files in dir that a gateway left when it was killed. Call
+// it before a server uses the directory. The error joins those of the single files; a missing
+// directory is not an error.
 func RemoveSigninFiles(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, signinFilePattern))
 	for _, file := range files {

@@ -11,8 +11,8 @@ import (
 // sseKeepAlive is how often an event stream without news sends a comment.
 const sseKeepAlive = 15 * time.Second
 
-// sse writes a stream of server-sent events to one request. Events are buffered until send. A
-// reader that takes nothing for writeDeadline ends the stream. Not for several goroutines.
+// sse writes a stream of server-sent events to one request. Events are buffered until send. The
+// stream ends if the reader takes no byte for writeDeadline. It is for one goroutine.
 type sse struct {
 	w          http.ResponseWriter
 	controller *http.ResponseController

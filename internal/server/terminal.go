@@ -91,13 +91,13 @@ func (s *Server) serveTerminal(w http.ResponseWriter, r *http.Request) {
 	reader.Wait()
 }
 
-// terminalPipe is the pipe of a terminal. Close ends what reads from it, and sends nothing.
+// terminalPipe is the pipe of a terminal. Close ends its readers, and sends nothing.
 type terminalPipe struct {
 	*io.PipeReader
 	to io.Writer
 }
 
-// Write divides what is too large for a message.
+// Write divides bytes that are too large for one message.
 func (p terminalPipe) Write(b []byte) (written int, err error) {
 	for part := range slices.Chunk(b, maxPart) {
 		n, err := p.to.Write(part)

@@ -15,7 +15,8 @@ import (
 	"tapgw/internal/proof"
 )
 
-// Bounds of what serves peers that have shown no secret. A peer that shows one leaves these counts.
+// Bounds of the resources for peers that have shown no secret. A peer that shows one leaves these
+// counts.
 const (
 	// maxUnproven is how many of their connections a port keeps; the gateway's own keeps as many more as providers may
 	// be connected, so that all may come back at once.
@@ -26,19 +27,20 @@ const (
 	lookInterval = time.Second
 )
 
-// unproven are connections whose peers have shown no secret, or have not shown it for the request under way. When
-// there are too many, the oldest of the largest group is closed, so that no source of connections keeps others out.
-// Connections of one source in different states are different groups, so that sockets that send no request do not
-// close those whose request is being answered. A connection counts as new again with each request.
+// unproven are connections whose peers have shown no secret, or have not shown it for the request
+// under way. When there are too many, the oldest of the largest group is closed, so that one source
+// can't keep others out. Connections of one source in different states are different groups, so
+// that a flood of idle sockets does not close connections with a request under way. A connection
+// counts as new again with each request.
 type unproven struct {
 	log     *slog.Logger
 	what    string // they are, for the log
 	groupOf func(c *conn) string
-	peersOf func(uid int) map[proc.Ends]bool // finds connections of our user; nil: users say nothing
+	peersOf func(uid int) map[proc.Ends]bool // finds connections of our user; nil: not asked
 
-	mu         sync.Mutex
+	mu         sync.Mutex // guards the fields below
 	limit      int
-	list       []*conn // those longest without a request first
+	list       []*conn // longest without a request first
 	lastLooked time.Time
 	lastLogged time.Time
 }
@@ -54,7 +56,8 @@ func (u *unproven) enter(c *conn) {
 	u.mu.Lock()
 	u.list = append(slices.DeleteFunc(u.list, func(known *conn) bool { return known == c }), c)
 	var look []*conn
-	// The system takes milliseconds to say who is there. Whoever comes later is younger, and goes later.
+	// The system takes milliseconds to name the peers. A connection that comes meanwhile is
+	// younger, and is dropped later.
 	if u.peersOf != nil && len(u.list) > u.limit/2 && time.Since(u.lastLooked) > lookInterval {
 		u.lastLooked, look = time.Now(), slices.Clone(u.list)
 	}
@@ -136,7 +139,8 @@ func (u *unproven) first(list []*conn, limit int) *conn {
 	return list[slices.IndexFunc(groups, func(g group) bool { return counts[g] == most })]
 }
 
-// sourceOf is the group of a connection where the system's users say nothing: senders of webhooks come through proxies.
+// sourceOf is the group of a connection at a listener for webhooks. Its user says nothing about the
+// sender, since webhooks come through proxies.
 func sourceOf(c *conn) string { return addressSource(c.RemoteAddr().String()) }
 
 // userOrSource is the group of a connection at the gateway's own port. All other users of this machine are one, since

@@ -24,8 +24,8 @@ const (
 	webhookTimeout       = 15 * time.Second // for the next request of a connection
 )
 
-// WebhookFunc takes what was sent to /hooks/NAME. It returns the answer's HTTP status, 401 for everything but a right
-// secret, and a line for the sender.
+// WebhookFunc takes a request to /hooks/NAME. It returns the answer's HTTP status, 401 for
+// everything but a right secret, and a line for the sender.
 type WebhookFunc func(ctx context.Context, name string, h http.Header, body []byte) (status int, message string)
 
 // webhooks serves /hooks/NAME: on the gateway's own port, and at a listener that serves nothing else.
@@ -76,7 +76,7 @@ func (s *Server) ListenWebhooks(addr string) (net.Addr, error) {
 	return list[0].Addr(), nil
 }
 
-// webhooksURL is the address that serves webhooks alone; "" for none.
+// webhooksURL is the address that serves webhooks alone, or "".
 func (s *Server) webhooksURL() string {
 	if s.webhooks == nil || len(s.webhooks.listeners) == 0 {
 		return ""
@@ -88,8 +88,8 @@ func (s *Server) webhooksURL() string {
 	return scheme + "://" + s.webhooks.listeners[0].Addr().String()
 }
 
-// ServeHTTP implements [http.Handler] for /hooks/NAME. What does not know a secret learns nothing of which names there
-// are.
+// ServeHTTP implements [http.Handler] for /hooks/NAME. A sender without a secret can't learn which
+// names exist.
 func (h *webhooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.server.draining.Load() {
 		refuseWebhook(w, http.StatusServiceUnavailable, "the gateway is shutting down; send it again")

@@ -15,8 +15,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// maxBeforeAuth bounds what a connection may send before it has authenticated, in
-// bytes of all its frames together.
+// A provider's WebSocket.
+
+// maxBeforeAuth bounds the bytes of all frames together that a connection may send before it has
+// authenticated.
 const maxBeforeAuth = 64 << 10
 
 // maxCloseReason is how many bytes of a reason fit into a close frame.
@@ -40,7 +42,7 @@ type wire struct {
 	spareOut   []byte     // a buffer for the next out
 	spareEnds  []int
 	isFlushing bool
-	flushed    chan struct{} // closed when the flush under way ends; nil while nobody waits for it
+	flushed    chan struct{} // closed when the flush under way ends; nil without a waiter
 	isClosed   bool          // nothing is sent any more
 }
 
@@ -98,16 +100,16 @@ func (w *wire) flushAll() {
 	<-flushed
 }
 
-// releaseBuffers frees the connection and its buffers once it is closed and nobody
-// writes to it. The gateway keeps the wire of a provider that may reconnect, so the
-// memory would stay for as long. Call with w.mu held.
+// releaseBuffers frees the connection and its buffers once it is closed and no goroutine writes to
+// it. The gateway keeps the wire of a provider that may reconnect, so the memory would stay for as
+// long. Call with w.mu held.
 func (w *wire) releaseBuffers() {
 	if w.isClosed && !w.isFlushing {
 		w.ws, w.conn, w.out, w.frameEnds, w.spareOut, w.spareEnds = nil, nil, nil, nil, nil, nil
 	}
 }
 
-// write hands frames to the connection, which queues what the socket does not take at
+// write hands frames to the connection, which queues the bytes that the socket does not take at
 // once. On an error it stops: the connection is closed then, and its reader ends.
 func (w *wire) write(out []byte, ends []int) {
 	if len(ends) > 1 {
