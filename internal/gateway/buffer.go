@@ -17,7 +17,7 @@ type buffer[T any] struct {
 	ended    chan struct{} // closed when no entry will come
 	close    func()        // closes ended, once
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
 	items     []T
 	first     uint64 // number of the first entry in items
 	totalSize int

@@ -12,6 +12,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Messages of providers about the calls that they run: results, progress and errors.
+
 // toolResult finishes the call that a provider answers. An answer to a call that has
 // ended is ignored; one to a call that never was is a protocol error, see failFast.
 func (c *Conn) toolResult(m *protocol.ToolResult) {

@@ -9,7 +9,7 @@ import (
 // counter is a number that only grows, and that goroutines can wait on. Its lock is a
 // leaf.
 type counter struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	n     uint64
 	added chan struct{} // closed at the next one; nil without a waiter
 }

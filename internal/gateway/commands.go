@@ -10,6 +10,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Commands of a session's host, which people run.
+
 // commandTimeout bounds a command of a host: one may ask the model, as a summary of the conversation does.
 const commandTimeout = 5 * time.Minute
 

@@ -24,7 +24,7 @@ const (
 // diag keeps the newest calls, errors and gate decisions for Diagnostics. Noting a call
 // allocates nothing. Its lock is a leaf, and guards the latencies of providers too.
 type diag struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	calls  ring[callNote]
 	errors ring[errorNote]
 	gates  ring[gateNote]

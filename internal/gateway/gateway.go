@@ -81,7 +81,7 @@ type Gateway struct {
 
 	fileReads sync.WaitGroup // of results that are files
 
-	mu            sync.Mutex
+	mu            sync.Mutex          // guards the fields down to isDraining
 	sessions      map[string]*Session // until they are torn down
 	order         []*Session          // by creation, oldest first
 	foreground    string              // the id of the chosen session; "" for the newest

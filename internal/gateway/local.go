@@ -60,7 +60,7 @@ type localHost struct {
 	cancel context.CancelFunc
 	turns  sync.WaitGroup
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
 	tools     []Tool
 	queue     []Prompt
 	isRunning bool

@@ -9,6 +9,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// A provider's name has one owner in a session, and a gateway's user may reserve names.
+
 // AdminName is the provider name of an admin's push without a provider's name. No provider but an
 // internal one may use it in hello.
 const AdminName = "tapctl"

@@ -17,7 +17,7 @@ import (
 // Pending is a tool call that [Session.BeginCall] started, for its caller to cancel. It
 // needs no closing, and stays valid after the call has ended.
 type Pending struct {
-	mu           sync.Mutex
+	mu           sync.Mutex         // guards the fields below
 	call         *call              // the last that was given to a provider, or nil
 	cancelGates  context.CancelFunc // of the gates that were asked last, or nil
 	cancelReason string             // of Cancel; "" before

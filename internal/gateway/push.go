@@ -11,6 +11,9 @@ import (
 	"tapgw/internal/spans"
 )
 
+// Pushes are the events that providers and the admin side send to sessions. See docs/protocol.md,
+// "Pushes".
+
 // pushSource says where a push comes from.
 type pushSource struct {
 	id, name string

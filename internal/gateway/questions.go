@@ -17,6 +17,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// Questions of hosts, and the answers of people.
+
 // DefaultAnswerTimeout is how long a question waits for a person if its [Question].Timeout
 // is 0.
 const DefaultAnswerTimeout = 5 * time.Minute
@@ -83,7 +85,7 @@ type questions struct {
 	prefix string
 	touch  func() // called at each change
 
-	mu      sync.Mutex
+	mu      sync.Mutex      // guards the fields below
 	waiting []*openQuestion // oldest first
 	ended   []questionEnd   // at most maxEnded, oldest first
 	count   uint64          // of all ids

@@ -12,6 +12,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// Providers are told of a session's open questions, and how each ended.
+
 // maxEnded is how many ended questions are remembered, so that a late answer is told how its
 // question ended.
 const maxEnded = 1000

@@ -14,6 +14,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Prompts that come while a turn runs wait here. See docs/adr/0036-queued-prompts.md.
+
 // maxQueuedPrompts is how many prompts may wait in a session, injects aside.
 const maxQueuedPrompts = 100
 

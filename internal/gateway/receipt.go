@@ -25,7 +25,7 @@ type pushReceipts struct {
 	session   string
 	stream    string // the stream's normal name, if the push spelled it otherwise
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
 	firstSent bool
 	last      *Receipt // that came before the first was sent
 }

@@ -34,7 +34,7 @@ type Recording struct {
 	cursor  uint64 // the reader's
 
 	// mu is a leaf, but for the buffer's lock.
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	conns map[*Conn]*recordedConn
 	last  int // number of a connection
 }

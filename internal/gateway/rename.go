@@ -12,6 +12,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// A session's label, which people and hosts may change.
+
 // maxLabel bounds a session's label, in characters.
 const maxLabel = 200
 

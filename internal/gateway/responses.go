@@ -21,7 +21,7 @@ type Responses struct {
 	added counter         // of the responses that were added
 	ended <-chan struct{} // closed with the session
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	items []Response // oldest first
 	last  uint64     // number of the newest
 	bytes int

@@ -11,7 +11,7 @@ import (
 // never called. Two generations approximate an LRU: when the young one is full it
 // becomes the old one.
 type schemaCache struct {
-	mu         sync.Mutex
+	mu         sync.Mutex // guards the fields below
 	young, old map[*tool]*protocol.Schema
 }
 

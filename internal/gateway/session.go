@@ -15,6 +15,9 @@ import (
 	"tapgw/internal/visible"
 )
 
+// A session has one host, which runs the agent, and the providers that are bound to it. One worker
+// goroutine gives the host its tools and prompts.
+
 // hostTimeout bounds each request to a host.
 const hostTimeout = 30 * time.Second
 

@@ -10,6 +10,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Slots bound the calls that a provider works on at the same time. Further calls wait.
+
 // slotGrace is how long a cancelled call keeps its slot when the provider does not
 // answer it.
 const slotGrace = 5 * time.Second
@@ -24,7 +26,7 @@ const (
 // slots limits the running calls of one scope. At most [protocol.MaxQueuedCalls] more
 // wait in order. Its lock is a leaf. See docs/protocol.md, "Concurrency".
 type slots struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	max   int
 	used  int
 	queue []*call

@@ -10,6 +10,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// The timeline is a session's log for people.
+
 // Sources of timeline lines that no provider wrote, beside [SourceUser]. Only an internal
 // provider may use one as its name, so that no other can write lines that look like the
 // gateway's.

@@ -27,7 +27,7 @@ func (g *Gateway) Metrics() *spans.Metrics { return &g.metrics }
 // runningTurns are a session's prompts that the host has and that have not ended, oldest first.
 // Without spans it stays empty. Its lock is a leaf.
 type runningTurns struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards the fields below
 	list []runningTurn
 }
 

@@ -9,6 +9,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// A [Turn] reads the callbacks from a prompt to the end of its turn.
+
 // ErrTurnEnded is the error of [Turn.Next] after a turn that was not cut short, once the
 // reader has all its callbacks. It is no failure.
 var ErrTurnEnded = errors.New("the turn has ended")

@@ -10,6 +10,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// Files that come with prompts.
+
 // maxUploadBytes bounds the files that a session keeps of its prompts.
 const maxUploadBytes = 100 << 20
 

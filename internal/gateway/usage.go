@@ -28,7 +28,7 @@ const (
 
 // usage sums the calls of a session's models. Its lock is a leaf.
 type usage struct {
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
 	total     adminapi.Sums
 	models    []adminapi.ModelUsage
 	turns     []adminapi.TurnUsage

@@ -13,6 +13,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// Events that are pushed while no session runs wait here for the next one.
+
 // Limits of the waiting events. Over them the oldest are dropped.
 const (
 	maxWaitingEvents = 100

@@ -10,7 +10,7 @@ import (
 type window struct {
 	max int
 
-	mu    sync.Mutex
+	mu    sync.Mutex  // guards the fields below
 	times []time.Time // of the newest events, oldest first
 }
 
@@ -38,7 +38,7 @@ func (w *window) isFull() bool {
 type windows struct {
 	max int
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	byKey map[string]*window
 	all   window
 }
