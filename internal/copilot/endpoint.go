@@ -65,8 +65,8 @@ func (o *Options) endpointFor(profile configs.Profile, req gateway.StartRequest)
 	return p, nil
 }
 
-// keyFromEnv reads the secret of an endpoint from the environment. A key may be missing, because an endpoint may need
-// none, but a bearer token that the config names must be set.
+// keyFromEnv reads the secret of an endpoint from the environment. A key may be missing, because an
+// endpoint may not need one, but a bearer token that the config names must be set.
 func (o *Options) keyFromEnv(e configs.Endpoint) (string, error) {
 	if e.BearerTokenEnv != "" {
 		token := os.Getenv(e.BearerTokenEnv)

@@ -373,8 +373,8 @@ func (s *session) isApproved(req sdk.PermissionRequest) bool {
 // maxIntention bounds the model's reason in a question, in bytes.
 const maxIntention = 300
 
-// wording is how a request is put to a person: the question, everything that would be done, the model's reason, and
-// what an answer for the whole session covers.
+// wording is the text of a request to a person: the question, everything that would be done, the
+// model's reason, and the scope of an answer for the whole session.
 type wording struct{ question, detail, reason, scope string }
 
 // permissionQuestion puts a request to a person. It shows everything that would be done, because

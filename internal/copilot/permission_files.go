@@ -26,9 +26,9 @@ const (
 	toolCreate = "create"
 )
 
-// editTools are all of them. They read the file, or look whether it is there, before the runtime
-// asks for permission to write, and their errors tell the model what is in it. So a hook must judge
-// their calls before they begin.
+// editTools are all tools of the runtime that change files. They read the file, or look whether it
+// is there, before the runtime asks for permission to write, and their errors tell the model what
+// is in it. So a hook must judge their calls before they begin.
 var editTools = []string{toolPatch, toolCreate, "edit", "str_replace_editor"}
 
 // guardsEdits reports whether the session needs hooks for its own edits: reads are limited, and the model may be

@@ -24,8 +24,8 @@ type JoinFunc func(ctx context.Context, id, cwd string, open OpenFunc) (leave fu
 // Attachment is the loopback port of a terminal that was started with --ui-server.
 type Attachment struct {
 	Port int
-	// Had names the tools that the terminal has had from gateways of before: it goes on to list
-	// them until its next turn, and they are not its own.
+	// Had names the tools that the terminal has had from earlier gateways: it goes on to list them
+	// until its next turn, and they are not its own.
 	Had   []string
 	Join  JoinFunc
 	Ended func() // is called once when the terminal is not attached any more, unless Attach failed

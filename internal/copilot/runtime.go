@@ -24,8 +24,9 @@ const Kind = "copilot"
 // DefaultMaxRounds is how many rounds of model and tools a turn may take unless max_rounds says otherwise.
 const DefaultMaxRounds = 200
 
-// Options configure a [Runtime]. The zero value is usable: it finds the runtime, uses GitHub's models as the user is
-// signed in, and allows a session what [configs.Permissions.WithDefaults] allows.
+// Options configure a [Runtime]. The zero value is usable: it finds the runtime, uses GitHub's
+// models as the user is signed in, and gives a session the permissions of
+// [configs.Permissions.WithDefaults].
 type Options struct {
 	CLI         string                     // the runtime's program; "": see [Find]
 	Home        string                     // COPILOT_HOME of the runtime; "": as inherited

@@ -78,8 +78,8 @@ func (c *Conn) admit(id *identity, pairedToken string) {
 	c.peer.Send(&protocol.Sessions{Token: pairedToken, Active: list})
 }
 
-// refuseToken answers a wrong token with AUTH_FAILED and counts it. Reconnect tokens and
-// paired ones are not counted: clients try them after their end, and guess nothing.
+// refuseToken answers a wrong token with AUTH_FAILED and counts it. Reconnect tokens and paired
+// tokens are not counted: clients try them after their end, which is no guessing.
 func (c *Conn) refuseToken(token string) {
 	c.g.stats.AuthFailures.Add(1)
 	text := refusedToken(token, c.opts.ForeignOrigin)

@@ -17,8 +17,8 @@ func (s *Session) AwaitProviders(ctx context.Context) {
 	}
 }
 
-// expectsProvider reports whether a connected provider has yet to bind itself to a session: one of all sessions, or one
-// that waits for a session.
+// expectsProvider reports whether a connected provider has yet to bind itself to a session: a
+// provider of all sessions, or one that waits for a session.
 func (g *Gateway) expectsProvider(s *Session) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -188,7 +188,8 @@ func (c *Conn) isLateAnswer(id string) bool {
 // or else the only call that the provider was sent. If the provider was sent several, failFast
 // closes the connection, and all of them end with DISCONNECTED. See docs/protocol.md, "Calls".
 //
-// The call is chosen before the provider reads the error. A call that begins after that is not meant.
+// It chooses the call before the provider reads the error, so it never ends a call that begins
+// after that.
 func (c *Conn) failFast(err *protocol.Error, id string, o Outcome) {
 	failed, several := c.maybeAnswered(id)
 	c.reportError(err)
@@ -200,8 +201,8 @@ func (c *Conn) failFast(err *protocol.Error, id string, o Outcome) {
 	}
 }
 
-// maybeAnswered returns the call that a message with that id may answer, which is then not pending any more. several
-// says that it may be one of several.
+// maybeAnswered removes and returns the pending call that a message with that id may answer.
+// several says that it may be one of several calls.
 func (c *Conn) maybeAnswered(id string) (answered *call, several bool) {
 	p := c.provider
 	if p == nil {

@@ -79,7 +79,7 @@ func (g *Gateway) touch() {
 // again does nothing.
 func (g *Gateway) Watch() (stop func()) {
 	g.changes.watchers.Add(1)
-	g.changes.count.increment() // those before were not counted
+	g.changes.count.increment() // earlier changes were not counted
 	return sync.OnceFunc(func() { g.changes.watchers.Add(-1) })
 }
 

@@ -12,9 +12,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// ErrSessionEnded is the error of waiting for something that a session does, after the
-// session has ended. Followers get it only once they have read all entries: nothing more
-// will come.
+// ErrSessionEnded is the error of waiting for something that a session does, after the session has
+// ended. Followers get it only once they have read all entries.
 var ErrSessionEnded = errors.New("the session has ended")
 
 // feed holds the events of a session in one order: the lines of the timeline, the callbacks of the

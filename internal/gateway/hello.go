@@ -55,7 +55,7 @@ func (c *Conn) hello(m *protocol.Hello) {
 			err.ReplyTo = protocol.TypeHello
 		}
 		if c.identity.onRefused != nil {
-			refused := *err // reportError changes err, and whoever hears of it keeps this
+			refused := *err // a copy to keep, because reportError changes err
 			c.identity.onRefused(&refused)
 		}
 		c.reportError(err)

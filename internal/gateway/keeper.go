@@ -128,17 +128,18 @@ func (g *Gateway) Broadcast(ctx context.Context, from string, m *protocol.Push) 
 // maxKeptNames bounds the names of providers of one other gateway whose events a session has got.
 const maxKeptNames = 1000
 
-// Deliver gives the session an event that was kept, unless it has it already. A provider of another gateway whose name
-// is somebody else's here has that of its gateway before its own, such as lab.ci; isRenamed says so. The error is
-// RATE_LIMITED while too many of the session's injects wait, INVALID_SESSION once the session has ended, and otherwise
-// that of an event that the session refuses for ever.
+// Deliver gives the session an event that was kept, unless it has it already. If the name of
+// another gateway's provider belongs to another owner here, the gateway's name goes before it, as
+// in lab.ci, and isRenamed is true. The error is RATE_LIMITED while too many of the session's
+// injects wait, and INVALID_SESSION once the session has ended. Any other error means that the
+// session will never take the event.
 func (s *Session) Deliver(e *KeptEvent) (isRenamed bool, err *protocol.Error) {
 	source := pushSource{id: e.Provider, name: e.Provider, isPerson: e.IsPerson, kept: e}
 	if e.Gateway != "" {
 		// One budget and one guard against loops for all of another gateway: it may claim any number of names.
 		source.id, source.isPerson = OwnerGateway(e.Gateway), false
 		own := protocol.NormalName(e.Gateway)
-		if IsGatewayName(source.name) { // such as that of tapctl: its lines must not look like this gateway's own
+		if IsGatewayName(source.name) { // such as tapctl: its lines must not look like ours
 			source.name = own
 		}
 		err = s.claimName(e, source.name)

@@ -37,8 +37,8 @@ func (e Event) isMeasure() bool {
 	return e.Callback == "" && e.ID != "" && e.Duration > 0 && e.ExitCode == nil
 }
 
-// isPart reports whether a callback goes on with a thing that began before, such as a
-// message, or ends it, or is nothing that a person would see as a thing of its own.
+// isPart reports whether a callback continues or ends an item that began before, such as a message,
+// or is not an item of its own to a person.
 func (e Event) isPart() bool {
 	switch e.Callback {
 	case OnReasoning, OnMessage, OnToolExecution, OnEndReasoning, OnEndMessage, OnEndToolExecution, OnAgentStart,

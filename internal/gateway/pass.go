@@ -161,7 +161,8 @@ func (p *Pass) Name() string {
 	return ""
 }
 
-// Providers are the ids, as of [Gateway.Providers], of those that are connected with the pass and have said hello.
+// Providers returns the ids, as in [Gateway.Providers], of the providers that are connected with
+// the pass and have said hello.
 func (p *Pass) Providers() (ids []string) {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()

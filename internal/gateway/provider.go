@@ -177,7 +177,7 @@ func (p *Provider) replace(old *Provider) {
 	old.mu.Lock()
 	defer old.mu.Unlock()
 	old.isGone = true
-	// Late answers to calls of before come on the same connection.
+	// Late answers to the old provider's calls come on the same connection.
 	p.ended, old.ended = old.ended, tombstones{}
 	for id, kept := range old.keptSlots {
 		kept.timer.Stop()

@@ -257,8 +257,8 @@ func (g *Gateway) Questions() []adminapi.Question {
 }
 
 // Ask implements [HostCalls]. It shows the question in the timeline, lists it in
-// [Gateway.Questions], and waits. Errors beside those of the interface: a form's schema
-// that is wrong, a permission that is too long, or more than 1000 open questions.
+// [Gateway.Questions], and waits. Beside the errors of the interface, it fails for a form with a
+// wrong schema, for a permission that is too long, and beyond 1000 open questions.
 func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	q.Timeout = cmp.Or(q.Timeout, DefaultAnswerTimeout)
 	w, err := s.g.questions.create(ctx, s, q)
@@ -266,7 +266,7 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	id := w.view.ID
-	// The timeline shows the question before anybody can answer it.
+	// The timeline shows the question before it can be answered.
 	s.show(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s",
 		q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.questionLine()))
 	if w.data = w.event(); w.data == nil {

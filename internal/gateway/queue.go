@@ -261,8 +261,8 @@ func (s *Session) failQueued() {
 	}
 }
 
-// Queue lists the prompts that the session has not begun, in their order: those that were given to the host while a
-// turn runs, those that wait, and injects.
+// Queue lists the prompts that the session has not begun, in their order: first prompts that the
+// host got while a turn runs, then waiting prompts, then injects.
 func (s *Session) Queue() []adminapi.QueuedPrompt {
 	ps := s.prompts
 	ps.mu.Lock()
@@ -321,8 +321,8 @@ func (ps *prompts) notQueued(id string) error {
 	return errorf(protocol.CodeNotFound, "prompt %s does not wait: it has begun, or was cancelled", id)
 }
 
-// find is the place of a prompt in the queue of prompts, or of an inject in that of injects; -1 for neither. Call with
-// mu held.
+// find returns the index of a prompt in the queue of prompts, and of an inject in the queue of
+// injects. Each is -1 if the id is not there. Call with mu held.
 func (ps *prompts) find(id string) (prompt, injectAt int) {
 	return slices.IndexFunc(ps.queue, func(q *queuedPrompt) bool { return q.prompt.ID == id && q.isReported }),
 		slices.IndexFunc(ps.injects, func(in *inject) bool { return in.id == id })

@@ -131,7 +131,8 @@ func (s *Session) recordGate(r *rule, c gateCall, decision, reason string, durat
 	s.record(in(&c.span, record))
 }
 
-// recordPush reports an event that came. One that a filter drops has no text: nothing holds it.
+// recordPush reports an event that came. The record of an event that a filter drops has no text,
+// because the session does not keep the text either.
 func (s *Session) recordPush(e *pushedEvent, r Receipt, span spans.Span) {
 	if s.g.recorder == nil {
 		return
@@ -170,8 +171,9 @@ func (s *Session) recordingFate(e *pushedEvent, report func(Receipt), span spans
 	}
 }
 
-// restoreStreams gives a session that comes back the events that its streams had. It is called before anybody knows
-// the session. They get new numbers; an inject that waited is not delivered any more, and is in its stream.
+// restoreStreams gives a resumed session the events that its streams had. It is called before the
+// session is known to others. The events get new numbers. An inject that waited is in its stream,
+// but is not delivered any more.
 func (s *Session) restoreStreams() {
 	if s.g.recorder == nil {
 		return

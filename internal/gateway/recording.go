@@ -353,7 +353,7 @@ func (s *Session) recordHost(from, to string, message any) {
 	}
 }
 
-// isRecorded reports whether somebody records, this session or another.
+// isRecorded reports whether a recording runs, of this session or of another.
 func (s *Session) isRecorded() bool { return s.g.recordings.Load() != nil }
 
 // recordedPrompt and recordedTools are the recorded forms of a prompt and of a list of tools for

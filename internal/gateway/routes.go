@@ -47,8 +47,9 @@ type routes struct {
 	transforms map[string][]*transform // by section
 	required   []absence               // required providers that are not bound
 
-	// byName is made when somebody looks for a tool. While hundreds of providers join hundreds of sessions, nearly all
-	// routes are replaced before that, and sessions without calls never need it.
+	// byName is made at the first search for a tool. While hundreds of providers join hundreds of
+	// sessions, nearly all routes are replaced before that, and sessions without calls never need
+	// it.
 	byName map[string]*route
 	index  sync.Once
 }

@@ -66,7 +66,7 @@ type Session struct {
 	bindings   []*binding
 	nameOwners map[string]*nameOwner
 	expects    []*expectation
-	mcpToken   string        // "" until somebody asks for it
+	mcpToken   string        // "" until it is asked for
 	unanswered int           // bindings whose provider has not answered the session's end
 	allReady   chan struct{} // closed when unanswered comes to 0; nil before the end
 

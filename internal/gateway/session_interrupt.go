@@ -51,9 +51,9 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 	return dropped, nil
 }
 
-// kept are the texts of the prompts that an interrupt does not lose: those that wait, and those that the host
-// got while a turn runs, which come back to the queue. The worker may have given the host such a prompt again before
-// the interrupt returns: it is among those before the interrupt only.
+// kept returns the texts of the prompts that an interrupt does not lose: waiting prompts, and
+// prompts that the host got while a turn runs, which come back to the queue. Interrupt calls it
+// before and after, because the worker may give the host such a prompt again in between.
 func (ps *prompts) kept() (texts []string) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -157,9 +157,8 @@ type limits map[limitKey]*slots
 
 type limitKey struct{ owner, provider, instance, tool string }
 
-// slotsFor finds the slots that calls of a tool need; nil when nothing limits them. The
-// limit of the provider's file goes before the one of its hello. Call with Gateway.mu
-// held.
+// slotsFor finds the slots that calls of a tool need, or nil if the calls have no limit. The limit
+// of the provider's file goes before the one of its hello. Call with Gateway.mu held.
 func (l limits) slotsFor(p *Provider, tool string) *slots {
 	limit := p.concurrency
 	if n := p.policy.Concurrency; n > 0 {

@@ -203,7 +203,7 @@ func (ss *streams) dropOldest(o *ownedStreams) {
 	}
 	ss.count(o, -rowSize(&oldest.rows[0]))
 	oldest.rows = slices.Delete(oldest.rows, 0, 1)
-	if len(oldest.rows) <= cap(oldest.rows)/2 { // nothing counts the room behind them
+	if len(oldest.rows) <= cap(oldest.rows)/2 { // free room behind the rows is not counted
 		oldest.rows = slices.Clone(oldest.rows)
 	}
 }

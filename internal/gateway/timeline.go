@@ -100,13 +100,14 @@ func (s *Session) WaitTimeline(ctx context.Context, after uint64) error {
 	return s.feed.wait(ctx, kindTimeline, after)
 }
 
-// escapes are ANSI sequences and control characters other than tab and newline, which
-// could make a terminal do more than print. Some obey those of one character, U+0080 to U+009F, too.
+// escapes are ANSI sequences and control characters other than tab and newline, which could make a
+// terminal do more than print. Some terminals also obey the sequences of one character, U+0080 to
+// U+009F.
 var escapes = lazyregexp.New("(?:\x1b\\[|\u009b)[0-9;?]*[ -/]*[@-~]|" +
 	"(?:\x1b\\]|\u009d)[^\x07\x1b\u009c]*(?:\x07|\x1b\\\\|\u009c)|" +
 	"[\x00-\x08\x0b-\x1f\x7f-\u009f]")
 
-// stripEscapes removes escapes from text that somebody else wrote.
+// stripEscapes removes escapes from foreign text.
 func stripEscapes(s string) string {
 	if !strings.ContainsFunc(s, unicode.IsControl) {
 		return s // all escapes begin with a control character; the expression would copy the text

@@ -14,8 +14,9 @@ import (
 	"tapgw/internal/spans"
 )
 
-// Turns, tool calls, gates and pushes have spans (docs/traces.md). With [Options].Tracer somebody gets them; with
-// [Options].Recorder alone they are ids, for the records and for whom the gateway tells of a traceparent.
+// Turns, tool calls, gates and pushes have spans (docs/traces.md). With [Options].Tracer they are
+// exported. With [Options].Recorder alone they are only ids, for the records and for the receivers
+// of a traceparent.
 
 // Spans returns the maker of spans for parts of the gateway beside sessions. A nil maker makes no
 // spans.

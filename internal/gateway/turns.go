@@ -245,7 +245,7 @@ func (s *Session) Idle() {
 	}
 }
 
-// becomeIdle makes the session idle whose queue has nothing to go on with.
+// becomeIdle makes the session idle once its queue has no prompt to begin with.
 func (s *Session) becomeIdle() {
 	s.prompts.setBusy(false)
 	s.publish(Event{Callback: OnIdle})

@@ -56,8 +56,8 @@ type HookDenial struct{ Reason string }
 // Error implements error: the reason of the user hook, after "denied: ".
 func (e *HookDenial) Error() string { return "denied: " + e.Reason }
 
-// HookEvent is the event that a user hook is asked about. Its host or the gateway sets the members
-// that the kind has; the gateway sets those from TS to CWD.
+// HookEvent is the event that a user hook is asked about. The host or the gateway sets the members
+// that the kind has. The gateway sets TS to CWD.
 type HookEvent struct {
 	On      HookKind  `json:"on"`
 	TS      time.Time `json:"ts"`
