@@ -53,7 +53,7 @@ func startHosted(t testing.TB, r *rig) *hosted {
 	return h
 }
 
-// turn gives a session a prompt and returns what the model said, and how the turn
+// turnOf gives a session a prompt and returns what the model said, and how the turn
 // ended.
 func turnOf(ctx context.Context, s *gateway.Session, p gateway.Prompt) (said string, errs []string, end error) {
 	turn, err := s.Turn(ctx, p)

@@ -217,7 +217,7 @@ func (s *session) prepare(ctx context.Context, c *conn) error {
 }
 
 // connect makes c the session's conn and gives the runtime the session's tools and, if needed, its
-// hooks. With isBack, the pump learns that the session is back before any event that a later
+// hooks. With back, the pump learns that the session is back before any event that a later
 // request to the session causes.
 func (s *session) connect(ctx context.Context, c *conn, back bool) error {
 	c.process.track(c.sdk)

@@ -19,7 +19,7 @@ type transform struct {
 	provider *Provider
 }
 
-// asks reports whether the provider is asked each time.
+// isCallback reports whether the provider is asked each time.
 func (t *transform) isCallback() bool { return t.Action == protocol.TransformCallback }
 
 // protectedSections allow only append, to every provider.

@@ -17,7 +17,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// What is on the disk of a [restCopilot].
+// restStored holds the sessions on the disk of a [restCopilot].
 var restStored = []adminapi.Persisted{
 	{
 		ID: "stored", Label: "tea@main", Host: apiHostCopilot, Model: "gpt-5-mini", CWD: "/tea",

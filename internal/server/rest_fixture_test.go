@@ -207,7 +207,7 @@ func (f *restFixture) get(path string) string {
 	return answer
 }
 
-// is checks an answer: a JSON document with these members and no others.
+// wantJSON checks an answer: a JSON document with these members and no others.
 func (f *restFixture) wantJSON(what, got, want string) {
 	f.t.Helper()
 	if !sameJSON(f.t, got, want) {
@@ -230,7 +230,7 @@ func sameJSON(t *testing.T, got, want string) bool {
 	return string(x) == string(y)
 }
 
-// starts starts a session and returns its id.
+// mustStart starts a session and returns its id.
 func (f *restFixture) mustStart(model string) string {
 	f.t.Helper()
 	answer := f.post("copilot/session/start/"+model, f.dir)
@@ -247,7 +247,7 @@ func (f *restFixture) live(id string) string {
 	return f.get("copilot/session/" + url.PathEscape(id) + "/live")
 }
 
-// lives asks beside the test.
+// liveAsync calls live while the test goes on.
 func (f *restFixture) liveAsync(id string) <-chan string {
 	answer := make(chan string, 1)
 	go func() {
@@ -272,7 +272,7 @@ func (f *restFixture) drain(id, until string) []string {
 	}
 }
 
-// are checks responses against JSON documents.
+// wantResponses checks responses against JSON documents.
 func (f *restFixture) wantResponses(got []string, want ...string) {
 	f.t.Helper()
 	if len(got) != len(want) {
@@ -283,7 +283,7 @@ func (f *restFixture) wantResponses(got []string, want ...string) {
 	}
 }
 
-// waits returns when a call of live waits for a session's response.
+// waitForCaller returns when a call of live waits for a session's response.
 func (f *restFixture) waitForCaller(id string) {
 	f.t.Helper()
 	f.waitUntil(func() bool { return f.caller(id) != nil })
@@ -304,7 +304,7 @@ func (f *restFixture) caller(id string) *restCaller {
 	return s.caller
 }
 
-// until waits for something that nothing tells.
+// waitUntil polls for a state that the gateway does not announce.
 func (f *restFixture) waitUntil(holds func() bool) {
 	f.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
