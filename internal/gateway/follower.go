@@ -44,8 +44,8 @@ func (s *Session) Follow(last int) *Follower {
 	return &Follower{f, at}
 }
 
-// startOf is the number of the oldest of the last things before a number, 1 if there are no
-// more than these. Call with mu held.
+// startOf returns the number of the entry with which the last things before another entry begin;
+// 1 if there are fewer. Call with mu held.
 func (f *feed) startOf(last int, before uint64) uint64 {
 	if last <= 0 {
 		return before
