@@ -12,7 +12,10 @@ import (
 	"tapgw/internal/langserver"
 )
 
-// withServer makes the action of a command that sends the server a request.
+// Commands about the user's account and the language server: models, login, logout, status and
+// doctor.
+
+// withServer makes the action of a command that sends a request to the server.
 func withServer(args int, do func(c *command, server *langserver.Client) error) ucli.ActionFunc {
 	return action(args, shortTimeout, func(c *command) error { return c.server(do) })
 }

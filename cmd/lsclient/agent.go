@@ -12,6 +12,9 @@ import (
 	"tapgw/internal/cli"
 )
 
+// Flags, consent, the conversation to resume, and the start and end of an agent, for all commands
+// that run one.
+
 // turnFlags returns the flags of commands that run turns.
 func turnFlags() []ucli.Flag {
 	return append([]ucli.Flag{
@@ -182,7 +185,7 @@ func runAgent(c *command) error {
 	})
 }
 
-// withAgent starts an agent, runs what it is for, and ends it.
+// withAgent starts an agent, calls run with its conversation, and ends the agent.
 func (c *command) withAgent(o agent.Options, run func(*agent.Conversation) error) (err error) {
 	if o.Policy, err = c.policy(); err != nil {
 		return err

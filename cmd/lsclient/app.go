@@ -68,8 +68,8 @@ Examples:
 	}
 }
 
-// command is a running command: its flags and arguments, a context that ends at --timeout or Ctrl-C, its output, and
-// its workspace.
+// command is a running command: its flags and arguments, a context that ends at --timeout or
+// Ctrl-C, its output, and its workspace.
 type command struct {
 	*ucli.Context
 	ctx       context.Context
@@ -81,8 +81,8 @@ type command struct {
 // shortTimeout bounds requests that the server answers without a model.
 const shortTimeout = 30 * time.Second
 
-// action makes the action of a command with at most args arguments. It ends after --timeout, else after timeout; 0
-// means never.
+// action makes the action of a command with at most args arguments. It ends after --timeout, else
+// after timeout; 0 means never.
 func action(args int, timeout time.Duration, do func(*command) error) ucli.ActionFunc {
 	return func(uc *ucli.Context) error {
 		if err := cli.MaxArgs(uc, args); err != nil {
@@ -131,7 +131,8 @@ func newCommand(uc *ucli.Context) (*command, error) {
 	return c, err
 }
 
-// stderr is where a command's messages go, which is another place once it draws on a terminal.
+// stderr writes to the present place of messages, which changes when the command begins to draw on
+// a terminal.
 type stderr struct{ out *cli.Output }
 
 func (s stderr) Write(p []byte) (int, error) { return s.out.Err.Write(p) }

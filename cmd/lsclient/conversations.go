@@ -92,7 +92,8 @@ func listKept(c *command) error {
 	return c.out.Table(t, "no conversations are kept")
 }
 
-// findKept returns the id that the argument means; without one it is the workspace's latest conversation.
+// findKept returns the id that the argument means; without one it is the workspace's latest
+// conversation.
 func (c *command) findKept() (string, error) {
 	if c.NArg() > 0 {
 		return agent.FindKept(c.Args().First())
@@ -176,8 +177,8 @@ func exportKept(c *command) error {
 	return c.out.Printf("%s", data)
 }
 
-// writeExport replaces a file. A device or a pipe, such as /dev/stdout, is written to instead: a rename would put a
-// file in its place.
+// writeExport replaces a file. To a device or a pipe, such as /dev/stdout, it writes directly,
+// because a rename would replace it by a file.
 func writeExport(path string, data []byte) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return os.WriteFile(path, data, 0)

@@ -72,7 +72,7 @@ func (c *command) instructionsResult(context.Context) cli.Result {
 	return cli.OK("%s", detail)
 }
 
-// serverState is what doctor asks the language server for.
+// serverState is the part of the language server's state that doctor shows.
 type serverState struct {
 	status langserver.SignIn
 	models []langserver.Model

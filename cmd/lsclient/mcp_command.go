@@ -72,8 +72,8 @@ type (
 	}
 )
 
-// runMCP does something to the MCP server that the command line names, or to all, and prints them or their tools.
-// Without an action it waits until each runs or has failed.
+// runMCP runs an action on the MCP server that the command line names, or on all, and prints them
+// or their tools. Without an action it waits until each runs or has failed.
 func (c *command) runMCP(action langserver.MCPAction, listsTools bool) error {
 	names, err := c.workspace.MCPNames(c.Args().First())
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"tapgw/tools/provide"
 )
 
+// The commands lsclient tools, which list, check and call the tools without a model.
+
 func toolsCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "tools",

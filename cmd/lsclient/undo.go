@@ -16,6 +16,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// The commands that undo and redo the edits of a conversation.
+
 func undoCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "undo",
@@ -77,7 +79,8 @@ func runUndo(c *command) error {
 	return c.printUndo(id, out)
 }
 
-// editedBy returns the conversation of --conversation, or the latest that has edited files; "" if there is none.
+// editedBy returns the conversation of --conversation, or the latest that has edited files; "" if
+// there is no such conversation.
 func (c *command) editedBy(w *checkpoint.Workspace) (string, error) {
 	ids, err := w.Conversations()
 	if err != nil {
@@ -93,7 +96,7 @@ func (c *command) editedBy(w *checkpoint.Workspace) (string, error) {
 	return append(ids, "")[0], nil
 }
 
-// printUndo prints what an undo or redo did. Files that were left are a failure.
+// printUndo prints the result of an undo or redo. Files that it left unchanged are a failure.
 func (c *command) printUndo(id string, out checkpoint.Outcome) error {
 	type leftFile struct {
 		Path   string `json:"path"`

@@ -16,7 +16,10 @@ import (
 	"tapgw/internal/client"
 )
 
-// shortTimeout is for requests that the gateway answers without waiting for anybody.
+// The app of tapctl: its commands, and the client and time limits that they share.
+
+// shortTimeout is for requests that the gateway answers at once, without waiting for a session or a
+// person.
 const shortTimeout = 30 * time.Second
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {

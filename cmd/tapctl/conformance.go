@@ -117,8 +117,8 @@ func toolArgs(flags *ucli.Context, name string) (json.RawMessage, error) {
 // kit runs one of the kits, and tells the judgment of each rule.
 type kit func(ctx context.Context, j *judgment) (*conformance.Report, error)
 
-// judge runs a kit and reports what it finds: each result as it comes, or with --json all of them at the end. The exit
-// code is 1 if a rule is broken.
+// judge runs a kit and reports its results: each one as it comes, or with --json all of them at the
+// end. The exit code is 1 if a rule is broken.
 func judge(flags *ucli.Context, rules int, run kit) error {
 	ctx, cancel, err := limited(flags, 0)
 	if err != nil {

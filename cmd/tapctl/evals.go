@@ -133,7 +133,8 @@ func evalsAction(flags *ucli.Context, do func(*command, evals.Options, []configs
 	})(flags)
 }
 
-// inWorkdir returns a path that the user gave, relative to what -w names; without -w it is as it was.
+// inWorkdir returns a path that the user gave, relative to the directory of -w; without -w it
+// returns the path unchanged.
 func inWorkdir(flags *ucli.Context, path string) (string, error) {
 	if path == "" || flags.String("workdir") == "" || filepath.IsAbs(path) {
 		return path, nil
@@ -142,7 +143,8 @@ func inWorkdir(flags *ucli.Context, path string) (string, error) {
 	return filepath.Join(dir, path), err
 }
 
-// readCases reads the cases of a directory that --case names, else all, with the number of runs that --repeat says.
+// readCases reads the cases of a directory that --case names, else all, with the number of runs
+// that --repeat says.
 func readCases(flags *ucli.Context, dir string) ([]configs.EvalCase, error) {
 	cases, err := configs.EvalCases(dir)
 	if err != nil {
@@ -176,8 +178,8 @@ func readCases(flags *ucli.Context, dir string) ([]configs.EvalCase, error) {
 	return slices.DeleteFunc(cases, func(c configs.EvalCase) bool { return !slices.Contains(names, c.ID) }), nil
 }
 
-// wrongFiles shows all faults of the files of a directory, and returns an error with exit code 2, or 4 if the directory
-// is not there.
+// wrongFiles shows all faults of the files of a directory, and returns an error with exit code 2,
+// or 4 if the directory is not there.
 func wrongFiles(out *cli.Output, dir string, err error) error {
 	if _, missing := os.Stat(dir); errors.Is(missing, fs.ErrNotExist) {
 		return cli.NotFound("there is no directory %s", dir)
@@ -250,7 +252,7 @@ func (c *command) evalsOptions(cases []configs.EvalCase) (evals.Options, error) 
 	return o, c.nameAbandoned()
 }
 
-// nameAbandoned says which sessions of earlier runs are left, because their tapctl was killed.
+// nameAbandoned names the sessions of earlier runs that are left because their tapctl was killed.
 func (c *command) nameAbandoned() error {
 	ctx, cancel := context.WithTimeout(c.ctx, shortTimeout)
 	defer cancel()
@@ -314,7 +316,7 @@ func runEvals(c *command, o evals.Options, cases []configs.EvalCase) error {
 	return evalsEnd(c.out, cut, report.State == evals.Passed)
 }
 
-// evalsEnd is the error that the command ends with. A report of --json has it already.
+// evalsEnd returns the error that the command ends with. A report of --json has it already.
 func evalsEnd(out *cli.Output, cut error, isGood bool) error {
 	switch {
 	case cut != nil && out.JSON:

@@ -12,6 +12,8 @@ import (
 	"tapgw/internal/cli"
 )
 
+// The commands tapctl goals, which start, show and stop goals of sessions.
+
 const listedGoals = `Lists the goals of sessions, those that go on and the last that have ended. A state is active,
 met, budget (it is used up), stopped (by somebody) or blocked (it can't go on).`
 
@@ -145,7 +147,7 @@ func startGoal(c *command) error {
 	return c.followGoal(g)
 }
 
-// goalPoll is how often a goal is looked at that somebody waits for.
+// goalPoll is how often a command that waits for a goal asks for its state.
 const goalPoll = 500 * time.Millisecond
 
 // followGoal waits until a goal has ended. Without --json it notes each turn.
@@ -182,7 +184,7 @@ func (c *command) followGoal(g adminapi.Goal) error {
 	return cli.Failed("the goal is not met: %s", cli.Clean(g.Reason))
 }
 
-// printGoal prints a goal with --json, else what was done to it.
+// printGoal prints a goal with --json, else what, which says how the goal changed.
 func (c *command) printGoal(g adminapi.Goal, what string) error {
 	if c.out.JSON {
 		return c.out.Document(g)
@@ -237,7 +239,7 @@ func showGoal(c *command, id string) error {
 	return c.out.Table(iterationsTable(g.Iterations), "")
 }
 
-// budgetText is how much of its budget a goal has used.
+// budgetText returns how much of its budget a goal has used.
 func budgetText(g adminapi.Goal) string {
 	text := fmt.Sprintf("%d of %d turns", g.Spent.Turns, g.Budget.Turns)
 	if g.Budget.TimeMs > 0 {

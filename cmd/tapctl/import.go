@@ -18,16 +18,16 @@ import (
 	"tapgw/internal/visible"
 )
 
-// States of what is imported.
+// States of an imported MCP server or emitter.
 const (
 	importWritten   = "written"
 	importNew       = "new"       // with --dry-run
-	importUnchanged = "unchanged" // its file says the same already
-	importExists    = "exists"    // its file says something else
+	importUnchanged = "unchanged" // the file has the same content already
+	importExists    = "exists"    // the file has another content
 	importSkipped   = "skipped"   // it can't be a provider
 )
 
-// importResult is what an import says about an MCP server or an emitter, in JSON.
+// importResult is an import's report on an MCP server or an emitter, in JSON.
 type importResult struct {
 	Server    string   `json:"server,omitempty"`
 	Emitter   string   `json:"emitter,omitempty"`
@@ -48,7 +48,7 @@ func importFlags() []ucli.Flag {
 	}
 }
 
-// write writes a provider file beside the config in use, or with --dry-run says what would become of it.
+// write writes a provider file beside the config in use, or with --dry-run only reports the change.
 func (r *importResult) write(c *ucli.Context, files configs.Files, name string, text []byte) {
 	r.State = importSkipped
 	path, err := files.UserProvider(name)
@@ -84,13 +84,14 @@ func (r *importResult) write(c *ucli.Context, files configs.Files, name string, 
 	}
 }
 
-// imported is what a command has imported: what they are called, and what it says if there are none.
+// imported has the results of an import command, the word for the imported things, and the message
+// if there were no such things.
 type imported struct {
 	command, what, none string
 	results             []importResult
 }
 
-// showImport prints what became of each. It fails if one was skipped.
+// showImport prints each result. It fails if an import was skipped.
 func showImport(out *cli.Output, i imported) error {
 	skipped := 0
 	for _, r := range i.results {

@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/terminal/status"
 )
 
-// judgment shows how a run of a kit goes: the results, and on a terminal a line with the rule that is judged now. The
-// run ends when nobody can read the results any more.
+// judgment shows the progress of a run of a kit: the results, and on a terminal a line with the
+// rule that is judged now. The run ends when stdout's reader has gone.
 type judgment struct {
 	out    *cli.Output
 	rules  int          // of the kit
@@ -25,11 +25,13 @@ type judgment struct {
 	pipes  chan os.Signal
 }
 
-// newJudgment begins a judgment of so many rules. Its context is for the run. The caller ends it with close.
+// newJudgment begins a judgment of so many rules. Run the kit with the returned context. The caller
+// ends the judgment with close.
 func newJudgment(ctx context.Context, out *cli.Output, rules int) (*judgment, context.Context) {
 	j := &judgment{out: out, rules: rules, pipes: make(chan os.Signal, 1)}
 	ctx, j.cancel = context.WithCancelCause(ctx)
-	// Without this, the first result that nobody reads would kill tapctl, and leave the judged program running.
+	// Without this, the first result after the pipe's reader has gone would kill tapctl, and leave
+	// the judged program running.
 	signal.Notify(j.pipes, syscall.SIGPIPE)
 	if cli.Foreground(out.Err) && cli.Color(out.Err) {
 		j.line = status.New(out.Err, out.W, true)
@@ -56,13 +58,13 @@ func (j *judgment) end(r conformance.Result) {
 		return
 	}
 	if err := printResult(j.out, r); errors.Is(err, syscall.EPIPE) {
-		j.cancel(cli.Reported(cli.ExitFailed)) // as of any program in a pipe that is closed
+		j.cancel(cli.Reported(cli.ExitFailed)) // as any program does when its reader has gone
 	} else if err != nil {
 		j.cancel(err)
 	}
 }
 
-// close takes the line away.
+// close clears the line.
 func (j *judgment) close() {
 	if j.line != nil {
 		j.line.Close()
@@ -71,7 +73,8 @@ func (j *judgment) close() {
 	signal.Stop(j.pipes)
 }
 
-// awaitProvider tells the person how to start the provider, and the code that it is to be paired with.
+// awaitProvider tells the person how to start the provider, and the code that it is to be paired
+// with.
 func (j *judgment) awaitProvider(o *conformance.ProviderOptions) {
 	known := o.Token != ""
 	o.Waiting = func(url, token string) {
@@ -91,8 +94,8 @@ var resultInk = map[conformance.Outcome]cli.Ink{
 	conformance.Skipped: cli.Dim,
 }
 
-// printResult prints a result: a line, and for a rule that was not kept three more. The outcome
-// failed reads "broken", beside which advice is no failure.
+// printResult prints a result: a line, and for a broken rule three more. The outcome failed is
+// printed as "broken", because a failed piece of advice is no failure.
 func printResult(out *cli.Output, r conformance.Result) error {
 	word, text := string(r.Outcome), r.Title
 	if r.Outcome == conformance.Failed {
@@ -109,8 +112,8 @@ func printResult(out *cli.Output, r conformance.Result) error {
 	return out.Printf("%s%s%-24s %s\n", out.Paint(resultInk[r.Outcome], word), gap, r.ID, text)
 }
 
-// printSummary prints how many rules have which outcome, and if one is broken, what the judged
-// program wrote to stderr.
+// printSummary prints the number of rules with each outcome, and if a rule is broken, the judged
+// program's stderr.
 func printSummary(out *cli.Output, r *conformance.Report) error {
 	if r.Failed > 0 && len(r.Stderr) > 0 {
 		out.Notef("the last lines that it wrote to stderr:")

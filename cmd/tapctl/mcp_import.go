@@ -68,7 +68,7 @@ func importMCP(c *ucli.Context) error {
 		none: visible.Line(file) + " has no MCP servers", results: results})
 }
 
-// importServer writes the provider file of a server, or with --dry-run says what it would be.
+// importServer writes the provider file of a server, or with --dry-run only reports the change.
 func importServer(
 	c *ucli.Context,
 	files configs.Files,

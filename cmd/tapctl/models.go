@@ -54,7 +54,7 @@ func efforts(m adminapi.Model) string {
 	return strings.Join(words, " ")
 }
 
-// tokens is a number of tokens as people read it, "" for 0.
+// tokens returns a number of tokens as text for people, "" for 0.
 func tokens(n int) string {
 	switch {
 	case n == 0:

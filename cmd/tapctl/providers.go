@@ -13,6 +13,8 @@ import (
 	"tapgw/internal/client"
 )
 
+// The commands tapctl providers, and tapctl reload.
+
 func providersCommand() *ucli.Command {
 	r := &providerResource
 	return &ucli.Command{
@@ -134,7 +136,8 @@ func listProviders(c *command) ([]providerRow, error) {
 	return providerRows(connected, configured), err
 }
 
-// providers are the gateway's, or with --all those of all gateways of the cluster.
+// providers returns the gateway's providers, or with --all the providers of all gateways of the
+// cluster.
 func (c *command) providers() ([]adminapi.Provider, error) {
 	if !c.Bool("all") {
 		return c.gw.Providers(c.ctx)
@@ -153,7 +156,7 @@ func (c *command) exampleFile() string {
 	return file
 }
 
-// stopProvider stops a provider, and says what that means if its file requires it.
+// stopProvider stops a provider, and explains the consequences if its file requires it.
 func stopProvider(c *command, name string) error {
 	n, err := c.gw.StopProvider(c.ctx, name)
 	if err != nil {

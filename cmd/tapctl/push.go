@@ -94,8 +94,8 @@ func push(c *command) error {
 	return c.waitError(p, r)
 }
 
-// waitsForSession reports whether the push can wait for the next session: err says that there is
-// none.
+// waitsForSession reports whether the push can wait for the next session: err says that no session
+// runs.
 func (c *command) waitsForSession(level string, err error) bool {
 	return cli.AsError(err).Exit == cli.ExitNotFound && c.String("session") == "" &&
 		level == "keep" && !c.Bool("prompt") && !c.Bool("wait")
@@ -124,7 +124,7 @@ func (c *command) withText(p adminapi.Push, text string) adminapi.Push {
 	return p
 }
 
-// printReceipt prints what became of a push.
+// printReceipt prints the fate of a push.
 func (c *command) printReceipt(r adminapi.Receipt) error {
 	text := fmt.Sprintf("%d %s", r.Seq, r.Fate)
 	if r.Reason != "" {
@@ -188,8 +188,8 @@ const (
 	pushRetries = 100
 )
 
-// pushWithRetry waits while the gateway's budget of pushes is used up: a fast producer is slowed
-// down and loses nothing.
+// pushWithRetry waits while the gateway's budget of pushes is used up, so that a fast producer is
+// slowed down and loses no events.
 func (c *command) pushWithRetry(id string, p adminapi.Push) (adminapi.Receipt, error) {
 	for tries := 0; ; tries++ {
 		r, err := c.push(id, p)

@@ -83,7 +83,7 @@ var keptResource = resource[adminapi.StreamRow]{
 	empty: always("no events are kept; [cluster.keep] in tapgw.toml says which streams last"),
 }
 
-// queryKept shows what the gateways of the cluster keep.
+// queryKept shows the events that the gateways of the cluster keep.
 func (c *command) queryKept(q client.HistoryQuery) error {
 	for _, flag := range []string{"session", "follow"} {
 		if c.IsSet(flag) {

@@ -57,8 +57,8 @@ func record(c *command) error {
 	})
 }
 
-// redactRules are the rules for what only this user knows to be secret: the home directory, and
-// the patterns of --redact.
+// redactRules are the rules for secrets that only this user knows: the home directory, and the
+// patterns of --redact.
 func redactRules(patterns []string) ([]recording.Rule, error) {
 	var rules []recording.Rule
 	if home, err := os.UserHomeDir(); err == nil && len(filepath.Clean(home)) > 1 {

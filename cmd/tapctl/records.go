@@ -51,8 +51,8 @@ Examples:
 	}
 }
 
-// recordQuery reads the flags. A value that can't be any record's is wrong usage, so that a typo does not look like a
-// day on which nothing happened.
+// recordQuery reads the flags. A value that no record can have is wrong usage, so that a typo does
+// not look like a day without records.
 func (c *command) recordQuery() (q adminapi.RecordQuery, err error) {
 	for _, name := range []string{"since", "until", "session", "provider", "tool", "trace"} {
 		if c.IsSet(name) && strings.TrimSpace(c.String(name)) == "" {
@@ -89,8 +89,8 @@ func (c *command) recordQuery() (q adminapi.RecordQuery, err error) {
 	return q, nil
 }
 
-// findRecords asks for records. A session may have ended: then its id is a whole one, and the gateway knows whether
-// there was such a session.
+// findRecords asks for records. The session may have ended: then q must have its whole id, and the
+// gateway knows whether there was such a session.
 func (c *command) findRecords(q adminapi.RecordQuery) (adminapi.Records, error) {
 	if q.Session == "" {
 		return c.gw.Records(c.ctx, q)
@@ -101,7 +101,7 @@ func (c *command) findRecords(q adminapi.RecordQuery) (adminapi.Records, error) 
 	}
 	found, err := c.gw.Records(c.ctx, q)
 	if err != nil && unknown != nil && cli.AsError(unknown).Exit == cli.ExitUsage {
-		return found, unknown // the word means several that run
+		return found, unknown // several running sessions match the word
 	}
 	return found, err
 }
@@ -147,7 +147,7 @@ func listRecords(c *command) error {
 	return c.out.Table(t, "no records; tapctl status says whether they can be written")
 }
 
-// recordSubject is what a record is about.
+// recordSubject returns the subject of a record, such as its tool or stream.
 func recordSubject(r adminapi.Record) string {
 	text := r.Tool
 	switch r.Kind {

@@ -17,6 +17,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// tapctl records sql, which asks the records with SQL.
+
 // Limits of a query, unless flags say otherwise.
 const (
 	sqlTimeout = 30 * time.Second // reading new records is not part of it
@@ -144,7 +146,7 @@ func (c *command) askSQL(dir, query string, rows int) (a recordsql.Answer, err e
 	return a, err
 }
 
-// sqlText is a value as people read it; "" for none.
+// sqlText returns a value as text for people; "" for NULL.
 func sqlText(v any) string {
 	if v == nil {
 		return ""

@@ -16,8 +16,8 @@ type placed struct {
 	depth int
 }
 
-// placeAll puts records of one trace below those that they are part of, by the time when they began. A record whose
-// parent is not among them is below nothing.
+// placeAll puts each record of a trace below the record that it is part of, in the order of their
+// starts. A record whose parent is missing is at the top.
 func placeAll(records []adminapi.Record) []placed {
 	records = slices.Clone(records)
 	slices.SortStableFunc(records, func(a, b adminapi.Record) int { return beginOf(a).Compare(beginOf(b)) })
@@ -50,7 +50,7 @@ func placeAll(records []adminapi.Record) []placed {
 	for _, i := range first {
 		place(i, 0)
 	}
-	for i := range records { // those that are below each other, which nothing of ours writes
+	for i := range records { // cycles of parents, which the gateway never writes
 		place(i, 0)
 	}
 	return list

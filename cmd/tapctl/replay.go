@@ -20,6 +20,8 @@ import (
 	"tapgw/internal/recording"
 )
 
+// tapctl replay, which plays a recording to a provider or a gateway and compares the results.
+
 func replayCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "replay",
@@ -120,7 +122,7 @@ func replayAgainstGateway(
 	return conformance.ReplayGateway(ctx, o, conformance.ReplayTarget{
 		URL: gw.URL(), Token: gw.Token(), Session: id, Dial: gw.Dial,
 		Call: func(ctx context.Context, tool string, args json.RawMessage) {
-			_, _ = gw.Call(ctx, id, tool, adminapi.Call{Args: args}) // its end shows on the wire
+			_, _ = gw.Call(ctx, id, tool, adminapi.Call{Args: args}) // the replay sees how it ends
 		},
 	})
 }
@@ -175,7 +177,7 @@ func readRecording(flags *ucli.Context, file string) (*recording.File, error) {
 	return read, nil
 }
 
-// printReplay prints what a replay found. The exit code is 1 if it found anything.
+// printReplay prints the findings of a replay. The exit code is 1 if there are any.
 func printReplay(out *cli.Output, r *conformance.ReplayReport) error {
 	if out.JSON {
 		if err := out.Document(r); err != nil {

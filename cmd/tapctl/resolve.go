@@ -17,8 +17,8 @@ func (c *command) findSession(word string) (string, error) {
 	return c.gw.FindSession(ctx, word)
 }
 
-// findNamedSession is findSession for what can't be undone: with several sessions an empty word
-// is an error.
+// findNamedSession works as findSession, but returns an error for an empty word when there are
+// several sessions. Commands that can't be undone use it.
 func (c *command) findNamedSession(word string) (string, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, shortTimeout)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"tapgw/internal/cli"
 )
 
-// resource is a kind of thing that the gateway has, such as its sessions. The commands that list
-// the things of a kind come from it, and the commands whose first argument names one of them.
+// resource is a kind of things that the gateway has, such as its sessions. The commands that list
+// the things, and the commands whose first argument names one of them, are made from it.
 type resource[T any] struct {
 	list     func(*command) ([]T, error)
 	columns  []string
@@ -90,7 +90,7 @@ func (r *resource[T]) named(do func(c *command, name string) error) func(*comman
 }
 
 // given makes the find function of a resource whose names the gateway resolves: it only requires
-// that the argument is there. Its error calls the argument label and names the command lister.
+// the argument. Its error calls the argument label and names the command lister.
 func given(label, lister string) func(*command, string) (string, error) {
 	return func(c *command, word string) (string, error) {
 		if word == "" {
@@ -100,8 +100,8 @@ func given(label, lister string) func(*command, string) (string, error) {
 	}
 }
 
-// suggest offers the candidates of a list, each once. It skips a thing whose word is empty, and
-// offers nothing if the list fails.
+// suggest offers the candidates of a list, each once. It skips a thing whose word is empty. If the
+// list fails, it offers no candidates.
 func suggest[T any](
 	c *command, list func(context.Context) ([]T, error), candidate func(T) (word, about string),
 ) {

@@ -43,7 +43,7 @@ func sessionsCommand() *ucli.Command {
 	}
 }
 
-// allFlag makes a list have what is on all gateways of the cluster.
+// allFlag makes a list cover all gateways of the cluster.
 func allFlag() ucli.Flag {
 	return &ucli.BoolFlag{Name: "all", Usage: "also those that other gateways of the cluster share"}
 }
@@ -72,7 +72,8 @@ func stateText(s adminapi.Session) string {
 	return s.State
 }
 
-// sessions are those of the gateway, or with --all those of all gateways of the cluster.
+// sessions returns the gateway's sessions, or with --all the sessions of all gateways of the
+// cluster.
 func (c *command) sessions() ([]adminapi.Session, error) {
 	if !c.Bool("all") {
 		return c.gw.Sessions(c.ctx)
@@ -81,7 +82,8 @@ func (c *command) sessions() ([]adminapi.Session, error) {
 	return state.Sessions, err
 }
 
-// cluster is what the gateway sees of the others. It notes a fault, so that a list that lacks something says so.
+// cluster returns the gateway's view of the others. It notes a fault, so that an incomplete list
+// says so.
 func (c *command) cluster() (adminapi.Cluster, error) {
 	state, err := c.gw.Cluster(c.ctx)
 	if err == nil && state.Fault != "" {
@@ -90,7 +92,8 @@ func (c *command) cluster() (adminapi.Cluster, error) {
 	return state, err
 }
 
-// gatewayColumn is the column of lists that says which gateway of the cluster has what the line is about.
+// gatewayColumn is the column of lists that names the gateway of the cluster that has the line's
+// session or provider.
 const gatewayColumn = "GATEWAY"
 
 func gatewayCell(name string, isDoubtful bool) string {
@@ -118,10 +121,10 @@ func stateInk(column int) func(int, string) cli.Ink {
 	}
 }
 
-// clock is a time of today as people read it.
+// clock returns a time of today as text for people.
 func clock(t time.Time) string { return t.Local().Format("15:04:05") }
 
-// ago is how long ago a time was, roughly.
+// ago returns roughly how long ago a time was.
 func ago(t time.Time) string {
 	d := max(time.Since(t), 0)
 	switch {

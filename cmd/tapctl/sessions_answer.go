@@ -19,6 +19,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// tapctl sessions answer, with which a person answers a session's questions.
+
 func answerCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "answer",
@@ -120,9 +122,9 @@ func answerQuestion(c *command) error {
 	return c.doneTo(q.ID, "answered")
 }
 
-// showBefore shows the question that an answer is for, unless --question named it: the one that waits now may be
-// another than the user has seen. On a terminal the user has to confirm all answers but a denial. Elsewhere a
-// permission that --question does not name is not given.
+// showBefore shows the question that an answer is for, unless --question named it, because another
+// question than the user has seen may wait now. On a terminal the user has to confirm all answers
+// but a denial. Elsewhere it refuses to give a permission that --question does not name.
 func (c *command) showBefore(q adminapi.Question, a adminapi.Answer) error {
 	if c.String("question") != "" {
 		return nil
@@ -138,7 +140,7 @@ func (c *command) showBefore(q adminapi.Question, a adminapi.Answer) error {
 	}
 	_, _ = fmt.Fprintf(c.out.Err, "Is this the question that you answer? [y/N] ")
 	typed := make(chan string, 1)
-	go func() { // ends with the program, if nothing is typed
+	go func() { // without input, it ends only with the program
 		line, _ := bufio.NewReader(in).ReadString('\n')
 		typed <- strings.ToLower(strings.TrimSpace(line))
 	}()
@@ -188,8 +190,8 @@ func (c *command) answerArgs(questions []adminapi.Question) (id, text string, er
 	return "", first, nil
 }
 
-// findQuestion returns the question to answer. It returns the one that --question names even if
-// that is no longer in the list: then the gateway's error gives the reason.
+// findQuestion returns the question to answer. It returns the question of --question even if that
+// is no longer in the list: then the gateway's error gives the reason.
 func (c *command) findQuestion(id string, questions []adminapi.Question) (adminapi.Question, error) {
 	if named := c.String("question"); named != "" {
 		if at := slices.IndexFunc(questions, func(q adminapi.Question) bool { return q.ID == named }); at >= 0 {
@@ -279,15 +281,15 @@ func (c *command) printQuestions(session string) (stop func()) {
 	return func() { cancel(); printing.Wait() }
 }
 
-// A question that is longer than this, in bytes or lines, shows only its beginning and its end,
-// unless the user asks for all of it.
+// Limits of a question's text, in bytes and lines. A longer one shows only its beginning and its
+// end, unless the user asks for all of it.
 const (
 	questionBytes = 4000
 	questionLines = 40
 )
 
-// questionText is a question as people read it, with the command that answers it, and the command
-// that shows it whole where it is cut.
+// questionText returns a question as text for people, with the command that answers it. If the text
+// is cut, it also has the command that shows all of it.
 func questionText(o *cli.Output, q adminapi.Question, whole bool) string {
 	var b strings.Builder
 	left := max(time.Until(q.ExpiresAt).Round(time.Second), 0)

@@ -15,6 +15,8 @@ import (
 	"tapgw/internal/client"
 )
 
+// The commands that show a session's timeline and its callbacks.
+
 func liveCommand() *ucli.Command {
 	return sessionResource.long(&ucli.Command{
 		Name: "live", Usage: "follow a session's callbacks, one JSON object a line",

@@ -13,6 +13,8 @@ import (
 	"tapgw/internal/client"
 )
 
+// tapctl sessions query, which gives a session a prompt and shows its turn.
+
 func sessionsQueryCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "query",
@@ -60,7 +62,7 @@ func querySession(c *command) error {
 	}
 	turn := &turn{out: c.out, shared: q.Mode == adminapi.ModeImmediate}
 	if s, err := c.gw.Session(c.ctx, id); err == nil && s.Host != "copilot" && s.State == "busy" {
-		turn.shared = true // such a host does not report which prompt a callback belongs to
+		turn.shared = true // this host does not report which prompt a callback belongs to
 	}
 	return c.followTurn(id, q, turn)
 }
@@ -133,8 +135,8 @@ func (c *command) followTurn(id string, q adminapi.Query, turn *turn) error {
 		Message: "the gateway went away before the turn ended; see tapctl status"}
 }
 
-// stopTurn interrupts the turn of a prompt at Ctrl-C, and reports whether it did. It leaves a turn
-// alone that has not begun or belongs to other prompts, too.
+// stopTurn interrupts the turn of a prompt at Ctrl-C, and reports whether it did. It does not
+// interrupt a turn that has not begun, or that belongs to other prompts too.
 func (c *command) stopTurn(id string, t *turn) bool {
 	if !t.begun.Load() || t.shared || errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
 		return false

@@ -97,8 +97,7 @@ var queueResource = resource[adminapi.QueuedPrompt]{
 	empty: always("no prompt waits"),
 }
 
-// listQueue returns the prompts that wait in the session that the first argument means, else in
-// all sessions.
+// listQueue returns the waiting prompts of the session in the first argument, or of all sessions.
 func listQueue(c *command) ([]adminapi.QueuedPrompt, error) {
 	waiting, err := c.gw.Queue(c.ctx)
 	if session := c.Args().First(); err == nil && session != "" {

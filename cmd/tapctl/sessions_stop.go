@@ -44,7 +44,7 @@ Examples:
 // waitsForInterval is how often stop asks which providers an ending session waits for.
 const waitsForInterval = time.Second
 
-// stop ends a session. Meanwhile it prints which providers the session waits for.
+// stop ends a session. While it waits, it prints the providers that the session waits for.
 func (c *command) stop(id string) error {
 	ended := make(chan error, 1)
 	go func() { ended <- c.gw.Stop(c.ctx, id) }()
@@ -81,7 +81,7 @@ func stopAll(c *command) error {
 	stopped := []map[string]string{}
 	for i, s := range sessions {
 		switch {
-		case failed[i] == nil || cli.AsError(failed[i]).Exit == cli.ExitNotFound: // it has ended by itself
+		case failed[i] == nil || cli.AsError(failed[i]).Exit == cli.ExitNotFound: // it has ended
 			stopped = append(stopped, map[string]string{"id": s.ID})
 			c.out.Notef("stopped %s", s.ID)
 		default:

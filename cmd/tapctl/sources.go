@@ -116,8 +116,8 @@ func showSource(c *command, name string) error {
 	return sourceResource.printRows(c, found)
 }
 
-// shownSource is a source in the JSON of sources show. A source that runs in several sessions, as a prompt does, is
-// there as it is in the first of them, and in Sessions as it is in each.
+// shownSource is a source in the JSON of sources show. A source that runs in several sessions, as a
+// prompt does, has its state in the first session here, and its state in each session in Sessions.
 type shownSource struct {
 	adminapi.Source
 	Sessions []adminapi.Source `json:"sessions,omitempty"`

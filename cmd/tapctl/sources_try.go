@@ -20,7 +20,7 @@ const (
 	triedEvents = 200 // of a run or a stream
 )
 
-// trial is what a source's file would do.
+// trial is the effect that a source's file would have.
 type trial struct {
 	Name       string               `json:"name"`
 	Kind       string               `json:"kind"`

@@ -61,7 +61,7 @@ func attach(c *command) error {
 	return failed
 }
 
-// attachPort has the gateway join one terminal, and says what that means.
+// attachPort makes the gateway join one terminal, and prints the warning for the person.
 func (c *command) attachPort(port int) error {
 	attached, err := c.gw.AttachTerminal(c.ctx, port)
 	if err != nil {

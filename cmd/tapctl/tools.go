@@ -128,7 +128,8 @@ func callTool(c *command) error {
 	return c.out.Printf("%s\n", dataText(r.Data))
 }
 
-// dataText is the data of a tool as people read it: a string as it is, anything else as JSON.
+// dataText returns the data of a tool as text for people: a string unchanged, anything else as
+// JSON.
 func dataText(data json.RawMessage) string {
 	var text string
 	if json.Unmarshal(data, &text) == nil && len(data) > 0 && data[0] == '"' {

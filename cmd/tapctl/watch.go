@@ -16,10 +16,13 @@ import (
 	"tapgw/internal/visible"
 )
 
+// tapctl watch, which shows sessions, providers, pairings, questions and timelines while they
+// change.
+
 const (
 	maxWatchLines = 15                     // timeline lines that a terminal shows
 	watchPause    = 100 * time.Millisecond // the least time between two drawings
-	watchAge      = 5 * time.Second        // how often "3s ago" is drawn anew, if nothing changes
+	watchAge      = 5 * time.Second        // how often "3s ago" is redrawn without changes
 )
 
 func watchCommand() *ucli.Command {
@@ -83,7 +86,7 @@ func (w *watcher) run(ctx context.Context) error {
 		defer age.Stop()
 	}
 	w.reading.Go(func() { w.read(ctx, names) })
-	var due <-chan time.Time // to draw; nil while nothing is new
+	var due <-chan time.Time // to draw; nil without news
 	for {
 		select {
 		case s := <-w.states:
@@ -182,7 +185,7 @@ func (w *watcher) text(l watchLine) string {
 	return w.out.Paint(cli.Dim, cli.Shorten(l.Session, 9)) + "  " + timelineText(w.out, l.TimelineLine)
 }
 
-// draw clears the terminal and writes everything in one go, so that it does not flicker.
+// draw clears the terminal and writes the whole picture at once, so that it does not flicker.
 func (w *watcher) draw() error {
 	var b strings.Builder
 	o := *w.out

@@ -104,8 +104,7 @@ func checkConfig(c *ucli.Context) error {
 	return nil
 }
 
-// checkFiles checks the files that the arguments name, else all that apply. It returns
-// their names, too.
+// checkFiles checks the files in the arguments, or all that apply, and also returns their names.
 func checkFiles(c *ucli.Context) (files []string, faults configs.Faults, err error) {
 	dir, err := cli.Workdir(c)
 	if err != nil {

@@ -41,7 +41,8 @@ func ensure(c *ucli.Context) error {
 	return printInfo(out, g)
 }
 
-// ensureGateway starts a gateway in the background if none runs. It ends when nobody uses it.
+// ensureGateway starts a gateway in the background if no gateway runs. The gateway ends by itself
+// when it has no users left.
 func ensureGateway(c *ucli.Context) (statedir.Info, error) {
 	config, files, err := loadConfig(c)
 	if err != nil {

@@ -62,7 +62,7 @@ func showLogs(c *ucli.Context) error {
 	return err
 }
 
-// printLog prints a line of a log: with --json as it is, else in columns for people.
+// printLog prints a line of a log: unchanged with --json, else in columns for people.
 func printLog(out *cli.Output, line string) error {
 	fields, ok := logFields(line)
 	switch {

@@ -47,7 +47,7 @@ Examples:
 				Hidden: true,
 				Usage:  "end when no session, provider or admin request is left",
 			},
-			// The variable is for tests: it reaches what `ensure` starts.
+			// The variable is for tests: a gateway that `ensure` starts inherits it.
 			&ucli.DurationFlag{
 				Name: "grace", Hidden: true, Usage: "`TIME` that on-demand waits before it ends",
 				Value: onDemandGrace, EnvVars: []string{"TAPGW_GRACE"},
@@ -77,7 +77,7 @@ func serve(c *ucli.Context) error {
 		},
 		Ready: func(g statedir.Info) error { return printInfo(out, g) },
 	}
-	if onDemand { // its stdout is its log
+	if onDemand { // stdout is the gateway's log
 		s.Ready, s.Grace = nil, max(c.Duration("grace"), 1)
 	}
 	return assembly.Serve(c.Context, s)
@@ -86,7 +86,7 @@ func serve(c *ucli.Context) error {
 // stateDir is the state directory of this user's COPILOT_HOME.
 func stateDir() daemon.Dir { return daemon.Dir(configs.StateDir()) }
 
-// printInfo prints the gateway's URL, or with --json what gateway.json has, on stdout.
+// printInfo prints the gateway's URL, or with --json the content of gateway.json, on stdout.
 func printInfo(out *cli.Output, g statedir.Info) error {
 	g.Args = nil // internal
 	if out.JSON {

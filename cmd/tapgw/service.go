@@ -15,6 +15,8 @@ import (
 	"tapgw/internal/service"
 )
 
+// The commands tapgw service, which install, show and remove the service of the system.
+
 func serviceCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "service",

@@ -12,7 +12,7 @@ import (
 	"tapgw/internal/terminals/pipe"
 )
 
-// terminalCommand is what the extension of the Copilot CLI runs.
+// terminalCommand is the command that the extension of the Copilot CLI runs.
 func terminalCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:   "terminal",
@@ -25,8 +25,8 @@ func terminalCommand() *ucli.Command {
 	}
 }
 
-// terminal lends the pipe on stdin and stdout to the gateway of this user, and to the next one when that is gone.
-// Without a gateway it is silent: the CLI works as it does without the extension.
+// terminal lends the pipe on stdin and stdout to the gateway of this user, and to the next one when
+// that is gone. Without a gateway it is silent: the CLI works as it does without the extension.
 func terminal(c *ucli.Context) error {
 	session := os.Getenv(pipe.EnvSession)
 	if session == "" {
@@ -46,7 +46,7 @@ func terminal(c *ucli.Context) error {
 				}
 				conn, err = pipe.Dial(ctx, session, had)
 			}
-			// A gateway that ends later was stopped by somebody, or somebody starts it again.
+			// A gateway that ends later was stopped on purpose, or is being restarted.
 			mayStart = false
 			return conn, err
 		},

@@ -14,6 +14,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// The commands with which a user trusts the files of a project, and looks at the trust.
+
 func trustCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "trust",
