@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Changed returns the keys whose values differ in two configurations, with dots: "copilot.permissions.shell"; none if
-// they are equal. A table whose keys are names is one key.
+// Changed returns the keys whose values differ in two configurations, with dots, such as
+// "copilot.permissions.shell". It returns no keys if the configurations are equal. A table whose
+// keys are names counts as one key.
 func Changed[C any](a, b C) (keys []string) {
 	var compare func(prefix string, a, b reflect.Value)
 	compare = func(prefix string, a, b reflect.Value) {
@@ -31,8 +32,8 @@ func (f Files) Where(key, message string) Fault {
 	return where(key, message, filepath.Join(UserDir(), configFile), f.User)
 }
 
-// Where returns a fault at the place of a key, as [Files.Where] does, in the lsclient.toml that counts: the project's
-// if it has the key, else the user's.
+// Where returns a fault at the place of a key, as [Files.Where] does, in the lsclient.toml that
+// counts: the project's if it has the key, else the user's.
 func (f LSFiles) Where(key, message string) Fault {
 	return where(key, message, filepath.Join(UserDir(), lsFile), f.User, f.Project)
 }
@@ -64,9 +65,9 @@ func where(key, message, place string, files ...string) Fault {
 	return found
 }
 
-// ConfigDirs returns the directories whose changes may change [Files.Load] and
-// [Files.LoadAt], whether they exist or not: those of each tapgw.toml, and the one with the
-// user's trust.
+// ConfigDirs returns the directories whose changes may change [Files.Load] and [Files.LoadAt],
+// whether they exist or not: the directories of each tapgw.toml, and the directory of the user's
+// trust.
 func (f Files) ConfigDirs() (dirs []string) {
 	if f.isNamed {
 		return []string{filepath.Dir(f.dir)}
@@ -81,8 +82,8 @@ func (f Files) ConfigDirs() (dirs []string) {
 	return dirs
 }
 
-// IsConfigFile reports whether [Files.Load] may depend on a file of this name, without its directory, in
-// [Files.ConfigDirs]: a config file, or a record of what the user trusts.
+// IsConfigFile reports whether [Files.Load] may depend on a file of this name, without its
+// directory, in [Files.ConfigDirs]: a config file, or a record of the user's trust.
 func (f Files) IsConfigFile(name string) bool {
 	if f.isNamed {
 		return name == filepath.Base(f.User)
@@ -90,8 +91,8 @@ func (f Files) IsConfigFile(name string) bool {
 	return name == configFile || isTrustRecord(name)
 }
 
-// ConfigDirs returns the directories whose changes may change [LSFiles.Load] for a
-// workspace: those with an lsclient.toml or a directory of tools, and the one with the user's
+// ConfigDirs returns the directories whose changes may change [LSFiles.Load] for a workspace: the
+// directories of lsclient.toml files, the directories of tools, and the directory of the user's
 // trust.
 func (f LSFiles) ConfigDirs(workspace string) (dirs []string) {
 	if f.isNamed {
@@ -106,8 +107,8 @@ func (f LSFiles) ConfigDirs(workspace string) (dirs []string) {
 	return append(dirs, UserDir(), trustDir())
 }
 
-// IsConfigFile reports whether [LSFiles.Load] may depend on a file of this name, without its directory, in
-// [LSFiles.ConfigDirs]. It is false for the files of tools.
+// IsConfigFile reports whether [LSFiles.Load] may depend on a file of this name, without its
+// directory, in [LSFiles.ConfigDirs]. It is false for the files of tools.
 func (f LSFiles) IsConfigFile(name string) bool {
 	if f.isNamed {
 		return name == filepath.Base(f.User)

@@ -14,9 +14,11 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// CheckListen refuses an address that other machines can reach, unless c has TLS or
-// insecure, and any such address with api.auth "none". Call it again after --listen has
-// changed c.Listen.
+// Checks of addresses, URLs and names in config files.
+
+// CheckListen refuses an address that other machines can reach, unless c has TLS or insecure. It
+// always refuses such an address with api.auth "none". Call it again after --listen has changed
+// c.Listen.
 func CheckListen(c Config) error {
 	if err := isAddress(c.Listen); err != nil {
 		return err
@@ -76,7 +78,7 @@ func isAddress(s string) error {
 		return fmt.Errorf("%q: the port is not a number from 0 to 65535", s)
 	}
 	if host == "" {
-		return nil // all interfaces: CheckListen decides on these
+		return nil // all interfaces: CheckListen decides on them
 	}
 	if _, err := netip.ParseAddr(host); err != nil && isHost(host) != nil {
 		return fmt.Errorf("%q: %q is neither an IP address nor a host name", s, host)
@@ -120,8 +122,8 @@ func CheckProviderURL(s string) error {
 
 var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckKeyEnv accepts the name of an environment variable: letters, digits and '_', not beginning with a digit. Its
-// error does not repeat the value, which may be a key in the wrong place.
+// CheckKeyEnv accepts the name of an environment variable: letters, digits and '_', not beginning
+// with a digit. Its error does not repeat the value, which may be a key in the wrong place.
 func CheckKeyEnv(s string) error {
 	if !envName.MatchString(s) {
 		return errors.New(

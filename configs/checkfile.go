@@ -6,10 +6,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Check reads a config file of any kind and returns its faults, those of programs and rules
-// that can't work included. A file in a directory named providers, or with a key kind, is a
-// provider file; lsclient.toml is known by its name. The error is that of a file that can't
-// be read.
+// Check reads a config file of any kind and returns its faults, including programs and rules that
+// can't work. A file in a directory named providers, or with a key kind, is a provider file;
+// lsclient.toml is known by its name. Check returns an error if it can't read the file.
 func Check(file string) (Faults, error) {
 	data, err := readFile(file)
 	if err != nil {

@@ -102,7 +102,7 @@ func checkNamed(name string) func(string) error {
 	}
 }
 
-// accepts returns a check whose fault may have %q for the text.
+// accepts returns a check with this fault. In the fault, %q stands for the text.
 func accepts(isGood func(string) bool, fault string) func(string) error {
 	return func(s string) error {
 		switch {

@@ -11,33 +11,36 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Cluster is the table [cluster]: the other gateways that this one joins through NATS, what it shares with them and
-// whom it admits. Without URLs there is no cluster.
+// Cluster is the table [cluster]: the other gateways that this gateway joins through NATS, the data
+// that it shares with them, and the gateways that it admits. Without URLs there is no cluster.
 type Cluster struct {
 	URLs []string `toml:"urls" is:"natsURL"`
-	Name string   `toml:"name" is:"clusterName?"` // of this gateway among the others
-	// Credentials is a file of NATS with a user's JWT and key, NKey one with the seed of an nkey alone. At most one is
-	// set.
+	Name string   `toml:"name" is:"clusterName?"` // this gateway's name in the cluster
+	// Credentials is a file of NATS with a user's JWT and key, NKey one with the seed of an nkey
+	// alone. At most one is set.
 	Credentials string `toml:"credentials" base:"file"`
 	NKey        string `toml:"nkey" base:"file"`
-	// PEM files: whom the servers must be certified by, and this gateway's own certificate and key.
+	// PEM files: the authority that must have certified the servers, and this gateway's own
+	// certificate and key.
 	TLSCA   string `toml:"tls_ca" base:"file"`
 	TLSCert string `toml:"tls_cert" base:"file"`
 	TLSKey  string `toml:"tls_key" base:"file"`
-	// Share has globs of the labels of sessions and the names of providers that admitted gateways may see and use.
+	// Share has globs of the labels of sessions and the names of providers that admitted gateways
+	// may see and use.
 	Share []string `toml:"share" is:"glob"`
 	// Control names the gateways of Admit whose users may act on this one with tapctl --gateway.
 	Control []string `toml:"control" is:"clusterName"`
 	// MaxEach is how many providers run here at most for single sessions of other gateways.
 	MaxEach int `toml:"max_each" range:"0,1000"`
 	// Admit has the trust that providers of other gateways get here, [AdmitProject] or
-	// [AdmitExternal], by the name of the gateway. Gateways without an entry see and use nothing.
+	// [AdmitExternal], by the name of the gateway. A gateway without an entry can't see or use
+	// anything here.
 	Admit map[string]string `toml:"admit" names:"admitted" of:"project,external"`
 	Keep  ClusterKeep       `toml:"keep"`
 }
 
-// ClusterKeep is the table [cluster.keep]: which streams of this gateway's providers last, in JetStream. Without
-// Streams none does.
+// ClusterKeep is the table [cluster.keep]. It says which streams of this gateway's providers are
+// kept in JetStream; without Streams the gateway keeps no stream.
 type ClusterKeep struct {
 	Streams   []string      `toml:"streams" is:"streamGlob"` // globs of STREAM or STREAM@PROVIDER
 	MaxAge    time.Duration `toml:"max_age" default:"24h" range:"1m,87600h"`
@@ -54,7 +57,8 @@ const (
 // Enabled reports whether the gateway joins others.
 func (c *Cluster) Enabled() bool { return len(c.URLs) > 0 }
 
-// clusterName is what a gateway's name may look like: it is one token of a NATS subject and a key of a KV bucket.
+// clusterName is the form of a gateway's name, which is one token of a NATS subject and a key of a
+// KV bucket.
 var clusterName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 func (c *Cluster) check(t *table) {
@@ -88,7 +92,7 @@ func (c *Cluster) check(t *table) {
 
 func isNATS(s string) error {
 	u, err := url.Parse(s)
-	if err != nil { // whose text may have a password
+	if err != nil { // err is left out, because its text may have a password
 		return errors.New("is not a URL such as nats://host:4222")
 	}
 	if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) || u.Hostname() == "" {
@@ -108,7 +112,7 @@ func isClusterName(s string) error {
 	return nil
 }
 
-// isStreamGlob checks globs of normal names, since others would match none.
+// isStreamGlob accepts only globs of normal names. Any other glob would match no stream.
 func isStreamGlob(s string) error {
 	stream, provider, hasProvider := strings.Cut(s, "@")
 	for _, part := range []string{stream, provider} {

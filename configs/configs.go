@@ -17,7 +17,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// Fault is an error at a place of a file, with what to do about it. Line and Column are 1 where only the file is known.
+// Fault is an error at a place of a file, with advice for the user. Line and Column are 1 where
+// only the file is known.
 type Fault struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`   // from 1
@@ -25,16 +26,18 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// Error returns file:line:column: message, in one line. Control characters in the file's name are made visible.
+// Error returns file:line:column: message, in one line. Control characters in the file's name are
+// made visible.
 func (f Fault) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", visible.Line(f.File), f.Line, f.Column, f.Message)
 }
 
-// Faults are all faults of the files that were read, in the order of the files. The functions that return them as an
-// error return at least one.
+// Faults are all faults of the files that were read, in the order of the files. The functions that
+// return them as an error return at least one.
 type Faults []Fault
 
-// Error returns the first fault, and how many more there are; the command `tapgw config check` lists all.
+// Error returns the first fault, and how many more there are; the command `tapgw config check`
+// lists all.
 func (fs Faults) Error() string {
 	switch len(fs) {
 	case 0:
@@ -45,22 +48,22 @@ func (fs Faults) Error() string {
 	return fmt.Sprintf("%s (and %d more: see tapgw config check)", fs[0].Error(), len(fs)-1)
 }
 
-// Config is the content of tapgw.toml, checked and with its defaults. An empty file means [Default]; configs/tapgw.toml
-// documents each key.
+// Config is the content of tapgw.toml, checked and with its defaults. An empty file means
+// [Default]; configs/tapgw.toml documents each key.
 type Config struct {
 	Listen   string   `toml:"listen" is:"address" default:"127.0.0.1:9400" user:"changed"`
 	Insecure bool     `toml:"insecure" user:"changed"`             // allow a Listen beyond loopback without TLS
-	TLSCert  string   `toml:"tls_cert" base:"file" user:"changed"` // paths of PEM files; both are set or none
+	TLSCert  string   `toml:"tls_cert" base:"file" user:"changed"` // PEM files; both or neither
 	TLSKey   string   `toml:"tls_key" base:"file" user:"changed"`
-	Hosts    []string `toml:"hosts" is:"host" user:"changed"` // besides those of loopback
+	Hosts    []string `toml:"hosts" is:"host" user:"changed"` // beside the names of loopback
 	LogLevel string   `toml:"log_level" of:"debug,info,warn,error" default:"info" user:"changed"`
 	// MaxConnections is how many providers may be connected at once.
 	MaxConnections int `toml:"max_connections" default:"50" range:"1,10000" user:"changed"`
 	// MCPToolThreshold is how many tools of providers a session may have until MCP clients search
 	// them instead of getting them all; 0: they always search.
 	MCPToolThreshold int `toml:"mcp_tool_threshold" default:"60" range:"0,10000" user:"changed"`
-	// CopilotToolThreshold is how many tools of providers a Copilot session may have until its model
-	// searches them instead; -1: it gets them all.
+	// CopilotToolThreshold is how many tools of providers a Copilot session may have before its
+	// model searches them instead of getting them all; -1: no limit.
 	CopilotToolThreshold int `toml:"copilot_tool_threshold" default:"-1" range:"-1,10000" user:"changed"`
 	// InjectQuiet is the time without injects after which a provider may inject again
 	// without a prompt of the user.
@@ -75,14 +78,14 @@ type Config struct {
 	Hooks       []Hook        `toml:"hooks" user:"set"` // in the order of the file
 }
 
-// API is the table [api]: what a caller of the session API (docs/admin-api.md) must show,
-// AuthToken or AuthNone. The admin API needs its token in any case.
+// API is the table [api]. Its key auth says whether a caller of the session API (docs/admin-api.md)
+// must show a token, AuthToken or AuthNone. The admin API needs its token in any case.
 type API struct {
 	Auth string `toml:"auth" of:"token,none" default:"token" user:"changed"`
 }
 
-// Records is the table [records]: whether the gateway writes down what happens, and how long it
-// keeps that. MaxBytes counts all record files together.
+// Records is the table [records]. It says whether the gateway keeps records of calls, sessions and
+// pushes, and for how long. MaxBytes counts all record files together.
 type Records struct {
 	Enabled  bool          `toml:"enabled" default:"true" user:"changed"`
 	MaxAge   time.Duration `toml:"max_age" default:"720h" range:"1h,87600h" user:"changed"`
@@ -94,15 +97,16 @@ type Tap struct {
 	Tools bool `toml:"tools" default:"true" user:"changed"`
 }
 
-// Webhooks is the table [webhooks]. Listen is an address that serves /hooks/NAME and nothing else,
-// host:port; "" for none. It is beyond loopback under the same conditions as that of the gateway.
+// Webhooks is the table [webhooks]. Listen is a second address, host:port, that serves only
+// /hooks/NAME; "" opens no such address. It may be beyond loopback under the same conditions as the
+// gateway's address.
 type Webhooks struct {
 	Listen string `toml:"listen" is:"address?" user:"changed"`
 }
 
 // Terminals is the table [terminals], for the Copilot CLIs of people (docs/terminals.md).
-// WithoutGateway is what happens to a terminal's tool calls while no gateway runs that could ask
-// the gates: TerminalsAllow or TerminalsDeny.
+// WithoutGateway decides a terminal's tool calls while no gateway runs that could ask the gates:
+// TerminalsAllow or TerminalsDeny.
 type Terminals struct {
 	WithoutGateway string `toml:"without_gateway" of:"allow,deny" default:"allow" user:"changed"`
 }
@@ -113,15 +117,15 @@ const (
 	TerminalsDeny  = "deny"
 )
 
-// Values of api.auth: callers of the session API show a token, which is the default, or nothing. The latter is for
-// loopback addresses only; [CheckListen] refuses it elsewhere.
+// Values of api.auth. By default, callers of the session API show a token. AuthNone, which needs no
+// token, is for loopback addresses only; [CheckListen] refuses it elsewhere.
 const (
 	AuthToken = "token"
 	AuthNone  = "none"
 )
 
-// Copilot is the table [copilot]: the runtime that sessions use, its bounds, and the settings of sessions. The fields
-// of the embedded Profile are keys of the same table.
+// Copilot is the table [copilot]: the runtime that sessions use, its bounds, and the settings of
+// sessions. The fields of the embedded Profile are keys of the same table.
 type Copilot struct {
 	// CLI is the path or name of the runtime; "" to search for it.
 	CLI string `toml:"cli" base:"program" user:"changed"`
@@ -132,7 +136,8 @@ type Copilot struct {
 	Models         []string      `toml:"models" is:"model"`
 	MaxRounds      int           `toml:"max_rounds" default:"200" range:"1,10000"`
 	MaxTurnTime    time.Duration `toml:"max_turn_time" default:"2h" range:"1s,168h"`
-	// AskUser is whether the model and MCP servers may ask a person, who has AnswerTimeout.
+	// AskUser is whether the model and MCP servers may ask a person. AnswerTimeout limits the time
+	// for an answer.
 	AskUser       bool          `toml:"ask_user" default:"true"`
 	AnswerTimeout time.Duration `toml:"answer_timeout" default:"5m" range:"1s,24h"`
 	GitHubHost    string        `toml:"github_host" is:"host?" user:"changed"` // "" for github.com
@@ -143,8 +148,8 @@ type Copilot struct {
 	Permissions Permissions        `toml:"permissions"`
 }
 
-// Default returns the configuration without a file: loopback port 9400 and a token for the API. Each call returns a
-// value of its own, which the caller may change.
+// Default returns the configuration without a file: loopback port 9400 and a token for the API.
+// Each call returns a value of its own, which the caller may change.
 func Default() Config { return defaults[Config]() }
 
 // resolvePath makes a path absolute that a file in dir names.
@@ -198,9 +203,9 @@ func Parse(file string, data []byte) (Config, Faults) {
 	return c, nil
 }
 
-// parse puts a file's keys over those of c. A project's file can't set what the gateway logs,
-// where it listens, who may connect, which program the runtime is, and where its traffic
-// goes; it may repeat the defaults.
+// parse puts a file's keys over those of c. A project's file can't set the gateway's log, its
+// addresses, who may connect, the runtime's program, and the destinations of its traffic; it may
+// repeat the defaults.
 func (c *Config) parse(file string, data []byte, project bool, found *[]layer) Faults {
 	doc, root := open(file, data)
 	if root == nil {

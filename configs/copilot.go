@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Profile has the settings of a Copilot session: keys of [copilot], with those of [copilot.profile.NAME] over them. For
-// an empty value, the runtime decides. [DefaultProfile] has the others.
+// Profile has the settings of a Copilot session: keys of [copilot], with the keys of
+// [copilot.profile.NAME] over them. For an empty value, the runtime decides. [DefaultProfile] has
+// the other defaults.
 type Profile struct {
 	Model            string `toml:"model" is:"model?"`
 	Effort           string `toml:"effort" is:"effort"` // one of [Efforts]
@@ -17,7 +18,7 @@ type Profile struct {
 	AvailableTools []string `toml:"available_tools" is:"toolPattern"` // empty: all
 	ExcludedTools  []string `toml:"excluded_tools" is:"toolPattern"`
 
-	// Directories are those that the session may read besides its own. ConfigDir "" is the
+	// Directories are the directories that the session may read beside its own. ConfigDir "" is the
 	// runtime's home. With ConfigDiscovery the session takes MCP servers and skills from its
 	// directory.
 	Directories     []string `toml:"directories" is:"dir" base:"file"`
@@ -47,35 +48,36 @@ type Profile struct {
 	MCP      map[string]SessionMCP `toml:"mcp" names:"server"`
 }
 
-// Efforts are the levels of reasoning, lowest first, for the key effort of a profile or an agent. Not every model has
-// all.
+// Efforts are the levels of reasoning, lowest first, for the key effort of a profile or an agent.
+// Not every model has all.
 var Efforts = []string{"low", "medium", "high", "xhigh", "max"}
 
-// SystemMessage is the table system_message: text of the user's own for the model, behind the runtime's or in its
-// place. Text or File is set, not both; without either there is none.
+// SystemMessage is the table system_message: the user's own text for the model, which follows or
+// replaces the runtime's text. At most one of Text and File is set. Without them there is no such
+// text.
 type SystemMessage struct {
 	Mode string `toml:"mode" of:"append,replace" default:"append"`
 	Text string `toml:"text" is:"noNUL"`
 	File string `toml:"file" is:"noNUL" base:"file"` // read when a session starts
 }
 
-// Values of system_message.mode: the text comes behind the runtime's own system message, or in its place.
+// Values of system_message.mode: the text follows the runtime's own system message, or replaces it.
 const (
 	SystemAppend  = "append"
 	SystemReplace = "replace"
 )
 
-// Instructions is the table instructions: files that tell the model how to work in a project, and a text of whoever
-// runs the gateway.
+// Instructions is the table instructions: files that tell the model how to work in a project, and a
+// text of the person or organization that runs the gateway.
 type Instructions struct {
 	Enabled      bool     `toml:"enabled" default:"true"`
-	OnDemand     bool     `toml:"on_demand" default:"true"` // those beside files it looks at
+	OnDemand     bool     `toml:"on_demand" default:"true"` // files beside those it reads
 	Directories  []string `toml:"directories" is:"dir" base:"file"`
-	Organization string   `toml:"organization" is:"noNUL"` // text of whoever runs the gateway
+	Organization string   `toml:"organization" is:"noNUL"` // a text of whoever runs the gateway
 }
 
-// ToolSearch is the table tool_search: with Threshold tools or more, the model searches for tools instead of getting
-// all. Fewer tools, or Enabled false, means that it gets all.
+// ToolSearch is the table tool_search: with Threshold tools or more, the model searches for tools
+// instead of getting all. Fewer tools, or Enabled false, means that it gets all.
 type ToolSearch struct {
 	Enabled   bool `toml:"enabled" default:"true"`
 	Threshold int  `toml:"threshold" default:"30" range:"1,10000"`
@@ -89,7 +91,8 @@ type Infinite struct {
 	ExhaustionThreshold float64 `toml:"exhaustion_threshold" default:"0.95" range:"0.01,1"`
 }
 
-// LargeOutput is the table large_output: tool results of more than MaxBytes bytes go to a file that the model can read.
+// LargeOutput is the table large_output: tool results of more than MaxBytes bytes go to a file that
+// the model can read.
 type LargeOutput struct {
 	Enabled  bool `toml:"enabled" default:"true"`
 	MaxBytes int  `toml:"max_bytes" default:"51200" range:"1,1073741824"`
@@ -102,7 +105,7 @@ type Agent struct {
 	Description string   `toml:"description"`
 	Prompt      string   `toml:"prompt" is:"noNUL"`
 	PromptFile  string   `toml:"prompt_file" is:"noNUL" base:"file"` // read when a session starts
-	Tools       []string `toml:"tools" is:"toolPattern"`             // nil: all; empty: none
+	Tools       []string `toml:"tools" is:"toolPattern"`             // nil: all; empty: no tool
 	Model       string   `toml:"model" is:"model?"`                  // "": the session's
 	Effort      string   `toml:"effort" is:"effort"`
 	Skills      []string `toml:"skills" is:"text"`
@@ -121,8 +124,8 @@ type SessionMCP struct {
 	Timeout time.Duration     `toml:"timeout" range:"0,1h"`
 }
 
-// DefaultProfile returns the settings of a session without a config file: those that are not the runtime's to decide.
-// Each call returns a value of its own, which the caller may change.
+// DefaultProfile returns the settings of a session without a config file: the settings that the
+// runtime does not decide. Each call returns a value of its own, which the caller may change.
 func DefaultProfile() Profile { return defaults[Profile]() }
 
 // prepare lets a nearer file or profile that has the text or the file override both.

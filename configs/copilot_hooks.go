@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// CopilotHook is a hook that a project's files give the Copilot runtime (.github/hooks, .github/copilot). The gateway
-// asks those of a trusted project in the runtime's place, where they can deny and never allow.
+// CopilotHook is a hook that a project's files give the Copilot runtime (.github/hooks,
+// .github/copilot). In a trusted project, the gateway asks these hooks in the runtime's place. They
+// can deny a call but never allow it.
 type CopilotHook struct {
 	Hook
 	Event   string            // the runtime's name of On
-	Env     map[string]string // for Command, besides the common variables
+	Env     map[string]string // for Command, beside the common variables
 	Project string            // the directory that the user trusts
 	File    string            // the hook's, from Project
-	// Fault says why the hook can't be asked, "" if it can. Such a hook denies every call if it is one of
-	// HookPreToolUse.
+	// Fault is the reason why the hook can't be asked, or "". With a fault, a hook of the kind
+	// HookPreToolUse denies every call.
 	Fault string
 }
 
@@ -31,18 +32,18 @@ var copilotEvents = map[string]string{
 	"agentStop": HookAgentStop, "errorOccurred": HookError,
 }
 
-// copilotDecisions are further events of the runtime whose hooks decide about calls.
+// copilotDecisions are further names of the runtime's events at which a hook may deny a call.
 var copilotDecisions = []string{"PreToolUse", "permissionRequest", "PermissionRequest", "preMcpToolCall"}
 
 const (
 	copilotHookTimeout = 30 * time.Second // the runtime's default
-	// terminalHooks is the file by which tapgw install lets the CLI in terminals ask the gateway. Sessions of the
-	// gateway ask it anyway.
+	// terminalHooks is the file by which tapgw install lets the CLI in terminals ask the gateway.
+	// Sessions of the gateway ask it anyway.
 	terminalHooks = ".github/hooks/tapgw.json"
 )
 
-// CopilotHooks returns the hooks of the trusted project that a directory is in, as they were when the user trusted
-// them. Before each use of a hook, [Unchanged] must accept its file.
+// CopilotHooks returns the hooks of the trusted project that a directory is in, as they were when
+// the user trusted them. Before each use of a hook, [Unchanged] must accept its file.
 func (f Files) CopilotHooks(dir string) ([]CopilotHook, error) {
 	if f.isNamed {
 		return nil, nil
@@ -75,8 +76,8 @@ func isCopilotHooks(rel string) bool {
 	return strings.HasPrefix(rel, ".github/hooks/") && strings.HasSuffix(rel, ".json")
 }
 
-// parseCopilotHooks reads the hooks of a file. Dir is relative to the project. A file that can't be read yields a hook
-// that denies each call.
+// parseCopilotHooks reads the hooks of a file. Dir is relative to the project. A file that can't be
+// read yields a hook that denies each call.
 func parseCopilotHooks(rel string, text []byte) []CopilotHook {
 	deny := func(format string, args ...any) []CopilotHook {
 		h := CopilotHook{File: rel, Event: "preToolUse", Fault: fmt.Sprintf(format, args...)}

@@ -20,25 +20,26 @@ type Endpoint struct {
 	KeyEnv         string            `toml:"key_env" is:"keyEnv?"`
 	BearerTokenEnv string            `toml:"bearer_token_env" is:"keyEnv?"`
 	Headers        map[string]string `toml:"headers" names:"header" is:"headerValue"`
-	Models         []string          `toml:"models" is:"model"` // empty: those that it lists
+	Models         []string          `toml:"models" is:"model"` // empty: the models that it lists
 	// ModelID is the model whose abilities and limits the runtime assumes, WireModel the name on
 	// the wire; "": the session's model.
 	ModelID   string `toml:"model_id" is:"model?"`
 	WireModel string `toml:"wire_model" is:"model?"`
-	// Limits of tokens; 0: what the runtime knows of the model.
+	// Limits of tokens; 0: the limits that the runtime knows for the model.
 	MaxPromptTokens int `toml:"max_prompt_tokens" range:"0,100000000"`
 	MaxOutputTokens int `toml:"max_output_tokens" range:"0,100000000"`
 }
 
-// Values of provider.kind: the interface that the model endpoint speaks, OpenAI's, Azure's or Anthropic's.
+// Values of provider.kind: the interface that the model endpoint speaks, OpenAI's, Azure's or
+// Anthropic's.
 const (
 	EndpointOpenAI    = "openai"
 	EndpointAzure     = "azure"
 	EndpointAnthropic = "anthropic"
 )
 
-// Values of provider.wire, which of OpenAI's interfaces the endpoint has, and of provider.transport; WebSockets need
-// [WireResponses].
+// Values of provider.wire, which of OpenAI's interfaces the endpoint has, and of
+// provider.transport; WebSockets need [WireResponses].
 const (
 	WireCompletions = "completions"
 	WireResponses   = "responses"
@@ -121,8 +122,9 @@ func (c *Copilot) mergeShortKeys(t *table) {
 	}
 }
 
-// UseEndpoint replaces the endpoint of [copilot], also in the profiles that inherit it. The variable keyEnv holds its
-// key. With the old URL, only the key changes; with an empty URL, models are GitHub's again.
+// UseEndpoint replaces the endpoint of [copilot], also in the profiles that inherit it. The
+// variable keyEnv holds its key. With the old URL, only the key changes; with an empty URL, models
+// are GitHub's again.
 func (c *Copilot) UseEndpoint(url, keyEnv string) {
 	before := c.Provider.URL
 	c.ProviderURL, c.ProviderKeyEnv = url, keyEnv
@@ -130,7 +132,7 @@ func (c *Copilot) UseEndpoint(url, keyEnv string) {
 	if url != "" {
 		e.URL, e.KeyEnv, e.Models = url, keyEnv, c.Models
 	}
-	if url == before && url != "" { // only the key is another
+	if url == before && url != "" { // only the key differs
 		e = c.Provider
 		e.KeyEnv, e.BearerTokenEnv = keyEnv, ""
 	}

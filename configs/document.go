@@ -14,7 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// maxFaults bounds what one file can complain about.
+// maxFaults bounds the faults that are reported for one file.
 const maxFaults = 100
 
 // document is a file that is being read: the faults found in it, and where its
@@ -79,7 +79,7 @@ func open(file string, data []byte) (*document, *table) {
 // maxNesting bounds arrays in arrays: the parser recurses.
 const maxNesting = 64
 
-// nesting is at most how deep the brackets of a text go; those in strings count.
+// nesting returns how deep the brackets of a text nest. It also counts brackets in strings.
 func nesting(text string) int {
 	depth, deepest := 0, 0
 	for i := range len(text) {
@@ -94,8 +94,7 @@ func nesting(text string) int {
 	return deepest
 }
 
-// at adds a fault at an offset in the text. Messages are one line, whatever the
-// file holds.
+// at adds a fault at an offset in the text. Messages are one line, whatever the file contains.
 func (d *document) at(offset int, message string) {
 	if len(d.faults) == maxFaults {
 		return
@@ -144,7 +143,7 @@ func (t *table) faultAt(path toml.Key, name string, err error) {
 	t.doc.at(offset, name+": "+err.Error())
 }
 
-// has reports whether a key is set, whatever to.
+// has reports whether a key is set, to any value.
 func (t *table) has(key string) bool {
 	if t == nil {
 		return false
@@ -153,7 +152,7 @@ func (t *table) has(key string) bool {
 	return ok
 }
 
-// present returns those of the keys that are set.
+// present returns the keys among keys that are set.
 func (t *table) present(keys ...string) []string {
 	return slices.DeleteFunc(keys, func(key string) bool { return !t.has(key) })
 }
@@ -165,7 +164,7 @@ func (t *table) mismatch(key, want string, got any) {
 	t.fault(key, "must be %s, found %s", want, typeName(got))
 }
 
-// table returns a table of the table, nil when there is none.
+// table returns the table at a key of this table, or nil if there is no such table.
 func (t *table) table(key string) *table {
 	if t == nil {
 		return nil

@@ -11,8 +11,9 @@ import (
 	"tapgw/internal/match"
 )
 
-// EvalCase is a case of tapctl evals: what a session is asked, what it has for it, and what must be true afterwards.
-// The file's name without .toml is the case's id. docs/evals.md describes each key.
+// EvalCase is a case of tapctl evals: the prompt for a session, the providers and files that the
+// session has, and the conditions that must hold afterwards. The file's name without .toml is the
+// case's id. docs/evals.md describes each key.
 type EvalCase struct {
 	ID, File string
 	Title    string   `toml:"title" is:"line"`
@@ -42,8 +43,8 @@ type EvalBudget struct {
 	Calls int           `toml:"calls" default:"200" range:"0,1000000"` // of tools
 }
 
-// EvalProvider is a provider that a case gives its sessions: what it offers and what it answers, or a program that
-// says so itself.
+// EvalProvider is a provider that a case gives its sessions: its tools with their answers, or a
+// program that is the provider.
 type EvalProvider struct {
 	Name string `toml:"name" is:"peer" need:"what the session knows it by"`
 	// Command is a program that binds the session under Name; all below is empty then.
@@ -63,9 +64,9 @@ type EvalTool struct {
 	Answers     []EvalAnswer  `toml:"answer"`
 }
 
-// EvalAnswer is what a call of an [EvalTool] gets: the first answer in the file that fits the
-// call's arguments and was not given yet, else the last one that fits. Without Args it fits all.
-// One of Text, JSON and Error is set.
+// EvalAnswer is the result of a call of an [EvalTool]. A call gets the first answer in the file
+// that fits its arguments and was not given yet, else the last one that fits. Without Args an
+// answer fits all calls. One of Text, JSON and Error is set.
 type EvalAnswer struct {
 	Args  *match.Pattern `toml:"args"`
 	Text  string         `toml:"text"`
@@ -92,8 +93,8 @@ const (
 	GateSilent = "silent"
 )
 
-// EvalPush is an event that an [EvalProvider] pushes once: with the first prompt, or after the first call of a tool, or
-// after a turn, from 1.
+// EvalPush is an event that an [EvalProvider] pushes once: with the first prompt, or after the
+// first call of a tool, or after a turn, from 1.
 type EvalPush struct {
 	Text      string        `toml:"text" is:"text"`
 	Prompt    string        `toml:"prompt" is:"text"`
@@ -104,8 +105,8 @@ type EvalPush struct {
 	Delay     time.Duration `toml:"delay" range:"0,1h"`
 }
 
-// EvalExpected is the table [expect] of a case. Order has the tools whose calls come in this order,
-// others between them.
+// EvalExpected is the table [expect] of a case. Order has tools whose calls must come in this
+// order, with other calls between them.
 type EvalExpected struct {
 	Order   []string         `toml:"order" is:"text" repeats:"true"`
 	Calls   []ExpectedCall   `toml:"call"`
@@ -137,7 +138,7 @@ const (
 	CallDenied = "denied"
 )
 
-// ExpectedFile says what a file of the workspace must be like afterwards.
+// ExpectedFile is a condition on a file of the workspace after the session.
 type ExpectedFile struct {
 	Path      string         `toml:"path" is:"work" need:"the file, relative to the workspace"`
 	Exists    bool           `toml:"exists" default:"true"`
@@ -154,35 +155,37 @@ type ExpectedStream struct {
 	ExpectedCount
 }
 
-// EvalClaim is what the session's messages must say, or must not say: by a pattern, else as the judge sees it.
+// EvalClaim is a claim that the session's messages must make, or must not make. A pattern decides,
+// or else the judge.
 type EvalClaim struct {
 	Text    string         `toml:"text" is:"line" need:"the claim, for people and the judge"`
 	Pattern *match.Pattern `toml:"pattern"` // nil: the judge decides
 }
 
-// ProhibitedClaim is a claim that the messages must not make. A call of the tool UnlessCall, with
-// *, whose outcome is ok makes it true; "": none does.
+// ProhibitedClaim is a claim that the messages must not make. A call of the tool UnlessCall, which
+// may have *, whose outcome is ok makes the claim true. With UnlessCall "" no call does.
 type ProhibitedClaim struct {
 	EvalClaim
 	UnlessCall string `toml:"unless_call" is:"text"`
 }
 
-// EvalJudge is what a judge model decides by, with answers that it must let pass and answers that
-// it must not: they show whether it can.
+// EvalJudge is the instruction of a judge model, with examples of answers that it must accept and
+// answers that it must reject. The examples show whether the judge can tell them apart.
 type EvalJudge struct {
 	Rubric string   `toml:"rubric" is:"text"`
 	Pass   []string `toml:"pass" is:"text" repeats:"true"`
 	Fail   []string `toml:"fail" is:"text" repeats:"true"`
 }
 
-// NeedsJudge reports whether a model has to judge what the session says.
+// NeedsJudge reports whether a model has to judge the session's messages.
 func (c *EvalCase) NeedsJudge() bool {
 	return c.Judge.Rubric != "" ||
 		slices.ContainsFunc(c.Observations, func(claim EvalClaim) bool { return claim.Pattern == nil }) ||
 		slices.ContainsFunc(c.Prohibited, func(claim ProhibitedClaim) bool { return claim.Pattern == nil })
 }
 
-// EvalVariant is a change of cases that tapctl evals optimize tries. The file's name without .toml is its name.
+// EvalVariant is a change of cases that tapctl evals optimize tries. The file's name without .toml
+// is its name.
 type EvalVariant struct {
 	Name, File string
 	Title      string            `toml:"title" is:"line"`
@@ -195,8 +198,8 @@ type EvalVariant struct {
 // EvalPromptPlace stands for the case's own prompt in [EvalVariant.Prompt].
 const EvalPromptPlace = "{prompt}"
 
-// Apply returns the case with the variant's changes, and false if the variant changes nothing in it. The case itself
-// stays as it is.
+// Apply returns the case with the variant's changes, and false if the variant changes no part of
+// it. It does not modify c.
 func (v *EvalVariant) Apply(c EvalCase) (EvalCase, bool) {
 	changed := v.Prompt != "" && v.Prompt != EvalPromptPlace
 	c.Providers = slices.Clone(c.Providers)
@@ -224,11 +227,11 @@ func (v *EvalVariant) Apply(c EvalCase) (EvalCase, bool) {
 // EvalVariantsDir is the directory beside the cases that has the variants.
 const EvalVariantsDir = "variants"
 
-// EvalCases reads the cases of a directory, *.toml, in the order of their names. The error is [Faults], of all files
-// at once, or that of a directory that can't be read or has no case.
+// EvalCases reads the cases of a directory, *.toml, in the order of their names. It returns the
+// [Faults] of all files at once, or an error if the directory can't be read or has no case.
 func EvalCases(dir string) ([]EvalCase, error) { return readEvals(dir, "case", ParseEvalCase) }
 
-// EvalVariants reads the variants of a directory of cases, as [EvalCases] reads those.
+// EvalVariants reads the variants of a directory of cases, with the errors of [EvalCases].
 func EvalVariants(dir string) ([]EvalVariant, error) {
 	return readEvals(filepath.Join(dir, EvalVariantsDir), "variant", ParseEvalVariant)
 }

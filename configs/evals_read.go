@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// ParseEvalCase reads the text of a case's file, whose name without .toml is the case's id. With faults, the case has
-// only its id and file.
+// ParseEvalCase reads the text of a case's file, whose name without .toml is the case's id. With
+// faults, the case has only its id and file.
 func ParseEvalCase(file string, data []byte) (EvalCase, Faults) {
 	id := strings.TrimSuffix(filepath.Base(file), providerSuffix)
 	doc, t := open(file, data)
@@ -128,7 +128,8 @@ func (a *EvalAnswer) check(t *table) {
 	}
 }
 
-// ParseEvalVariant reads the text of a variant's file. With faults, the variant has only its name and file.
+// ParseEvalVariant reads the text of a variant's file. With faults, the variant has only its name
+// and file.
 func ParseEvalVariant(file string, data []byte) (EvalVariant, Faults) {
 	v := EvalVariant{Name: strings.TrimSuffix(filepath.Base(file), providerSuffix), File: file}
 	doc, t := open(file, data)
@@ -180,7 +181,8 @@ func isPattern(s string) error {
 	return err
 }
 
-// isBelowWorkspace refuses paths that lead out of a workspace, and those that have two forms.
+// isBelowWorkspace refuses paths that lead out of a workspace, and paths that are not in their
+// shortest form.
 func isBelowWorkspace(path string) error {
 	switch {
 	case !filepath.IsLocal(path) || strings.ContainsAny(path, "\\\x00"):

@@ -8,14 +8,15 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// EventText is the text of a source's event, with {name} for what belongs to the event. A name may be a path into an
-// event that is JSON, such as pull_request.title.
+// EventText is the text of a source's event. A placeholder {name} stands for a value of the event,
+// and may be a path into an event that is JSON, such as pull_request.title.
 type EventText []TemplatePart
 
 // eventPlace is {path}; two braces stand for one.
 var eventPlace = lazyregexp.New(`\{\{|\}\}|\{([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)\}|[{}]`)
 
-// ParseEventText reads a text with {name}; {{ and }} are braces. A single brace elsewhere is an error.
+// ParseEventText reads a text with {name}; {{ and }} are braces. A single brace elsewhere is an
+// error.
 func ParseEventText(s string) (EventText, error) {
 	if len(s) > maxPromptBytes {
 		return nil, fmt.Errorf("must have at most %d KiB", maxPromptBytes>>10)
@@ -32,7 +33,8 @@ func (t *EventText) parseText(s string) (err error) {
 	return err
 }
 
-// Expand returns the text with values in its places. value returns "" for a name that the event does not have.
+// Expand returns the text with values in its places. value returns "" for a name that the event
+// does not have.
 func (t EventText) Expand(value func(name string) string) string {
 	var b strings.Builder
 	for _, p := range t {

@@ -14,17 +14,17 @@ import (
 	"tapgw/internal/tapconfig"
 )
 
-// Files are the files that make up the gateway's configuration. [Find] finds them once; the methods read them, and what
-// the user trusts, again at each call. Any goroutine may call the methods.
+// Files are the files that make up the gateway's configuration. [Find] finds them once. The methods
+// read them, and the user's trust, again at each call. Any goroutine may call the methods.
 type Files struct {
 	// Workdir is the gateway's working directory, absolute. The paths in the user's
 	// provider files are relative to it.
 	Workdir string
-	// User is the user's own tapgw.toml, or the one that a flag or variable names; "" for
-	// none.
+	// User is the user's own tapgw.toml, or the file that a flag or variable names; "" if there is
+	// no such file.
 	User string
-	// Project is the tapgw.toml of the project that the working directory is in, "" for
-	// none. A file that only repeats the settings of User does not count.
+	// Project is the tapgw.toml of the project that the working directory is in; "" if there is no
+	// such file. A file that only repeats the settings of User does not count.
 	Project string
 	// Trusted is true when the user trusts Project with the content that Find saw. Then it
 	// counts for sessions in the project.
@@ -34,8 +34,8 @@ type Files struct {
 	isNamed bool   // a flag or variable names User, which counts alone
 }
 
-// configFile is the name of the gateway's config file, and providerDirName that
-// of the directory of provider files beside it.
+// configFile is the name of the gateway's config file, and providerDirName the name of the
+// directory of provider files beside it.
 const (
 	configFile      = "tapgw.toml"
 	providerDirName = "providers"
@@ -83,15 +83,15 @@ func Find(workdir, named string) (Files, error) {
 	return f, nil
 }
 
-// projectFile returns the first file of a name in a project's config directories that
-// changes accepts; "" for none.
+// projectFile returns the first file of a name in a project's config directories that changes
+// accepts; "" if there is no such file.
 func projectFile(project, name string, changes func(file string, data []byte) bool) string {
 	for _, dir := range projectDirs {
 		file := filepath.Join(project, dir, name)
 		if missing(file) {
 			continue
 		}
-		// A file that changes nothing, such as the sample, needs no trust.
+		// A file without a changed setting, such as the sample, needs no trust.
 		if data, err := readFile(file); err != nil || changes(file, data) {
 			return file
 		}
@@ -105,8 +105,8 @@ func changesTapgw(file string, data []byte) bool {
 	return len(faults) > 0 || !isEqual(c, Default())
 }
 
-// changes reports whether a project's tapgw.toml would change a setting, or has a fault. A default changes a setting
-// where the user's file has another value.
+// changes reports whether a project's tapgw.toml would change a setting, or has a fault. A default
+// changes a setting where the user's file has another value.
 func (f Files) changes(file string, data []byte) bool {
 	if changesTapgw(file, data) {
 		return true
@@ -116,8 +116,8 @@ func (f Files) changes(file string, data []byte) bool {
 	return err == nil && (len(with.parseProject(file, data, &found)) > 0 || !isEqual(with, c))
 }
 
-// parseProject is parse for a project's file. A file with defaults only, such as the sample, may have keys that only
-// the user can set; they are ignored.
+// parseProject is parse for a project's file. A file with defaults only, such as the sample, may
+// have keys that only the user can set; they are ignored.
 func (c *Config) parseProject(file string, data []byte, found *[]layer) Faults {
 	before := *c
 	faults := c.parse(file, data, changesTapgw(file, data), found)
@@ -138,8 +138,8 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// userFile returns the path of a file in the user's config directory, "" if it is missing. One that can't be read
-// fails when it is loaded, which says why.
+// userFile returns the path of a file in the user's config directory, "" if it is missing. One that
+// can't be read fails when it is loaded, which says why.
 func userFile(name string) string {
 	if file := filepath.Join(UserDir(), name); !missing(file) {
 		return file
@@ -147,8 +147,8 @@ func userFile(name string) string {
 	return ""
 }
 
-// isGone reports whether a path does not exist. A link without a target exists but can't be read: the target may come
-// back, and the gate stays closed until then.
+// isGone reports whether a path does not exist. A link without a target exists but can't be read:
+// the target may come back, and the gate stays closed until then.
 func isGone(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
@@ -177,10 +177,10 @@ func (f Files) load() (c Config, found []layer, err error) {
 	return c, found, nil
 }
 
-// LoadAt returns the configuration for sessions in a directory: that of Load, with the keys
-// of the nearest trusted project's tapgw.toml over it. project is that file, "" for none. A
-// file that has changed since the user trusted it does not count. What a file
-// says more strictly counts besides: see [Permissions.TightenAt].
+// LoadAt returns the configuration for sessions in a directory: the result of Load, with the keys
+// of the nearest trusted project's tapgw.toml over it. project is that file; "" if there is no such
+// file. A file that has changed since the user trusted it does not count, except for its stricter
+// permissions: see [Permissions.TightenAt].
 func (f Files) LoadAt(dir string) (c Config, project string, err error) {
 	c, found, err := f.load()
 	if err != nil || f.isNamed {
@@ -201,8 +201,8 @@ func (f Files) LoadAt(dir string) (c Config, project string, err error) {
 	return c, project, nil
 }
 
-// TrustsAt reports whether a directory is itself a project that the user trusts, and all its files that count are as
-// the user trusted them. With a named config no project counts.
+// TrustsAt reports whether a directory is itself a project that the user trusts, and all its files
+// that count are as the user trusted them. With a named config no project counts.
 func (f Files) TrustsAt(dir string) bool {
 	if f.isNamed {
 		return false
@@ -273,11 +273,11 @@ func (f Files) Notes() (notes Faults) {
 	return notes
 }
 
-// ProviderFile is a provider file: the provider that it defines, or its faults. Where the records of trust can't be
-// read, one without a name has that fault.
+// ProviderFile is a provider file: the provider that it defines, or its faults. If the records of
+// trust can't be read, a ProviderFile without a name reports that fault.
 //
-// An emitter of a project's tap.config.json is one too: File is then that file, Name the emitter's, or that of the file
-// for what is about no emitter.
+// An emitter of a project's tap.config.json is a ProviderFile too. Its File is tap.config.json, and
+// its Name is the emitter's name; a fault of the whole file has the file's name.
 type ProviderFile struct {
 	Name     string
 	File     string
@@ -288,8 +288,8 @@ type ProviderFile struct {
 	LeftOut bool
 }
 
-// ProviderDirs returns the directories whose changes may change [Files.Providers], whether
-// they exist or not: those of provider files and of tap.config.json, and the one with the
+// ProviderDirs returns the directories whose changes may change [Files.Providers], whether they
+// exist or not: the directories of provider files and of tap.config.json, and the directory of the
 // user's trust.
 func (f Files) ProviderDirs() []string {
 	if f.isNamed {
@@ -308,8 +308,8 @@ func (f Files) ProviderDirs() []string {
 	return dirs
 }
 
-// UserProvider returns the path of the user's provider file of a name, whether it exists or not: below the directory of
-// User, or else of [UserDir]. The error says which names providers may have.
+// UserProvider returns the path of the user's provider file of a name, whether it exists or not:
+// below the directory of User, or else of [UserDir]. The error says which names providers may have.
 func (f Files) UserProvider(name string) (string, error) {
 	if !providerName.MatchString(name) {
 		return "", fmt.Errorf("%q is not a provider's name: %s", name, nameRule)
@@ -317,18 +317,18 @@ func (f Files) UserProvider(name string) (string, error) {
 	return filepath.Join(f.dir, name+providerSuffix), nil
 }
 
-// IsProviderFile reports whether [Files.Providers] depends on a file of this name, without its directory, in
-// [Files.ProviderDirs]: NAME.toml that is not hidden, tap.config.json, or a record of what the user trusts.
+// IsProviderFile reports whether [Files.Providers] depends on a file of this name, without its
+// directory, in [Files.ProviderDirs]: a NAME.toml that is not hidden, tap.config.json, or a record
+// of trust.
 func IsProviderFile(name string) bool {
 	return name == tapconfig.FileName || strings.HasSuffix(name, providerSuffix) && !strings.HasPrefix(name, ".") ||
 		isTrustRecord(name)
 }
 
-// Providers reads the provider files and sorts them by name: the user's, and those of the
-// projects that the user trusts, for the sessions there. If names are equal, the user's file
-// counts before a project's, .tapgw before configs, and any file before an emitter of
-// tap.config.json. Files of the working directory's project are in the result even without
-// trust, as left out.
+// Providers reads the provider files and sorts them by name: the user's files, and for the sessions
+// there the files of the projects that the user trusts. If names are equal, the user's file counts
+// before a project's, .tapgw before configs, and any file before an emitter of tap.config.json.
+// Files of the working directory's project are in the result even without trust, as left out.
 func (f Files) Providers() []ProviderFile {
 	found := readProviders(f.dir, nil)
 	if f.isNamed {
@@ -396,7 +396,7 @@ func (p TrustedProject) providers(taken map[string]string) (found []ProviderFile
 				file.read(true)
 			}
 			if len(file.Faults) == 0 {
-				if file.Provider.Kind == KindConnect { // its token file has its name
+				if file.Provider.Kind == KindConnect { // the token file is named after the provider
 					taken[file.Name] = file.File
 				}
 				file.Provider.Project, file.Provider.Digest = p.Dir, p.Files.digest(rel)
@@ -410,8 +410,8 @@ func (p TrustedProject) providers(taken map[string]string) (found []ProviderFile
 	})...)
 }
 
-// readProviders calls load for each provider file of a directory and returns those for
-// which it returns true. With nil, it reads each file.
+// readProviders calls load for each provider file of a directory and returns the files for which it
+// returns true. With a nil load, it reads each file.
 func readProviders(dir string, load func(*ProviderFile) bool) (found []ProviderFile) {
 	if load == nil {
 		load = func(file *ProviderFile) bool { return file.read(false) }
@@ -476,9 +476,9 @@ func (p *ProviderFile) parse(data []byte, project bool) {
 	p.Provider, p.Faults = &says, faults
 }
 
-// CheckAll checks all files that would apply, trusted or not: first each tapgw.toml, then
-// the provider files. It returns their names and all faults. Its error is that of a file
-// that can't be read.
+// CheckAll checks all files that would apply, trusted or not: first each tapgw.toml, then the
+// provider files. It returns their names and all faults. It returns an error if it can't read a
+// file.
 func (f Files) CheckAll() (files []string, faults Faults, err error) {
 	project := ""
 	if !f.isNamed {

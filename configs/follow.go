@@ -12,9 +12,9 @@ import (
 	"tapgw/internal/watch"
 )
 
-// Follower reads config files again when they change, and makes a program apply them. Files with a fault change
-// nothing. Set its fields before use. It calls Load, Apply and Report under its lock, so they must not call its
-// methods.
+// Follower reads config files again when they change, and makes a program apply them. A file with
+// faults leaves the settings as they are. Set the fields before use. Follower calls Load, Apply and
+// Report under its lock, so they must not call its methods.
 type Follower[C any] struct {
 	// Load reads the files. Notes are faults that don't keep the files from being used,
 	// such as a key that takes effect at the next start.
@@ -23,9 +23,10 @@ type Follower[C any] struct {
 	Apply func(old, current C)
 	// Report is called once for each new fault; isNote is true for a note of Load.
 	Report func(f Fault, isNote bool)
-	// FaultsChanged is called when Faults has changed, without the lock: it may call Faults. It may be nil.
+	// FaultsChanged is called when Faults has changed, without the lock: it may call Faults. It may
+	// be nil.
 	FaultsChanged func()
-	// Current are the settings in use, at first those of the program's start.
+	// Current are the settings in use, at first the settings of the program's start.
 	Current C
 
 	mu     sync.Mutex // held while files are read and applied; guards Current and the fields that follow
@@ -37,8 +38,8 @@ type Follower[C any] struct {
 // reports within this time each change that came before the Reload.
 const rereadDelay = 3 * time.Second
 
-// Follow reads the files again when a file changes that is in one of dirs and that match accepts, until ctx ends; the
-// caller's goroutine does it. It calls dirs again after each change.
+// Follow reads the files again when a file changes that is in one of dirs and that match accepts,
+// until ctx ends; the caller's goroutine does it. It calls dirs again after each change.
 func (f *Follower[C]) Follow(ctx context.Context, dirs func() []string, match func(name string) bool) {
 	f.mu.Lock()
 	f.reread = time.AfterFunc(rereadDelay, f.read)
@@ -52,8 +53,8 @@ func (f *Follower[C]) Follow(ctx context.Context, dirs func() []string, match fu
 	watch.Changing(ctx, dirs, func(i fs.FileInfo) bool { return match(i.Name()) }, func(watch.Snapshot) { f.read() })
 }
 
-// Reload reads the files now, and once more soon. The watch can't notice a change that
-// somebody undoes after Reload has read it and before the watch looks.
+// Reload reads the files now, and once more soon. The second reading finds a change that was undone
+// after the first one and before the watch looked at the files.
 func (f *Follower[C]) Reload() {
 	f.read()
 	f.mu.Lock()
@@ -69,7 +70,8 @@ func (f *Follower[C]) read() {
 	}
 }
 
-// apply reads the files and makes the program use them. It reports whether the faults are others than before.
+// apply reads the files and makes the program use them. It reports whether the faults are others
+// than before.
 func (f *Follower[C]) apply() (faultsChanged bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +96,8 @@ func (f *Follower[C]) apply() (faultsChanged bool) {
 	return faultsChanged
 }
 
-// Faults returns a copy of the faults and notes of the last time that the files were read. Any goroutine may call it.
+// Faults returns a copy of the faults and notes of the last time that the files were read. Any
+// goroutine may call it.
 func (f *Follower[C]) Faults() Faults {
 	f.mu.Lock()
 	defer f.mu.Unlock()

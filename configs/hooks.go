@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Hook is an entry of [[hooks]]: a program or a URL of the user's own that sessions ask at certain events. Command or
-// URL is set, not both. docs/hooks.md describes its input and answers.
+// Hook is an entry of [[hooks]]: a program or a URL of the user's own that sessions ask at certain
+// events. Command or URL is set, not both. docs/hooks.md describes its input and answers.
 type Hook struct {
 	On       string        `toml:"on" is:"hookKind" need:"-"` // one of [HookKinds]
 	Match    string        `toml:"match" is:"hookMatch"`      // with *; "" for all tools
@@ -26,8 +26,8 @@ func (f *hookFailure) parseText(s string) error {
 	return oneOf("closed", "open")(s)
 }
 
-// Kinds of hooks: the events at which a session asks them. Only [HookPreToolUse] may deny a tool call; docs/hooks.md
-// says what each one gets and may answer.
+// Kinds of hooks: the events at which a session asks its hooks. Only [HookPreToolUse] may deny a
+// tool call. docs/hooks.md describes the input and the answer of each kind.
 const (
 	HookPreToolUse   = "pre_tool_use"
 	HookPostToolUse  = "post_tool_use"
@@ -38,7 +38,8 @@ const (
 	HookError        = "error"
 )
 
-// HookKinds are all kinds of hooks, in the order of a session's events. The key "on" of [[hooks]] is one of them.
+// HookKinds are all kinds of hooks, in the order of a session's events. The key "on" of [[hooks]]
+// has one of them.
 var HookKinds = []string{
 	HookSessionStart,
 	HookUserPrompt,

@@ -14,12 +14,12 @@ import (
 	"github.com/adrg/xdg"
 )
 
-// EnvLSConfig is the environment variable that names lsclient.toml where --config does not; [FindLSClient] reads it.
-// The named file then counts alone.
+// EnvLSConfig is the environment variable that names lsclient.toml where --config does not;
+// [FindLSClient] reads it. The named file then counts alone.
 const EnvLSConfig = "LSCLIENT_CONFIG"
 
-// LSClient is the content of lsclient.toml, checked and with its defaults. An empty file means [DefaultLSClient];
-// configs/lsclient.toml documents each key.
+// LSClient is the content of lsclient.toml, checked and with its defaults. An empty file means
+// [DefaultLSClient]; configs/lsclient.toml documents each key.
 type LSClient struct {
 	Server    string  `toml:"server" is:"noNUL" base:"program" user:"set"` // the language server
 	Model     string  `toml:"model" is:"model?"`                           // "": the server's default
@@ -38,16 +38,16 @@ type LSClient struct {
 	Roles       map[string]Role      `toml:"roles" names:"role"` // empty: lsclient's own
 }
 
-// DropIns is the table [tools]: where drop-in tools are, and what they get. A list of directories instead of the table
-// stands for its dirs.
+// DropIns is the table [tools]: the directories of drop-in tools, and the settings of these tools.
+// A list of directories instead of the table sets dirs.
 type DropIns struct {
 	Dirs    []string `toml:"dirs" is:"dir" base:"file"` // absolute
 	Env     []string `toml:"env" is:"envPrefix"`        // a last * is any ending
-	Replace []string `toml:"replace" is:"text"`         // tools whose places drop-ins of their names take
+	Replace []string `toml:"replace" is:"text"`         // tools that drop-ins replace
 }
 
-// Proxy is the table [proxy]: how the language server reaches GitHub. The zero URL leaves it to variables such as
-// HTTPS_PROXY.
+// Proxy is the table [proxy]: how the language server reaches GitHub. The zero URL leaves it to
+// variables such as HTTPS_PROXY.
 type Proxy struct {
 	URL       string `toml:"url" is:"proxyURL?"` // "": the environment's
 	StrictSSL bool   `toml:"strict_ssl" default:"true"`
@@ -60,30 +60,31 @@ type GitHub struct {
 	Enterprise string `toml:"enterprise" is:"enterpriseURL?"`
 }
 
-// LSGateway is the table [gateway]: whether conversations become sessions of a gateway, so that its providers give them
-// tools and gates, and of which one.
+// LSGateway is the table [gateway]: whether conversations become sessions of a gateway, so that its
+// providers give them tools and gates, and of which one.
 type LSGateway struct {
 	Use string `toml:"use" of:"auto,on,off" default:"auto"`
-	URL string `toml:"url"` // "": the one that runs for this user
+	URL string `toml:"url"` // "": the gateway that runs for this user
 }
 
-// Values of gateway.use: whether conversations become sessions of a gateway where one runs, always, or never. The
-// default is auto.
+// Values of gateway.use: whether conversations become sessions of a gateway where one runs, always,
+// or never. The default is auto.
 const (
 	GatewayAuto = "auto" // where one runs
 	GatewayOn   = "on"   // or fail
 	GatewayOff  = "off"
 )
 
-// KeptConversations is the table [conversations]: whether conversations are kept on disk, and how long. The limits
-// count over all workspaces; 0 means no limit.
+// KeptConversations is the table [conversations]: whether conversations are kept on disk, and how
+// long. The limits count over all workspaces; 0 means no limit.
 type KeptConversations struct {
 	Save bool `toml:"save" default:"true"`
 	Days int  `toml:"keep_days" default:"30" range:"0,36500"` // since the last turn
 	Keep int  `toml:"keep" default:"200" range:"0,100000"`    // how many
 }
 
-// AllowList is the table [allow]: what runs without a question to the user, besides what never needs one.
+// AllowList is the table [allow]: the commands, tools and paths that need no question to the user,
+// beside those that never need one.
 type AllowList struct {
 	Terminal []string `toml:"terminal" is:"terminalRule"` // commands; see package shellrule
 	Outside  []string `toml:"outside" is:"outside"`       // absolute globs
@@ -92,11 +93,11 @@ type AllowList struct {
 	Tools    []string `toml:"tools" is:"text"`            // drop-ins
 }
 
-// Role is a table [roles.NAME]: what a worker of lsclient orchestrate is for, and how it works.
+// Role is a table [roles.NAME]: the purpose of a worker of lsclient orchestrate, and how it works.
 type Role struct {
 	Description  string   `toml:"description" is:"text"` // for the model that plans
-	Instructions string   `toml:"instructions"`          // for the worker; "": none
-	Model        string   `toml:"model" is:"model?"`     // "": that of the other turns
+	Instructions string   `toml:"instructions"`          // for the worker; "" adds no text
+	Model        string   `toml:"model" is:"model?"`     // "": the model of the other turns
 	Tools        []string `toml:"tools" is:"text"`       // or their kinds; empty: all
 }
 
@@ -108,21 +109,22 @@ type LSPServer struct {
 	Languages map[string]string `toml:"languages" names:"ending"`
 }
 
-// DefaultLSClient returns the configuration without a file: 25 rounds of tool calls, two minutes for each tool, a
-// gateway where one runs, 200 conversations kept for 30 days. Each call returns a value of its own.
+// DefaultLSClient returns the configuration without a file: 25 rounds of tool calls, two minutes
+// for each tool, a gateway where one runs, 200 conversations kept for 30 days. Each call returns a
+// value of its own.
 func DefaultLSClient() LSClient { return defaults[LSClient]() }
 
-// LSFiles are the files that make up lsclient's configuration and the directories of drop-in tools that lie beside
-// them. [FindLSClient] finds them; the zero value means none.
+// LSFiles are the files that make up lsclient's configuration, and the directories of drop-in tools
+// beside them. [FindLSClient] finds them. The zero value has no files.
 type LSFiles struct {
-	User      string   // the user's own file, or the one that was named; "" for none
-	Project   string   // the trusted project's, whose keys come over the user's; "" for none
-	Untrusted string   // a project's file or tool directory that is left out; "" for none
-	Why       error    // it has changed since it was trusted; nil: it never was
+	User      string   // the user's own file, or the named one; may be ""
+	Project   string   // the trusted project's, whose keys come over the user's; may be ""
+	Untrusted string   // a project's file or tool directory that is left out; "" if all count
+	Why       error    // the content has changed since; nil: it was never trusted
 	ToolDirs  []string // whether they exist or not
 
 	isNamed bool   // a flag or variable names User, which counts alone
-	project string // the trusted project that the workspace is in; "" for none
+	project string // the trusted project that the workspace is in; "" outside one
 }
 
 // Where a project keeps its own files.
@@ -134,13 +136,13 @@ const (
 	toolDir = "tools"
 )
 
-// UserDir is the directory of the user's own config files, tapgw below XDG_CONFIG_HOME or what the system has for it.
-// It need not exist.
+// UserDir is the directory of the user's own config files: tapgw below XDG_CONFIG_HOME or the
+// system's default for it. It need not exist.
 func UserDir() string { return filepath.Join(xdg.ConfigHome, userDir) }
 
-// FindLSClient finds lsclient's files for a workspace. If named (of a flag) or
-// LSCLIENT_CONFIG names a file, it counts alone, with the directory tools beside it. Else the
-// user's own file counts and, over it, that of the trusted project that the workspace is in.
+// FindLSClient finds lsclient's files for a workspace. If named (of a flag) or LSCLIENT_CONFIG
+// names a file, only that file counts, with the directory tools beside it. Else the user's own file
+// counts and, over it, the file of the trusted project that the workspace is in.
 func FindLSClient(workspace, named string) (LSFiles, error) {
 	where := "--config"
 	if named == "" {
@@ -194,9 +196,9 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 	return f, nil
 }
 
-// CheckTools returns an error when the tools of a directory may not run: the directory is in
-// a project, and its content is not what the user trusted. The path decides on the project: a
-// symbolic link out of it changes nothing.
+// CheckTools returns an error when the tools of a directory may not run, because the directory is
+// in a project and its content differs from the content that the user trusted. The path decides on
+// the project, even if it is a symbolic link that leads out of the project.
 func (f LSFiles) CheckTools(dir string) error {
 	if rel, err := filepath.Rel(f.project, dir); f.project != "" && err == nil && filepath.IsLocal(rel) {
 		return Unchanged(f.project, dir)
@@ -220,8 +222,8 @@ func changesLSClient(file string, data []byte) bool {
 	return len(faults) > 0 || !isEqual(c, DefaultLSClient())
 }
 
-// changes reports whether a project's lsclient.toml would change a setting, or has a fault. A default changes a
-// setting where the user's file has another value.
+// changes reports whether a project's lsclient.toml would change a setting, or has a fault. A
+// default changes a setting where the user's file has another value.
 func (f LSFiles) changes(file string, data []byte) bool {
 	if changesLSClient(file, data) {
 		return true
@@ -231,8 +233,8 @@ func (f LSFiles) changes(file string, data []byte) bool {
 	return err == nil && (len(with.parseProject(file, data)) > 0 || !isEqual(with, c))
 }
 
-// parseProject is parse for a project's file. A file with defaults only, such as the sample, may have keys that only
-// the user can set; they are ignored.
+// parseProject is parse for a project's file. A file with defaults only, such as the sample, may
+// have keys that only the user can set; they are ignored.
 func (c *LSClient) parseProject(file string, data []byte) Faults {
 	before := *c
 	faults := c.parse(file, data, changesLSClient(file, data))
@@ -253,8 +255,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Load reads the user's file and puts the project's keys over it; files that went away or changed since they were found
-// do not count. Tools.Dirs also has the tool directories of f. The error is a [Faults] if the files could be read.
+// Load reads the user's file and puts the project's keys over it; files that went away or changed
+// since they were found do not count. Tools.Dirs also has the tool directories of f. The error is a
+// [Faults] if the files could be read.
 func (f LSFiles) Load() (LSClient, error) {
 	c := DefaultLSClient()
 	for _, file := range []string{f.User, f.Project} {
@@ -264,11 +267,11 @@ func (f LSFiles) Load() (LSClient, error) {
 		data, err := readFile(file)
 		if file == f.Project {
 			if data, err = readTrusted(f.project, file); err != nil {
-				continue // it has changed since it was found
+				continue // the file has changed since it was found
 			}
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it went away since it was found
+			continue // the file was removed since it was found
 		}
 		if err != nil {
 			return LSClient{}, err
@@ -285,8 +288,9 @@ func (f LSFiles) Load() (LSClient, error) {
 	return c, nil
 }
 
-// ParseLSClient reads the text of an lsclient.toml; file is its name in faults, and paths become absolute, relative to
-// its directory. Keys that are left out have their defaults. With faults, the LSClient is zero.
+// ParseLSClient reads the text of an lsclient.toml; file is its name in faults, and paths become
+// absolute, relative to its directory. Keys that are left out have their defaults. With faults, the
+// LSClient is zero.
 func ParseLSClient(file string, data []byte) (LSClient, Faults) {
 	c := DefaultLSClient()
 	if faults := c.parse(file, data, false); len(faults) > 0 {
@@ -295,8 +299,8 @@ func ParseLSClient(file string, data []byte) (LSClient, Faults) {
 	return c, nil
 }
 
-// parse puts a file's keys over those of c. A project's file can't set which program starts
-// and where its traffic goes.
+// parse puts a file's keys over those of c. A project's file can't set which program starts and
+// where its traffic goes.
 func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 	doc, root := open(file, data)
 	if root == nil {

@@ -16,8 +16,8 @@ func isPath(s string) error {
 	return noNUL(s)
 }
 
-// isEnvOrPrefix accepts the name of an environment variable, or its beginning and a *. Its error does not repeat the
-// value, which may be a secret in the wrong place.
+// isEnvOrPrefix accepts the name of an environment variable, or its beginning and a *. Its error
+// does not repeat the value, which may be a secret in the wrong place.
 func isEnvOrPrefix(s string) error {
 	return CheckKeyEnv(strings.TrimSuffix(s, "*"))
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// MCPServer is a table [mcp.NAME]: an MCP server that the language server runs, or to which it connects. Command or URL
-// is set, not both.
+// MCPServer is a table [mcp.NAME]: an MCP server that the language server runs, or to which it
+// connects. Command or URL is set, not both.
 type MCPServer struct {
 	Command []string          `toml:"command" first:"must be the name of a program" is:"noNUL"`
 	Env     map[string]string `toml:"env" names:"env"`
@@ -25,9 +25,9 @@ func (s *MCPServer) check(t *table) {
 	}
 }
 
-// ParseMCP reads MCP servers, by name, from JSON as editors write it: an object of servers, or one that has them as
-// mcpServers or servers. A server has command, which is a program or a list with its arguments, args, env and cwd; or
-// url. The error names the server and the key.
+// ParseMCP reads MCP servers, by name, from JSON as editors write it: an object of servers, or one
+// that has them as mcpServers or servers. A server has command, which is a program or a list with
+// its arguments, args, env and cwd; or url. The error names the server and the key.
 func ParseMCP(data []byte) (map[string]MCPServer, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil {
@@ -111,8 +111,8 @@ func (s MCPServer) validate(name string) error {
 	return nil
 }
 
-// In returns the server with the workspace's path in place of each {workspace} in its command, variables and working
-// directory.
+// In returns the server with the workspace's path in place of each {workspace} in its command,
+// variables and working directory.
 func (s MCPServer) In(workspace string) MCPServer {
 	expand := func(text string) string { return strings.ReplaceAll(text, "{workspace}", workspace) }
 	s.Command = slices.Clone(s.Command)

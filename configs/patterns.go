@@ -14,8 +14,9 @@ import (
 	"tapgw/internal/weburl"
 )
 
-// A pattern that can't match anything protects nothing, though it looks as if it did, so it is a fault. To find one,
-// the checks make a command, path or URL from the pattern and ask the matcher that sessions use.
+// A pattern that can't match is a fault, because it looks as if it protected the user and does not.
+// To find such a pattern, the checks make a command, path or URL from it and ask the matcher that
+// sessions use.
 
 // foreignRule matches NAME(TEXT), in which other agents write their rules.
 var foreignRule = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_-]*)\s*\((.*)\)$`)
@@ -44,7 +45,8 @@ var notations = map[string][2]string{
 	"bash": {"opencode's", forCommands}, "edit": {"opencode's", forPaths}, "webfetch": {"opencode's", forURLs},
 }
 
-// foreignNotation is the fault of a pattern in the notation of another agent, with the form for a list of kind.
+// foreignNotation is the fault of a pattern in the notation of another agent, with the form for a
+// list of kind.
 func foreignNotation(s, kind string) error {
 	s = strings.TrimSpace(s)
 	match := foreignRule.FindStringSubmatch(s)
@@ -132,7 +134,8 @@ var (
 	schemePath   = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 )
 
-// isComparablePath accepts a glob that is written as paths are compared: without ., empty parts and a / at its end.
+// isComparablePath accepts a glob that is written as paths are compared: without ., empty parts and
+// a / at its end.
 func isComparablePath(s string) error {
 	clean := path.Clean(s)
 	switch {
@@ -163,8 +166,9 @@ func isComparablePath(s string) error {
 	return nil
 }
 
-// PathGlob returns the glob that matches absolute paths for a pattern of [Permissions]. A relative pattern is relative
-// to dir, and ~/ is home. Characters of globs in the names of both directories match themselves.
+// PathGlob returns the glob that matches absolute paths for a pattern of [Permissions]. A relative
+// pattern is relative to dir, and ~/ is home. Characters of globs in the names of both directories
+// match themselves.
 func PathGlob(pattern, dir, home string) string {
 	if rest, ok := strings.CutPrefix(pattern, "~/"); ok {
 		return globBelow(home, rest)
@@ -227,7 +231,8 @@ func isHookMatch(s string) error {
 	return nil
 }
 
-// sourcedTool matches [SOURCE:]NAME, as the Copilot runtime takes it in lists of tools: * stands for all names alone.
+// sourcedTool matches [SOURCE:]NAME, as the Copilot runtime takes it in lists of tools: * stands
+// for all names alone.
 var sourcedTool = lazyregexp.New(`^((builtin|mcp|custom):)?(\*|[A-Za-z0-9_-]+)$`)
 
 // isToolPattern accepts the tools of a session that the runtime can find by their name or source.
@@ -304,7 +309,8 @@ func samplePath(glob string) string {
 	return b.String()
 }
 
-// classMember finds a character that the class at the beginning of a glob matches, and the class's length.
+// classMember finds a character that the class at the beginning of a glob matches, and the class's
+// length.
 func classMember(glob string) (string, int) {
 	for n := 2; n <= len(glob); n++ {
 		if !doublestar.ValidatePattern(glob[:n]) || glob[n-1] != ']' {

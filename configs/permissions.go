@@ -8,9 +8,10 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Permissions is the table [copilot.permissions]: what a Copilot session may do. Each kind is set to [Allow],
-// [Deny] or [Ask]; Read may also be [CWD]. A pattern that denies wins over one that allows, and both win over the
-// kind. An empty kind means its default; see [Permissions.WithDefaults].
+// Permissions is the table [copilot.permissions]: the actions that a Copilot session may take. Each
+// kind is set to [Allow], [Deny] or [Ask]; Read may also be [CWD]. A pattern that denies wins over
+// one that allows, and both win over the kind. An empty kind means its default; see
+// [Permissions.WithDefaults].
 type Permissions struct {
 	Shell      string `toml:"shell" of:"allow,deny,ask" default:"deny"`
 	Write      string `toml:"write" of:"allow,deny,ask" default:"deny"`
@@ -33,8 +34,8 @@ type Permissions struct {
 	DenyURLs  []string `toml:"deny_urls" is:"urlPattern"`
 }
 
-// Values of a permission, of the kinds of [Permissions]. [CWD] is for reads only. [Ask] shows a person the question and
-// waits for the answer up to [Copilot].AnswerTimeout.
+// Values of a permission, of the kinds of [Permissions]. [CWD] is for reads only. [Ask] shows a
+// person the question and waits for the answer up to [Copilot].AnswerTimeout.
 const (
 	Allow = "allow"
 	Deny  = "deny"
@@ -42,8 +43,9 @@ const (
 	CWD   = "cwd" // allow reads inside the session's working directory, deny others
 )
 
-// WithDefaults returns p with the default of each kind that p leaves empty: the session may read inside its working
-// directory and call the tools of its providers, whose own gates decide. Everything else is denied.
+// WithDefaults returns p with the default of each kind that p leaves empty: the session may read
+// inside its working directory and call the tools of its providers, whose own gates decide.
+// Everything else is denied.
 func (p Permissions) WithDefaults() Permissions {
 	setDefaults(reflect.ValueOf(&p).Elem())
 	return p

@@ -2,7 +2,7 @@ package configs
 
 import "slices"
 
-// layer is what one file says of a profile.
+// layer has the keys that one file sets in a profile.
 type layer struct {
 	name  string
 	table *table
@@ -16,8 +16,8 @@ func layers(root *table) (found []layer) {
 	return found
 }
 
-// resolve checks [copilot] and makes the profiles of what all files so far say of
-// them: the nearest last.
+// resolve checks [copilot] and makes the profiles from the layers of all files so far. The layer of
+// the nearest file comes last.
 func (c *Copilot) resolve(root *table, layers []layer) (faults Faults) {
 	own := root.below(nil, "copilot")
 	c.mergeShortKeys(own)

@@ -16,11 +16,12 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Kinds of providers, the key kind of a provider file: where the program or the tools come from that the gateway gives
-// to sessions. Command and connect speak docs/protocol.md; the others run in the gateway.
+// Kinds of providers, the key kind of a provider file: where the program or the tools come from
+// that the gateway gives to sessions. Command and connect speak docs/protocol.md; the others run in
+// the gateway.
 const (
 	KindCommand = "command" // a process that the gateway starts
-	KindConnect = "connect" // a process that starts itself
+	KindConnect = "connect" // a process that tapgw does not start
 	KindTools   = "tools"   // a directory of tools
 	KindHTTP    = "http"    // an HTTP API
 	KindMCP     = "mcp"     // an MCP server, which the gateway starts or reaches by URL
@@ -28,15 +29,15 @@ const (
 	KindTap     = "tap"     // the gateway's own tap_* tools, which no file has
 )
 
-// Values of sessions besides a filter, which [Sessions] describes. The default is all for the kinds tools, http and
-// mcp, whose connection to the gateway is in the gateway, and each for the others.
+// Values of sessions beside a filter, which [Sessions] describes. The default is each, but all for
+// the kinds tools, http and mcp, for which the gateway itself connects.
 const (
 	SessionsEach = "each" // one process for each session
 	SessionsAll  = "all"  // one process for all sessions
 )
 
-// Provider is the content of a provider file, providers/NAME.toml: one provider, checked and with its defaults. Kind
-// says which of the other fields have a meaning.
+// Provider is the content of a provider file, providers/NAME.toml: one provider, checked and with
+// its defaults. Kind says which of the other fields have a meaning.
 type Provider struct {
 	Name string // of the file
 	File string
@@ -54,8 +55,8 @@ type Provider struct {
 	// Sessions, without a mode in the file, is for all sessions or for each, as the kind has it.
 	Sessions Sessions `toml:"sessions"`
 	Grants   []string `toml:"grants" of:"transforms,gates,context,questions" kinds:"command,connect,tools,http,mcp"`
-	// Required says that calls wait for the provider while it is away, and are then denied. A file of the user's with
-	// faults has it too.
+	// Required says that calls wait for the provider while it is away, and are then denied. A file
+	// of the user's with faults has it too.
 	Required bool      `toml:"required" kinds:"command,connect,tools,http,mcp"`
 	Rules    ToolRules `toml:",inline"`
 	Enabled  bool      `toml:"enabled" default:"true"`
@@ -66,22 +67,23 @@ type Provider struct {
 	Project, Digest string
 }
 
-// ExpectedName is the name that the provider must use in hello: Says, or else that of its file (docs/protocol.md,
-// "Names").
+// ExpectedName is the name that the provider must use in hello: Says, or else the file's name
+// (docs/protocol.md, "Names").
 func (p *Provider) ExpectedName() string { return cmp.Or(p.Says, p.Name) }
 
 // Sessions says for which sessions a provider is: Mode is [SessionsEach] or [SessionsAll],
 // and each other field that is not empty must match.
 type Sessions struct {
 	Mode  string
-	Label string `toml:"label"`                // that sessions must have
+	Label string `toml:"label"`                // the label that sessions must have
 	CWD   string `toml:"cwd" is:"sessionsCWD"` // a glob that their directory must match
 	Host  string `toml:"host" is:"text"`       // the kind of host that they must have
 	Below string // the project that their directory must be in, without links
 }
 
-// Match reports whether the provider is for a session with this label, working directory and kind of host. It resolves
-// the directory's symbolic links if Below is set; a wrong glob matches nothing.
+// Match reports whether the provider is for a session with this label, working directory and kind
+// of host. It resolves the directory's symbolic links if Below is set; a wrong glob matches
+// nothing.
 func (s Sessions) Match(label, cwd, host string) bool {
 	if s.Label != "" && s.Label != label || s.Host != "" && s.Host != host {
 		return false
@@ -105,21 +107,21 @@ func isBelow(project, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// ToolRules limits a provider's tools, over what the provider itself says. Deny wins over Allow; both
-// are for the names without Prefix, which comes before each. Concurrency is how many calls run at
-// once; 0: as the provider says.
+// ToolRules limits a provider's tools beyond the provider's own limits. Deny wins over Allow. Both
+// are for the names without Prefix, which comes before each name. Concurrency is how many calls run
+// at once; 0 leaves it to the provider.
 type ToolRules struct {
-	Allow       []string      `toml:"allow" is:"toolGlob" kinds:"command,connect,tools,http,mcp"` // none: all
+	Allow       []string      `toml:"allow" is:"toolGlob" kinds:"command,connect,tools,http,mcp"` // empty: all
 	Deny        []string      `toml:"deny" is:"toolGlob" kinds:"command,connect,tools,http,mcp"`
 	Prefix      string        `toml:"prefix" is:"toolPrefix" kinds:"command,connect,tools,http,mcp"`
 	Concurrency int           `toml:"concurrency" range:"0,1000" kinds:"command,connect,tools,http,mcp"`
 	Timeout     time.Duration `toml:"timeout" range:"0,1h"` // 0: as the tool says
 }
 
-// Permit is what drop-in tools may do besides reading files in the session's directory. The zero value permits nothing
-// more.
+// Permit extends the permissions of drop-in tools, which may otherwise only read files in the
+// session's directory. The zero value adds no permission.
 type Permit struct {
-	Tools   []string `toml:"tools" is:"text"`      // that edit, run or reach the network
+	Tools   []string `toml:"tools" is:"text"`      // tools that edit, run or reach the network
 	Outside []string `toml:"outside" is:"outside"` // globs of absolute paths
 }
 
@@ -134,14 +136,15 @@ func IsProviderName(s string) bool { return providerName.MatchString(s) }
 // nameRule describes providerName.
 const nameRule = "1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit"
 
-// ParseProvider reads the text of a provider file of the user's own. The file's name without .toml is the provider's
-// name. With faults, the Provider has only its name, kind and file, and what makes it required.
+// ParseProvider reads the text of a provider file of the user's own. The file's name without .toml
+// is the provider's name. With faults, the Provider has only its name, kind and file, and the keys
+// that say whether it is required.
 func ParseProvider(file string, data []byte) (Provider, Faults) {
 	return parseProvider(file, data, false)
 }
 
-// ReadProvider is [ParseProvider] for a file that a user names. The error is that of a file that can't be read: it is
-// not there, is a directory or a device, or is too large.
+// ReadProvider reads the provider file that a user names, as [ParseProvider] does. It returns an
+// error if the file is missing, is a directory or a device, or is too large.
 func ReadProvider(file string) (Provider, Faults, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -151,8 +154,9 @@ func ReadProvider(file string) (Provider, Faults, error) {
 	return p, faults, nil
 }
 
-// Names of the gateway's own providers. One that a file names would keep goals from their sessions; tap.toml may take
-// the place of the tap_* tools, but what has no tools can't.
+// Names of the gateway's own providers. No file may take the name goals, because it would keep
+// goals from its sessions. A file tap.toml takes the place of the tap_* tools, so its kind can't be
+// source, which has no tools.
 const (
 	goalsName = "goals"
 	tapName   = "tap"
@@ -180,7 +184,8 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 			"a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
 	}
 	if p.Source != nil && p.Source.Prompt != "" && !project {
-		// The user wrote the prompt, so it counts as a prompt of the user, and the guard against loops is max_runs.
+		// The user wrote the prompt, so it counts as a prompt of the user, and the guard against
+		// loops is max_runs.
 		p.Grants = []string{"questions"}
 	}
 	if len(doc.faults) > 0 {
@@ -193,8 +198,8 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 	return p, nil
 }
 
-// closes reports whether a file with faults makes its provider required, so that calls are denied without it. A key
-// with a fault counts as the strictest value.
+// closes reports whether a file with faults makes its provider required, so that calls are denied
+// without it. A key with a fault counts as the strictest value.
 func (p *Provider) closes(t *table) bool {
 	if !p.Enabled {
 		return false
@@ -234,7 +239,7 @@ func (p *Provider) check(t *table) {
 	}
 	mode := SessionsEach
 	if p.Kind == KindTools || p.Kind == KindHTTP || p.Kind == KindMCP || p.Source != nil && !p.Source.isOfOneSession() {
-		mode = SessionsAll // the gateway speaks for them: one of them does for all
+		mode = SessionsAll // the gateway speaks for them, so one process serves all
 	}
 	p.Sessions.Mode = cmp.Or(p.Sessions.Mode, mode)
 	if !t.has("required") || !t.isGood("required") {
@@ -343,8 +348,9 @@ func noNUL(s string) error {
 	return nil
 }
 
-// Variables returns the variables that the provider file gives to a program, with the values of the gateway's variables
-// that they name, so that no secret has to stand in a file. The error names a variable that is not set.
+// Variables returns the variables that the provider file gives to a program, with the values of the
+// gateway's variables that they name, so that no secret has to stand in a file. The error names a
+// variable that is not set.
 func (p *Provider) Variables() (map[string]string, error) {
 	env := p.Env
 	expanded := make(map[string]string, len(env)+2)

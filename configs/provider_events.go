@@ -9,11 +9,12 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// MCPEvent is an entry of [[events]] in a provider file of kind mcp: what of a server's notifications becomes events of
-// a stream. Resource or Log is set, not both. The first entry that fits a notification decides.
+// MCPEvent is an entry of [[events]] in a provider file of kind mcp: a rule that turns a server's
+// notifications into events of a stream. Either Resource or Log is set. The first entry that fits a
+// notification decides.
 type MCPEvent struct {
-	// Resource is the URI of a resource, or a glob of those that the server lists. With Read, an
-	// event has the resource's content; without it, it only says that the resource has changed.
+	// Resource is the URI of a resource, or a glob of resources that the server lists. With Read,
+	// an event has the resource's content; without it, it only says that the resource has changed.
 	Resource string `toml:"resource" is:"resource"`
 	Read     bool   `toml:"read" default:"true"`
 	// Log is the least level of log messages, one of [MCPLogLevels], Logger a glob of the names of
@@ -25,8 +26,8 @@ type MCPEvent struct {
 	Filter []FilterRule `toml:"filter"`
 }
 
-// FilterRule gives an outcome to events of a stream whose text matches a JavaScript regular expression: keep, surface,
-// inject or drop. The first rule that matches decides.
+// FilterRule gives an outcome to events of a stream whose text matches a JavaScript regular
+// expression: keep, surface, inject or drop. The first rule that matches decides.
 type FilterRule struct {
 	Match   string `toml:"match" is:"pattern" need:"-"`
 	Outcome string `toml:"outcome" of:"keep,surface,inject,drop" need:"-"`
@@ -41,8 +42,8 @@ const (
 	maxFilterRules = 100
 )
 
-// IsURIGlob reports whether the resource of an [MCPEvent] is a glob and not one URI. A question mark alone makes none,
-// because URIs have some.
+// IsURIGlob reports whether the resource of an [MCPEvent] is a glob and not one URI. A question
+// mark does not make a glob, because URIs have question marks too.
 func IsURIGlob(resource string) bool { return strings.ContainsAny(resource, "*[{") }
 
 // checkEvents adds a fault for a stream of a provider that has two filters.

@@ -24,15 +24,15 @@ type HTTPTool struct {
 	URL         Template `toml:"url" need:"a tool needs a description and a url"`
 	// Headers may have ${NAME} for variables of the environment.
 	Headers map[string]string `toml:"headers" names:"header" is:"headerValue"`
-	Body    string            `toml:"body" is:"body"`                                           // JSON; "": none
+	Body    string            `toml:"body" is:"body"`                                           // JSON or ""
 	Method  string            `toml:"method" of:"GET,HEAD,POST,PUT,PATCH,DELETE" default:"GET"` // POST with a body
 	Args    []HTTPArg         `toml:"args" names:"httpArg"`
 	Timeout time.Duration     `toml:"timeout" default:"30s" range:"1ms,1h"` // of the whole request
 	Result  string            `toml:"result" is:"result" default:"text"`    // or a JSON pointer
 }
 
-// HTTPArg is an argument of an [HTTPTool], and in JSON its part of the tool's schema. One that is not Required may be
-// left out of a call.
+// HTTPArg is an argument of an [HTTPTool], and in JSON its part of the tool's schema. One that is
+// not Required may be left out of a call.
 type HTTPArg struct {
 	Name        string   `json:"-"`
 	Type        string   `json:"type" toml:"type" of:"string,integer,number,boolean" default:"string"`
@@ -41,14 +41,14 @@ type HTTPArg struct {
 	Enum        []string `json:"enum,omitempty" toml:"enum"` // of a string
 }
 
-// Values of result, besides a JSON pointer into the answer: its body as text, or as JSON.
+// Values of result, beside a JSON pointer into the answer: its body as text, or as JSON.
 const (
 	ResultText = "text"
 	ResultJSON = "json"
 )
 
-// Template is a text with places for arguments, such as the URL of an [HTTPTool]: its parts in their order. Nil is the
-// empty text.
+// Template is a text with places for arguments, such as the URL of an [HTTPTool]: its parts in
+// their order. Nil is the empty text.
 type Template []TemplatePart
 
 // TemplatePart is a piece of a [Template]: fixed text, or the place of the argument that Arg names.
@@ -64,7 +64,8 @@ var placeholder = lazyregexp.New(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
 // elsewhere is an error.
 func ParseTemplate(s string) (Template, error) { return parseTemplate(s, placeholder) }
 
-// parseTemplate reads a text with the places that an expression finds: its one group is a place's name.
+// parseTemplate reads a text with the places that an expression finds: its one group is a place's
+// name.
 func parseTemplate(s string, place *lazyregexp.Regexp) (Template, error) {
 	var t Template
 	text := func(s string) {
@@ -117,8 +118,8 @@ func (t Template) args() (names []string) {
 // variable matches ${NAME} in a value; its first group is NAME.
 var variable = lazyregexp.New(`\$\{([^}]*)\}`)
 
-// ExpandVariables replaces each ${NAME} in the value of a header, or of a program's variable, by the environment
-// variable NAME. If some are not set, missing is the name of the last one.
+// ExpandVariables replaces each ${NAME} in the value of a header, or of a program's variable, by
+// the environment variable NAME. If some are not set, missing is the name of the last one.
 func ExpandVariables(value string) (expanded, missing string) {
 	expanded = variable.ReplaceAllStringFunc(value, func(m string) string {
 		name := m[len("${") : len(m)-len("}")]
@@ -131,8 +132,8 @@ func ExpandVariables(value string) (expanded, missing string) {
 	return expanded, missing
 }
 
-// ExpandHeaders returns the headers of a request with the values of their variables. The error names the header whose
-// variable is not set.
+// ExpandHeaders returns the headers of a request with the values of their variables. The error
+// names the header whose variable is not set.
 func ExpandHeaders(headers map[string]string) (http.Header, error) {
 	expanded := http.Header{}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -154,7 +155,8 @@ var (
 	jsonPointer  = lazyregexp.New(`^(/([^~/]|~[01])*)+$`)
 )
 
-// ResolvePointer finds the value that a JSON pointer (RFC 6901) names in decoded JSON; false if there is none.
+// ResolvePointer finds the value that a JSON pointer (RFC 6901) names in decoded JSON. It returns
+// false if there is no such value.
 func ResolvePointer(v any, pointer string) (any, bool) {
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for token := range strings.SplitSeq(pointer[1:], "/") {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// MCPUpstream is what a provider file of kind mcp says of its MCP server beside Command, CWD and Env, which start one
-// on this machine: where a remote one is, and what else than its tools becomes tools.
+// MCPUpstream has the keys of a provider file of kind mcp beside Command, CWD and Env, which start
+// a local server: the address of a remote server, and the parts of the server beside its tools that
+// also become tools.
 type MCPUpstream struct {
 	URL     string            `toml:"url" is:"mcpURL" kinds:"mcp,source"` // streamable HTTP
 	Headers map[string]string `toml:"headers" names:"header" is:"headerValue" kinds:"mcp,source"`
@@ -16,23 +17,23 @@ type MCPUpstream struct {
 	Resources bool       `toml:"resources" default:"true" kinds:"mcp"`
 	Prompts   bool       `toml:"prompts" default:"true" kinds:"mcp"`
 	OAuth     OAuth      `toml:"oauth" kinds:"mcp"`
-	Events    []MCPEvent `toml:"events" kinds:"mcp"` // none: what the server tells unasked becomes no events
+	Events    []MCPEvent `toml:"events" kinds:"mcp"` // which notifications become events
 }
 
-// OAuth is the table [oauth]: how the gateway logs in at an MCP server that wants it. The zero value does for servers
-// that register their clients themselves.
+// OAuth is the table [oauth]: how the gateway logs in at an MCP server that wants it. The zero
+// value does for servers that register their clients themselves.
 type OAuth struct {
-	// ClientID is of a client that was registered beforehand; "": the gateway registers itself.
+	// the id of a client that was registered beforehand; "": the gateway registers itself
 	ClientID     string `toml:"client_id" is:"ascii"`
 	ClientSecret string `toml:"client_secret" is:"oauthSecret"` // "${NAME}"
-	// Issuer is the only authorization server that may see the client; "": the one that the server
-	// names.
+	// Issuer is the only authorization server that may see the client; "" allows the server's own
+	// choice.
 	Issuer string   `toml:"issuer" is:"mcpURL?"`
-	Scopes []string `toml:"scopes" is:"scope"`    // to ask for; none: those that the server names
+	Scopes []string `toml:"scopes" is:"scope"`    // to ask for; empty: the server's own list
 	Port   int      `toml:"port" range:"0,65535"` // 0: a free one
 }
 
-// HasAuthorization reports whether Headers say who the gateway is, so that it never logs in.
+// HasAuthorization reports whether Headers authenticate the gateway, so that it never logs in.
 func (m *MCPUpstream) HasAuthorization() bool {
 	for name := range m.Headers {
 		if http.CanonicalHeaderKey(name) == "Authorization" {

@@ -13,8 +13,8 @@ import (
 	"tapgw/internal/schedule"
 )
 
-// Source is what a provider file of kind source says: where events come from (one of Run, Prompt, Files, URL and
-// Webhook), when it looks, and what becomes of an event.
+// Source has the keys of a provider file of kind source: the origin of its events (one of Run,
+// Prompt, Files, URL and Webhook), its schedule, and the handling of an event.
 type Source struct {
 	Run       []string          `toml:"run" first:"must be the name of a program" is:"noNUL" shell:"true"`
 	Prompt    string            `toml:"prompt" is:"prompt"`
@@ -24,17 +24,18 @@ type Source struct {
 	Webhook   bool              `toml:"webhook"` // POST /hooks/NAME
 	SecretEnv string            `toml:"secret_env" is:"env"`
 
-	// Every has the pauses between runs, the last of them again and again; nil for none.
+	// Every has the pauses between runs; the last pause repeats. nil is no such schedule.
 	Every  []time.Duration `toml:"every" range:"1s,8784h"`
 	Zone   string          `toml:"zone"` // of IANA's database; "" is UTC
 	Cron   string          `toml:"cron"` // five fields, in Zone
-	At     time.Time       `toml:"at"`   // the only run; zero for none
+	At     time.Time       `toml:"at"`   // the only run; zero if there is no such run
 	Idle   bool            `toml:"idle"` // a run whenever the session is idle
 	Missed string          `toml:"missed" of:"skip,once" default:"skip"`
 	Runs   int             `toml:"max_runs" range:"0,1000000"` // at most; 0: no limit
 
-	// Compare says of a command that runs again and again, and of a URL, which change is an event: CompareExit,
-	// CompareOutput (the default for a URL), CompareLines, or a JSON pointer. "" makes an event of each line.
+	// Compare says of a command that runs again and again, and of a URL, which change is an event:
+	// CompareExit, CompareOutput (the default for a URL), CompareLines, or a JSON pointer. "" makes
+	// an event of each line.
 	Compare string       `toml:"compare" is:"compare"`
 	Stderr  bool         `toml:"stderr" default:"true"` // makes events, too
 	Stream  string       `toml:"stream" is:"sourceStream"`
@@ -43,20 +44,20 @@ type Source struct {
 	Filter  []FilterRule `toml:"filter"` // of the stream
 }
 
-// Values of missed: what becomes of runs that were due while no gateway ran.
+// Values of missed: how the source handles runs that were due while no gateway ran.
 const (
 	MissedSkip = "skip"
 	MissedOnce = "once"
 )
 
-// Values of compare, besides a JSON pointer.
+// Values of compare, beside a JSON pointer.
 const (
 	CompareExit   = "exit"   // the command fails, or works again
 	CompareOutput = "output" // the output or the body is another one
 	CompareLines  = "lines"  // lines that were not there the last time
 )
 
-// does says what the source does, as part of a sentence.
+// does returns a phrase for the source's work, as part of a sentence.
 func (s *Source) does() string {
 	switch {
 	case len(s.Run) > 0:
@@ -71,7 +72,8 @@ func (s *Source) does() string {
 	return "takes requests to its webhook"
 }
 
-// Kind is the word of the origin that a source has: run, prompt, files, url or webhook; "" for none.
+// Kind is the word of the source's origin: run, prompt, files, url or webhook; "" without an
+// origin.
 func (s *Source) Kind() string {
 	switch {
 	case len(s.Run) > 0:
@@ -88,7 +90,8 @@ func (s *Source) Kind() string {
 	return ""
 }
 
-// isOfOneSession reports whether the source is about one session, so that each session has one of its own.
+// isOfOneSession reports whether the source is about one session, so that each session gets its own
+// copy.
 func (s *Source) isOfOneSession() bool { return s.Prompt != "" }
 
 const maxPromptBytes = 32 << 10

@@ -49,10 +49,10 @@ type field struct {
 	kinds        []string
 }
 
-// preparer is a table that looks at the keys before they are read over it.
+// preparer is a table that needs the keys before they are read into it.
 type preparer interface{ prepare(t *table) }
 
-// checker is a table that looks at its keys together, after they were read.
+// checker is a table that checks its keys together, after they were read.
 type checker interface{ check(t *table) }
 
 // keyReader is a value that may have several forms in a file.
@@ -171,8 +171,8 @@ func setDefaults(v reflect.Value) {
 	}
 }
 
-// read reads the keys of the table over a struct, and adds a fault for each key that the struct
-// does not declare. A key with a fault leaves its value as it is.
+// read reads the keys of the table into a struct, and adds a fault for each key that the struct
+// does not declare. If a key has a fault, its field does not change.
 func (t *table) read(into any) {
 	if p, ok := into.(preparer); ok {
 		p.prepare(t)

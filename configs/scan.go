@@ -7,10 +7,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// The TOML library tells where a syntax error is, but not where a key stands
-// once the file was read. The scanner below finds that out. It runs only on text
-// that the library took, so it need not check anything; whatever it meets, it
-// moves on and ends.
+// The TOML library reports the position of a syntax error, but not the position of a key in a file
+// without errors. The scanner below finds that position. It runs only on text that the library
+// accepted, so it checks nothing, and it ends on any input.
 
 // scanner walks over TOML text and notes where keys begin.
 type scanner struct {
@@ -23,7 +22,7 @@ type scanner struct {
 	sections []Section
 }
 
-// element is what stands for the nth element of an array in a path.
+// element is the part of a path that stands for the nth element of an array.
 func element(n int) string { return fmt.Sprintf("[%d]", n) }
 
 // scanKeys returns the offset of the first letter of every key, by its path. Of
@@ -123,7 +122,7 @@ func (s *scanner) readKey(table toml.Key) toml.Key {
 		if !s.skipByte('.') {
 			return path
 		}
-		if n := s.arrays[path.String()]; n > 0 { // what follows is in its last element
+		if n := s.arrays[path.String()]; n > 0 { // the keys that follow belong to its last element
 			path = append(path, element(n-1))
 		}
 	}
@@ -206,7 +205,7 @@ func (s *scanner) skipQuoted() string {
 	return s.text[begin:s.pos]
 }
 
-// unquote returns what a quoted key says.
+// unquote returns the text of a quoted key.
 func unquote(quoted string) string {
 	var out struct{ K string }
 	if _, err := toml.Decode("K = "+quoted, &out); err != nil {

@@ -5,8 +5,8 @@ import "embed"
 //go:embed schema/*.json
 var schemas embed.FS
 
-// Schemas returns the names that [Schema] knows: "tapgw" for tapgw.toml, "lsclient" for lsclient.toml, and "provider"
-// for providers/*.toml.
+// Schemas returns the names that [Schema] knows: "tapgw" for tapgw.toml, "lsclient" for
+// lsclient.toml, and "provider" for providers/*.toml.
 func Schemas() []string { return []string{"tapgw", "lsclient", "provider"} }
 
 // Schema returns the JSON Schema (draft 2020-12) of a kind of file, nil for a name that is

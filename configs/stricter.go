@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// TightenAt makes the permissions as strict as each project's tapgw.toml in a directory and above it, where the file
-// is stricter. It returns the nearest file that changed something, else "". Such a file needs no trust, because it
-// allows nothing. In a file with faults, the keys and patterns without faults count.
+// TightenAt makes the permissions as strict as each project's tapgw.toml in a directory and above
+// it, where the file is stricter. It returns the nearest file that changed something, else "". Such
+// a file needs no trust, because it allows nothing. In a file with faults, the keys and patterns
+// without faults count.
 func (p *Permissions) TightenAt(dir string) (nearest string) {
 	dir, err := realDir(dir)
 	if err != nil {
@@ -61,9 +62,11 @@ func (f Files) stricter(file string) string {
 	return "; stricter than yours, and counting without trust: " + strings.Join(Changed(c, with), ", ")
 }
 
-// Tighten makes p as strict as another one where that is stricter. An empty kind of the other says nothing.
+// Tighten makes p as strict as another Permissions where the other is stricter. An empty kind of
+// the other has no effect.
 func (p *Permissions) Tighten(by Permissions) {
-	// From the widest to the strictest. Neither ask nor cwd is stricter than the other: p's own value stays.
+	// From the widest to the strictest. Neither ask nor cwd is stricter than the other: p's own
+	// value stays.
 	rank := map[string]int{Allow: 1, Ask: 2, CWD: 2, Deny: 3}
 	for _, kind := range []struct{ own, other *string }{
 		{&p.Shell, &by.Shell}, {&p.Write, &by.Write}, {&p.Read, &by.Read}, {&p.URL, &by.URL}, {&p.MCP, &by.MCP},

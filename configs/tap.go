@@ -10,7 +10,10 @@ import (
 	"tapgw/internal/visible"
 )
 
-// tapFile returns the tap.config.json of a project's directory that counts, "" for none.
+// A project's tap.config.json gives the gateway emitters as provider files.
+
+// tapFile returns the tap.config.json of a project's directory that counts; "" if there is no such
+// file.
 func tapFile(dir string) string {
 	for _, rel := range tapconfig.Files {
 		if file := filepath.Join(dir, filepath.FromSlash(rel)); !missing(file) {
@@ -20,8 +23,9 @@ func tapFile(dir string) string {
 	return ""
 }
 
-// emitters makes providers of the emitters in the trusted project's tap.config.json. unread is why its content could
-// not be read, if so. An emitter gives way to a provider file that has its name, as one has after an import.
+// emitters makes providers of the emitters in the trusted project's tap.config.json. unread is why
+// its content could not be read, if so. An emitter gives way to a provider file that has its name,
+// as one has after an import.
 func (p TrustedProject) emitters(now content, unread error, isTaken func(name string) bool) (found []ProviderFile) {
 	file := tapFile(p.Dir)
 	if file == "" {
@@ -31,7 +35,7 @@ func (p TrustedProject) emitters(now content, unread error, isTaken func(name st
 	changed := p.Files.firstDifference(now, rel)
 	switch {
 	case unread != nil:
-	case now[rel].Text == nil: // it came only now, is too large, or is a pipe
+	case now[rel].Text == nil: // the file is new, too large, or a pipe
 		if _, unread = readFile(file); unread == nil {
 			unread = p.changedError(rel)
 		}
@@ -55,8 +59,8 @@ func (p TrustedProject) emitters(now content, unread error, isTaken func(name st
 	return found
 }
 
-// leftOutTap is a tap.config.json that does not count, for the reason in leftOut. The faults of its text come first: it
-// is of no use to trust the file before they are cured.
+// leftOutTap returns a tap.config.json that does not count, for the reason in leftOut. The faults
+// of its text come first, because trusting the file is useless before they are cured.
 func leftOutTap(dir, file string, text []byte, leftOut Fault) ProviderFile {
 	p := ProviderFile{Name: tapconfig.FileName, File: file, Provider: &Provider{}, LeftOut: true}
 	if text != nil {
@@ -68,13 +72,15 @@ func leftOutTap(dir, file string, text []byte, leftOut Fault) ProviderFile {
 	return p
 }
 
-// readEmitters makes a provider of each emitter of a tap.config.json, with a fault for each entry that can't be one.
-// Each is the provider of the file that `tapctl sources import` would write, for all sessions of the project. Faults
-// of what is no emitter with a name of its own are those of a provider with the file's name, which comes first.
+// readEmitters makes a provider of each emitter of a tap.config.json, with a fault for each entry
+// that can't be one. Each is the provider of the file that `tapctl sources import` would write, for
+// all sessions of the project. Faults outside an emitter that has a name of its own go to a
+// provider with the file's name, which comes first.
 func readEmitters(dir, file string, text []byte) (found []ProviderFile) {
 	whole := ProviderFile{Name: tapconfig.FileName, File: file, Provider: &Provider{}}
 	at := func(p tapconfig.Position, format string, args ...any) Fault {
-		return Fault{file, p.Line, p.Column, visible.Line(fmt.Sprintf(format, args...))} // of a file nobody trusts yet
+		// The user has not trusted the file yet, so its control characters are made visible.
+		return Fault{file, p.Line, p.Column, visible.Line(fmt.Sprintf(format, args...))}
 	}
 	config, err := tapconfig.Parse(text)
 	if err != nil {
@@ -95,7 +101,8 @@ func readEmitters(dir, file string, text []byte) (found []ProviderFile) {
 		p, faults := Provider{}, Faults{at(e.At, "the emitter %q: %s", e.Emitter, e.Reason)}
 		if e.Reason == "" {
 			p, faults = parseProvider(filepath.Join(dir, e.Name+providerSuffix), e.Text, true)
-			if len(faults) > 0 { // their places are in the text that nobody sees
+			// The faults' positions are in the translated text, which the user does not see.
+			if len(faults) > 0 {
 				faults = Faults{at(e.At, "the emitter %q: %s", e.Emitter, faults[0].Message)}
 			}
 		}
@@ -113,7 +120,8 @@ func readEmitters(dir, file string, text []byte) (found []ProviderFile) {
 	return found
 }
 
-// whatTapCounts says what a project's tap.config.json does once it is trusted. The text is nil if it is too large.
+// whatTapCounts describes, for a person, the effect of a project's tap.config.json once it is
+// trusted. The text is nil if it is too large.
 func whatTapCounts(file, rel string, text []byte) string {
 	dir := strings.TrimSuffix(file, filepath.FromSlash(rel))
 	if tapFile(dir) != filepath.Join(dir, filepath.FromSlash(rel)) {

@@ -19,8 +19,8 @@ import (
 	"tapgw/internal/proc"
 )
 
-// trustDirName is the directory of what the user trusts, beside the user's own
-// config files: a file for each project, readable by the user alone.
+// trustDirName is the directory with the records of the user's trust, beside the user's own config
+// files. It has a file for each project, readable by the user alone.
 const trustDirName = "trust"
 
 // trustWait is how long another process may hold that directory.
@@ -28,23 +28,24 @@ const trustWait = 10 * time.Second
 
 func trustDir() string { return filepath.Join(UserDir(), trustDirName) }
 
-// TrustedProject is a directory that the user trusts, with the content that its files had at that time, as the user's
-// record of it has it. Files with any other content do not count.
+// TrustedProject is a directory that the user trusts, with the content of its files at that time,
+// from the user's record. Files with any other content do not count.
 type TrustedProject struct {
 	Dir   string    `json:"dir"` // absolute, without symbolic links
 	At    time.Time `json:"at"`
 	Files content   `json:"files"` // by path from Dir
 }
 
-// Change is a file whose content differs from what the user trusted, with both contents for a person to compare.
+// Change is a file whose content differs from the content that the user trusted, with both contents
+// for a person to compare.
 type Change struct {
 	Path     string // from the project's directory, with slashes
 	What     string // "new", "changed" or "gone"
-	Old, New []byte // nil when there is none, or it was too large to keep
+	Old, New []byte // nil if the file does not exist, or was too large to keep
 }
 
-// Trust records the present content of a project's files. It returns the directory's real
-// path and the differences from what the user trusted before. It refuses the root directory,
+// Trust records the present content of a project's files. It returns the directory's real path and
+// the differences from the content that the user trusted before. It refuses the root directory,
 // which would be the project of all files.
 func Trust(dir string) (real string, changes []Change, err error) {
 	if real, err = realDir(dir); err != nil {
@@ -74,8 +75,8 @@ func Trust(dir string) (real string, changes []Change, err error) {
 	return real, changes, err
 }
 
-// Untrust ends the trust in a directory, which need not exist any more, and reports whether the user trusted it. A
-// directory above or below keeps its own.
+// Untrust ends the trust in a directory, which need not exist any more, and reports whether the
+// user trusted it. A directory above or below keeps its own.
 func Untrust(dir string) (wasTrusted bool, err error) {
 	names := []string{filepath.Clean(dir)}
 	if path, err := realDir(dir); err == nil && path != names[0] {
@@ -94,15 +95,16 @@ func Untrust(dir string) (wasTrusted bool, err error) {
 	})
 }
 
-// Trusted reports whether the user trusts a directory or one above it, and all files of that project still have the
-// content that the user trusted. One changed file makes it false.
+// Trusted reports whether the user trusts a directory or a directory above it, and all files of
+// that project still have the trusted content. One changed file makes it false.
 func Trusted(dir string) (bool, error) {
 	_, ok, err := TrustedRoot(dir)
 	return ok, err
 }
 
-// TrustedRoot is [Trusted], and names the directory that the user trusts, without symbolic links. The name is there too
-// if one of the project's files has changed, and "" if the user trusts none.
+// TrustedRoot reports the same as [Trusted], and also returns the directory that the user trusts,
+// without symbolic links. It returns the directory even if one of the project's files has changed,
+// and "" if the user trusts no project there.
 func TrustedRoot(dir string) (root string, ok bool, err error) {
 	p, ok, err := trustedAbove(dir)
 	if err != nil || !ok {
@@ -112,8 +114,8 @@ func TrustedRoot(dir string) (root string, ok bool, err error) {
 	return p.Dir, err == nil && len(p.Files.changes(now)) == 0, err
 }
 
-// TrustedProjects returns the projects that the user trusts, sorted by directory; none is no error. A record that can't
-// be read is one.
+// TrustedProjects returns the projects that the user trusts, sorted by directory. An empty list is
+// no error; a record that can't be read is.
 func TrustedProjects() (all []TrustedProject, err error) {
 	entries, err := os.ReadDir(trustDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -135,8 +137,8 @@ func TrustedProjects() (all []TrustedProject, err error) {
 	return all, nil
 }
 
-// Changes returns the differences of the project's files from what the user trusted: none if nothing has changed. The
-// error is that of reading the files.
+// Changes returns the differences of the project's files from the content that the user trusted,
+// and no differences if the files are unchanged. It returns an error if it can't read the files.
 func (p TrustedProject) Changes() ([]Change, error) {
 	now, err := readContent(p.Dir)
 	return p.Files.changes(now), err
@@ -166,8 +168,8 @@ func nearestTrusted(dir string) (TrustedProject, bool, error) {
 	}
 }
 
-// Unchanged returns an error when a file or directory of a project may not run: it, or a file
-// that it names, does not have the content that the user trusted. The error says what to do.
+// Unchanged returns an error with advice when a file or directory of a project may not run, because
+// it, or a file that it names, does not have the content that the user trusted.
 func Unchanged(project, path string) error {
 	p, ok, err := loadTrust(project)
 	if err != nil {
@@ -211,7 +213,7 @@ func trustRecord(dir string) string { return filepath.Join(trustDir(), sum([]byt
 
 const trustSuffix = ".json"
 
-// isTrustRecord reports whether a file's name is one of [trustRecord].
+// isTrustRecord reports whether a file's name has the form of [trustRecord].
 func isTrustRecord(name string) bool {
 	id, ok := strings.CutSuffix(name, trustSuffix)
 	return ok && len(id) == len(sum(nil))
@@ -219,8 +221,8 @@ func isTrustRecord(name string) bool {
 
 func loadTrust(dir string) (TrustedProject, bool, error) { return readTrust(trustRecord(dir)) }
 
-// readTrust reads a record; false where there is none, or it is not about what its
-// name says.
+// readTrust reads a record. It returns false if there is no record, or if the record is about
+// another directory than its name says.
 func readTrust(file string) (p TrustedProject, ok bool, err error) {
 	data, err := os.ReadFile(file) //nolint:gosec // of our own directory
 	switch {
@@ -235,7 +237,7 @@ func readTrust(file string) (p TrustedProject, ok bool, err error) {
 		)
 	}
 	p = p.spelled(func(s string) string {
-		plain, _ := strconv.Unquote(s) // "" is no path that there is
+		plain, _ := strconv.Unquote(s) // "" is not the path of a file
 		return plain
 	})
 	return p, filepath.IsAbs(p.Dir) && trustRecord(p.Dir) == file, nil
@@ -258,13 +260,13 @@ func (p TrustedProject) spelled(spell func(string) string) TrustedProject {
 
 var plainPath = lazyregexp.New(`^[A-Za-z0-9/._+@%,:=-]+$`)
 
-// TrustCommand returns the shell command that trusts a directory, for people to copy, quoted so that a terminal shows
-// each character of the name.
+// TrustCommand returns the shell command that trusts a directory, for people to copy, quoted so
+// that a terminal shows each character of the name.
 func TrustCommand(dir string) string {
 	switch {
 	case plainPath.MatchString(dir):
 	case !utf8.ValidString(dir) || strings.ContainsFunc(dir, func(r rune) bool { return !unicode.IsPrint(r) }):
-		// Such a name can't be shown as it is: it would reach the terminal.
+		// Such a name must not be shown unchanged, because it would reach the terminal.
 		var b strings.Builder
 		for _, c := range []byte(dir) {
 			if c < ' ' || c >= 0x7f || c == '\'' || c == '\\' {
@@ -280,8 +282,8 @@ func TrustCommand(dir string) string {
 	return "tapgw trust " + dir
 }
 
-// changeTrust runs change with the lock of the trust records held, so that no other
-// process changes them meanwhile.
+// changeTrust runs change while it holds the lock of the trust records, so that no other process
+// changes them at the same time.
 func changeTrust(change func() error) error {
 	if err := os.MkdirAll(trustDir(), 0o700); err != nil {
 		return fmt.Errorf("making the directory of what is trusted: %w", err)
@@ -299,8 +301,8 @@ func changeTrust(change func() error) error {
 	return change()
 }
 
-// realDir is a directory's path without links, so that no other name of it has
-// another trust.
+// realDir returns a directory's path without links, so that all names of a directory have the same
+// trust.
 func realDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -22,11 +22,15 @@ import (
 	"tapgw/internal/tapconfig"
 )
 
-// Bounds of what a project is trusted with, far more than anybody writes by hand.
+// The content of a project's files is part of the user's trust: this file finds the files that
+// count and compares them with the trusted ones.
+
+// Bounds of a trusted project's content. They are far above the size of anything that a person
+// writes by hand.
 const (
 	maxTrustedFiles = 2000
 	maxTrustedSize  = 64 << 20  // of all files
-	maxKeptFile     = 256 << 10 // of a file's text, to show later what changed in it
+	maxKeptFile     = 256 << 10 // of a file's text, to show later how it changed
 	maxKept         = 8 << 20   // of all texts
 )
 
@@ -37,15 +41,14 @@ type trustedContent struct {
 	Names []string `json:"names,omitempty"` // files of the project that it names
 }
 
-// content is what the files of a project hold that count, by path from its
-// directory.
+// content has the files of a project that count, by path from its directory.
 type content map[string]trustedContent
 
 // lspFile names the language servers that the Copilot runtime starts.
 const lspFile = ".github/lsp.json"
 
-// singleFiles are files of a project that start something, or say what may, besides
-// those of its config directories.
+// singleFiles are files of a project, outside its config directories, that start a program or say
+// which programs may start.
 var singleFiles = append(
 	[]string{lspFile, ".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}, tapconfig.Files...,
 )
@@ -72,8 +75,8 @@ func (c content) changes(now content) (all []Change) {
 	return all
 }
 
-// firstDifference names a file that is not in now what it is in c: that of a path, those
-// that it names, or those below it where it is a directory.
+// firstDifference returns the first file that differs between c and now: the file at a path, a file
+// that it names, or a file below it if it is a directory.
 func (c content) firstDifference(now content, rel string) string {
 	check := map[string]bool{}
 	var add func(p string)
@@ -104,7 +107,7 @@ func (c content) firstDifference(now content, rel string) string {
 	return ""
 }
 
-// digest stands for a file and those that it names.
+// digest returns a digest of a file and the files that it names.
 func (c content) digest(rel string) string {
 	parts := []string{c[rel].Sum}
 	for _, name := range c[rel].Names {
@@ -118,7 +121,7 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// reader reads what counts of a project.
+// reader reads the files of a project that count.
 type reader struct {
 	dir   string
 	found content
@@ -126,8 +129,8 @@ type reader struct {
 	kept  int
 }
 
-// readContent reads what counts of a project: its config files, what its directories of
-// providers and tools hold, and the files that these name.
+// readContent reads the files of a project that count: its config files, the files in its
+// directories of providers and tools, and the files that these name.
 func readContent(dir string) (content, error) {
 	r := &reader{dir: dir, found: content{}}
 	for _, name := range projectDirs {
@@ -156,8 +159,8 @@ func readContent(dir string) (content, error) {
 	return r.found, nil
 }
 
-// tree reads the files of a directory whose names end in suffix, of those below it
-// too where deep. Caches of Python's count nowhere: tools don't use them.
+// tree reads the files of a directory whose names end in suffix; with deep, also those in
+// directories below it. It skips Python's caches, because tools don't use them.
 func (r *reader) tree(rel, suffix string, deep bool) error {
 	entries, err := os.ReadDir(filepath.Join(r.dir, rel))
 	if missing(filepath.Join(r.dir, rel)) {
@@ -190,7 +193,7 @@ func (r *reader) tree(rel, suffix string, deep bool) error {
 	return nil
 }
 
-// file reads a file, and those that it names.
+// file reads a file, and the files that it names.
 func (r *reader) file(rel string) error {
 	if _, known := r.found[rel]; known {
 		return nil
@@ -205,7 +208,7 @@ func (r *reader) file(rel string) error {
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return err // nothing of it is run, and readers of configuration say what it is
+		return err // no part of it runs, and readers of configuration report the error
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, info.Mode().Perm()&0o111 != 0)
@@ -228,7 +231,8 @@ func (r *reader) file(rel string) error {
 			r.dir, maxTrustedFiles, maxTrustedSize>>20, rel)
 	}
 	t := trustedContent{Sum: hex.EncodeToString(h.Sum(nil))}
-	// Emitters are read from the kept text alone: a file that is read once more may be something else.
+	// Emitters are read from the kept text alone: a file that is read once more may be something
+	// else.
 	isKept := len(text) <= maxKeptFile && r.kept+len(text) <= maxKept || slices.Contains(tapconfig.Files, rel)
 	if isKept && len(text) <= maxFile {
 		t.Text = text
@@ -256,10 +260,10 @@ func (r *reader) file(rel string) error {
 // name is a path of the project that a file names.
 type name struct {
 	rel string
-	key string // that names it
+	key string // the key that names it
 }
 
-// named reads what a file names.
+// named reads the file that a name in a project's file stands for.
 func (r *reader) named(n name) error {
 	info, err := os.Stat(filepath.Join(r.dir, n.rel))
 	switch {
@@ -272,11 +276,11 @@ func (r *reader) named(n name) error {
 	case slices.Contains([]string{"command", "args", "run"}, n.key): // "go run ./server"
 		return r.tree(n.rel, "", false)
 	}
-	return nil // such as one to work in
+	return nil // such as a directory to work in
 }
 
-// commands are the keys whose text is run. Its words may be paths: those of a shell's
-// line, or the value after an option's "=".
+// commands are the keys whose text runs as a command. Words of the text may be paths: words of a
+// shell's line, or the value after an option's "=".
 var commands = []string{"command", "args", "run", "env", "bash", "powershell"}
 
 // words are the parts of a command that may be paths.
@@ -331,8 +335,8 @@ func (r *reader) names(rel string, text []byte) (all []name) {
 	return all
 }
 
-// each visits the texts in a document, each with its key, and whether it says what is
-// run.
+// each visits the texts in a document with their keys, and reports whether a text runs as a
+// command.
 func each(v any, key string, run bool, visit func(key, s string, run bool)) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -352,8 +356,8 @@ func each(v any, key string, run bool, visit func(key, s string, run bool)) {
 	}
 }
 
-// inside is the path from the project's directory of something that is there; the
-// directory itself, and those that hold the config files, are nothing to name.
+// inside returns the path, relative to the project's directory, of an existing file or directory.
+// ok is false for the project's directory itself and for the directories of config files.
 func (r *reader) inside(from, s string) (rel string, ok bool) {
 	if s == "" || len(s) > 4096 || strings.ContainsAny(s, "\n\x00") {
 		return "", false

@@ -12,15 +12,15 @@ import (
 	"tapgw/internal/tapconfig"
 )
 
-// Count is a file of a project that counts once the project is trusted, and a phrase that says what the file does, for
-// the person who decides.
+// Count is a file of a project that counts once the project is trusted, and a phrase about the
+// file's effect, for the person who decides.
 type Count struct {
 	File string `json:"file"` // from the project's directory
 	What string `json:"what"`
 }
 
-// TrustChanges returns what [Trust] would return for a directory, and records nothing: a person looks at the changes
-// before trusting them. Unlike Trust it accepts the root directory.
+// TrustChanges returns the result of [Trust] for a directory without recording it, so that a person
+// can look at the changes before trusting them. Unlike Trust it accepts the root directory.
 func TrustChanges(dir string) (real string, changes []Change, err error) {
 	if real, err = realDir(dir); err != nil {
 		return "", nil, err
@@ -33,8 +33,8 @@ func TrustChanges(dir string) (real string, changes []Change, err error) {
 	return real, before.Files.changes(now), err
 }
 
-// WhatCounts lists the files of a project that count once it is trusted as it is now, with
-// what each does. A fault of a file is in its line, not in the error.
+// WhatCounts lists the files of a project that would count if it were trusted now, with the effect
+// of each. A fault of a file is in its line, not in the error.
 func WhatCounts(dir string) (counts []Count, err error) {
 	now, err := readContent(dir)
 	if err != nil {

@@ -26,8 +26,8 @@ func faultsIn(file string, data []byte, find func(root *table)) Faults {
 }
 
 // checkUse returns the faults of a tapgw.toml without others: hooks whose program can't run, and
-// permission rules that never hold. The gateway takes such a file; only tapgw config check shows the
-// faults of rules.
+// permission rules that never hold. The gateway takes such a file; only tapgw config check shows
+// the faults of rules.
 func checkUse(file string, data []byte, c Config) Faults {
 	return faultsIn(file, data, func(root *table) {
 		p := c.Copilot.Permissions
@@ -88,7 +88,7 @@ func checkHookPrograms(root *table, c Config) {
 	}
 }
 
-// checkProviderUse returns the faults of a provider file without others: a program that is there and
+// checkProviderUse returns the faults of a provider file without others: a program that exists but
 // can't run, and globs in allow that deny repeats.
 func checkProviderUse(file string, data []byte, p Provider) Faults {
 	return faultsIn(file, data, func(root *table) {
@@ -105,7 +105,7 @@ func checkProviderUse(file string, data []byte, p Provider) Faults {
 	})
 }
 
-// runnable says why a file can't be run, and what to do.
+// runnable returns an error with advice if a file can't be run.
 func runnable(path string) (exists bool, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -121,16 +121,16 @@ func runnable(path string) (exists bool, err error) {
 	return true, nil
 }
 
-// HookPrograms are the faults of the programs of [[hooks]], of the files that count: programs that
-// are missing or can't be run. Files with other faults are left out; [Files.Load] reports those.
+// HookPrograms returns the faults of programs of [[hooks]] in the files that count: programs that
+// are missing or can't be run. It leaves out files with other faults, which [Files.Load] reports.
 func (f Files) HookPrograms() Faults { return f.faultsOf(checkHookPrograms) }
 
-// DeadRules are the rules of the files that count which can never hold: patterns of
-// [copilot.permissions] that allow nothing, or nothing that the same file does not deny.
+// DeadRules returns faults for rules of the files that can never apply: patterns of
+// [copilot.permissions] that match no action, or allow only actions that the same file denies.
 func (f Files) DeadRules() Faults { return f.faultsOf(checkDeadRules) }
 
-// faultsOf returns what find adds to each file that counts and has no fault: the project's and the
-// user's.
+// faultsOf returns the faults that find adds to each file that counts and has no other fault: the
+// project's file and the user's file.
 func (f Files) faultsOf(find func(root *table, c Config)) (faults Faults) {
 	for _, file := range []string{f.Project, f.User} {
 		if file == "" || file == f.Project && !f.Trusted {

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// A project's file can't set which programs run, where traffic goes, and who may connect: the keys with
-// the tag user. It may repeat the default of one with user:"changed".
+// A project's file can't set which programs run, where traffic goes, and who may connect: the keys
+// with the tag user. It may repeat the default of one with user:"changed".
 
 // copyUserKeys copies the keys that only the user may set.
 func copyUserKeys[C any](to *C, from C) {
@@ -24,8 +24,9 @@ func copyUserFields(to, from reflect.Value) {
 	}
 }
 
-// rejectUserKeys adds a fault for each key of a project's file that only the user may set. read and unset are
-// the configuration that was read and the one without a file, userFile the name of the user's own file.
+// rejectUserKeys adds a fault for each key of a project's file that only the user may set. read and
+// unset are the configuration that was read and the one without a file, userFile the name of the
+// user's own file.
 func (t *table) rejectUserKeys(prefix string, read, unset reflect.Value, userFile string) {
 	for _, f := range fieldsOf(read.Type()) {
 		read, unset, key := f.in(read), f.in(unset), prefix+f.key

@@ -20,8 +20,8 @@ type Error struct {
 	Error Failure `json:"error"`
 }
 
-// Failure says what went wrong: why a request failed, in an [Error], or why a turn failed,
-// in a [TurnEnd]. Programs compare Code; the text of Message may change.
+// Failure is the reason why a request failed, in an [Error], or why a turn failed, in a [TurnEnd].
+// Programs compare Code; the text of Message may change.
 type Failure struct {
 	Code    string `json:"code"`    // for programs: one of the wire's codes, or [CodeSession]
 	Message string `json:"message"` // for people: one line
@@ -44,7 +44,7 @@ type Status struct {
 	StartedAt time.Time `json:"startedAt"`
 	Sessions  int       `json:"sessions"`  // how many there are
 	Providers int       `json:"providers"` // how many are connected
-	Faults    []Fault   `json:"faults"`    // of the config files; empty if there are none
+	Faults    []Fault   `json:"faults"`    // of the config files; empty without faults
 	// WaitsFor names the required providers that sessions wait for, see [Session].WaitsFor.
 	WaitsFor []string `json:"waitsFor,omitempty"`
 	// RESTOpen says that the session API needs no token, so that every program of
@@ -64,9 +64,9 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// Faults answers POST /reload, after the gateway has read its config and provider files
-// again: all the mistakes that are in them now, also those that it had reported before. The
-// list is empty if there are none.
+// Faults answers POST /reload, after the gateway has read its config and provider files again. It
+// has all present mistakes in them, also those that the gateway had reported before. The list is
+// empty without mistakes.
 type Faults struct {
 	Faults []Fault `json:"faults"`
 }
@@ -90,8 +90,8 @@ type LoginRequest struct {
 	File bool `json:"file,omitempty"` // also write a page that leads to the link
 }
 
-// LoginStep is a line of the answer to a [LoginRequest]. The first has the link that a person opens in a browser; the
-// last is Done, with Error if the login failed.
+// LoginStep is a line of the answer to a [LoginRequest]. The first has the link that a person opens
+// in a browser; the last is Done, with Error if the login failed.
 type LoginStep struct {
 	URL   string   `json:"url,omitzero"`
 	File  string   `json:"file,omitzero"` // path of the page on the gateway's machine, where asked for
@@ -101,7 +101,7 @@ type LoginStep struct {
 
 // LoggedOut answers a request to forget a login.
 type LoggedOut struct {
-	LoggedOut bool `json:"loggedOut"` // false: there was none
+	LoggedOut bool `json:"loggedOut"` // false: there was no login
 }
 
 // Model is a model that sessions of a kind of host can use, as GET /models lists them. The
@@ -110,7 +110,7 @@ type LoggedOut struct {
 type Model struct {
 	ID               string   `json:"id"`
 	Name             string   `json:"name"`
-	Multiplier       float64  `json:"multiplier"`              // what a request costs, in premium requests
+	Multiplier       float64  `json:"multiplier"`              // of a request, in premium requests
 	Efforts          []string `json:"efforts"`                 // of reasoning that it knows, lowest first
 	DefaultEffort    string   `json:"defaultEffort,omitempty"` // one of Efforts
 	Vision           bool     `json:"vision"`                  // it sees images
@@ -119,9 +119,9 @@ type Model struct {
 	Policy           string   `json:"policy,omitempty"` // enabled, disabled or unconfigured, by the account's owner
 }
 
-// Names of the server-sent events of GET /events. A reader gets each state at once, and
-// again after it has changed, every 100 ms at most. The data is what the GET request of the
-// same name answers.
+// Names of the server-sent events of GET /events. A reader gets each state at once, and again after
+// it has changed, every 100 ms at most. The data equals the answer of the GET request of the same
+// name.
 const (
 	StateStatus     = "status"
 	StateSessions   = "sessions"

@@ -19,7 +19,7 @@ type Diagnostics struct {
 type CallNote struct {
 	ID         string    `json:"id"` // "" if it was sent to no provider
 	Session    string    `json:"session"`
-	Provider   string    `json:"provider"` // a name; "" if it was sent to none
+	Provider   string    `json:"provider"` // a name; "" if no provider received the call
 	Tool       string    `json:"tool"`
 	StartedAt  time.Time `json:"startedAt"`
 	DurationMs float64   `json:"durationMs"`
@@ -34,9 +34,9 @@ const (
 	OutcomeFailed = "failed"
 )
 
-// ErrorNote is an error that a provider was sent, or that a session had. Code is a code of
-// the provider wire, or [CodeSession]. Session or Provider is left out if the error belongs
-// to none.
+// ErrorNote is an error that was sent to a provider, or that a session had. Code is a code of the
+// provider wire, or [CodeSession]. Session or Provider is left out if the error has no session or
+// no provider.
 type ErrorNote struct {
 	At       time.Time `json:"at"`
 	Session  string    `json:"session,omitempty"`
@@ -51,7 +51,7 @@ type ErrorNote struct {
 type GateNote struct {
 	At         time.Time `json:"at"`
 	Session    string    `json:"session"`
-	Provider   string    `json:"provider"` // whose gate or rule it is
+	Provider   string    `json:"provider"` // the owner of the gate or rule
 	Rule       Rule      `json:"rule"`
 	Tool       string    `json:"tool"`
 	Args       string    `json:"args"`     // the beginning of the call's arguments, as JSON
@@ -60,8 +60,8 @@ type GateNote struct {
 	DurationMs float64   `json:"durationMs"`
 }
 
-// Rule says which calls a provider, or a user hook, decides about, and how. The members of Match that are left out
-// match any call.
+// Rule says which calls a provider, or a user hook, decides about, and how. The members of Match
+// that are left out match any call.
 type Rule struct {
 	Index    int       `json:"index"`  // among the provider's rules, from 0; of user hooks always 0
 	Action   string    `json:"action"` // gate, deny or context
@@ -70,7 +70,7 @@ type Rule struct {
 	FailOpen bool      `json:"failOpen,omitempty"` // of a gate: a call goes on when it does not answer
 }
 
-// RuleMatch is what a call must have for a [Rule].
+// RuleMatch is the condition of a [Rule] on a call.
 type RuleMatch struct {
 	Tool     string `json:"tool,omitempty"`     // a name with *
 	Args     string `json:"args,omitempty"`     // a pattern
@@ -78,23 +78,24 @@ type RuleMatch struct {
 	Provider string `json:"provider,omitempty"` // of the tool
 }
 
-// SessionRule is a rule that is in force in a session, as GET /rules lists them in the order in which they decide.
+// SessionRule is a rule that is in force in a session, as GET /rules lists them in the order in
+// which they decide.
 type SessionRule struct {
 	Session  string `json:"session"`
-	Provider string `json:"provider"`       // whose it is: a provider's name, or a user hook's
-	Hook     bool   `json:"hook,omitempty"` // it is a user hook's
+	Provider string `json:"provider"`       // the owner's name: a provider or a user hook
+	Hook     bool   `json:"hook,omitempty"` // the owner is a user hook
 	Rule     Rule   `json:"rule"`
 }
 
-// ProviderLoad says how the calls of a connected provider went, also before its last
-// reconnect. The percentiles are of its last 256 calls, the counts of all that ended;
-// before the first call all are 0.
+// ProviderLoad sums up the calls of a connected provider, including those before its last
+// reconnect. The percentiles cover its last 256 calls, and the counts all ended calls; before the
+// first call all are 0.
 type ProviderLoad struct {
 	ID       string  `json:"id"`
 	Name     string  `json:"name"`
 	Instance string  `json:"instance"`
 	Calls    uint64  `json:"calls"`
-	Errors   uint64  `json:"errors"` // of Calls, those that failed
+	Errors   uint64  `json:"errors"` // of Calls, the failed ones
 	InFlight int     `json:"inFlight"`
 	P50Ms    float64 `json:"p50Ms"`
 	P99Ms    float64 `json:"p99Ms"`
@@ -111,9 +112,8 @@ type PushBudget struct {
 	Dropped  uint64 `json:"dropped"` // pushes that were refused because the budget was used up
 }
 
-// Usage answers GET /sessions/{id}/usage: what the session used since the gateway has it,
-// in all, by model and by turn. ContextTokens and ContextLimit are 0 if the host does not
-// report them.
+// Usage answers GET /sessions/{id}/usage: the session's use of models since the gateway has it, in
+// all, by model and by turn. ContextTokens and ContextLimit are 0 if the host does not report them.
 type Usage struct {
 	Session       string       `json:"session"`
 	Total         Sums         `json:"total"`
@@ -126,8 +126,8 @@ type Usage struct {
 	ModelCalls []ModelCall `json:"modelCalls,omitempty"`
 }
 
-// Context says how much of a model's context a conversation takes, in tokens. The parts are 0 where the host does not
-// tell them, and need not add up to Tokens.
+// Context says how much of a model's context a conversation takes, in tokens. The parts are 0 where
+// the host does not tell them, and need not add up to Tokens.
 type Context struct {
 	Tokens   int64 `json:"tokens"`
 	Limit    int64 `json:"limit"`
@@ -136,20 +136,20 @@ type Context struct {
 	Messages int64 `json:"messageTokens"` // prompts, answers, calls and results
 }
 
-// Sums add up calls of models: all of a session, those of one model, or those of one turn.
-// A number that the host does not report counts as 0. The fields of [Tokens] stand beside
-// the others in JSON.
+// Sums add up calls of models: all calls of a session, the calls of one model, or the calls of one
+// turn. A number that the host does not report counts as 0. The fields of [Tokens] stand beside the
+// others in JSON.
 type Sums struct {
 	Calls    int64 `json:"calls"`
-	Failures int64 `json:"failures"` // of Calls, those that failed
+	Failures int64 `json:"failures"` // of Calls, the failed ones
 	Tokens
 	Cost       float64 `json:"cost"` // in premium requests: each call times its model's multiplier
 	AICredits  float64 `json:"aiCredits"`
 	DurationMs int64   `json:"durationMs"` // of the calls, added up
 }
 
-// Tokens count what a model read and wrote. Those of its cache are part of the
-// input, those of its reasoning part of the output.
+// Tokens count the tokens that a model read and wrote. Cached tokens are part of the input, and
+// reasoning tokens are part of the output.
 type Tokens struct {
 	Input      int64 `json:"inputTokens"`
 	Output     int64 `json:"outputTokens"`
@@ -158,16 +158,16 @@ type Tokens struct {
 	Reasoning  int64 `json:"reasoningTokens"`
 }
 
-// ModelUsage is what a session used of one model: the model's id and, beside it in JSON,
-// the fields of [Sums]. A session that changed its model has several.
+// ModelUsage is a session's use of one model: the model's id and, beside it in JSON, the fields of
+// [Sums]. A session that changed its model has several.
 type ModelUsage struct {
 	Model string `json:"model"`
 	Sums
 }
 
-// TurnUsage is what one prompt cost: the calls from its first one until the next prompt's
-// first one. Turn also counts the turns that have left the list. MessageID is "" if the
-// host does not say which prompt its calls were for.
+// TurnUsage is the cost of one prompt: the calls from its first one until the next prompt's first
+// one. Turn also counts the turns that have left the list. MessageID is "" if the host does not say
+// which prompt its calls were for.
 type TurnUsage struct {
 	Turn      int       `json:"turn"` // from 1
 	MessageID string    `json:"messageId"`

@@ -25,7 +25,7 @@ type TimelineLine struct {
 	Level   LogLevel  `json:"level"`
 	Source  string    `json:"source"` // user, assistant, gateway, session, or a provider's name
 	Message string    `json:"message"`
-	// ToolCallID is the call that the line is about: a provider tells its progress. "" for other lines, and where the
+	// ToolCallID is the call whose progress the line reports. It is "" for other lines, and if the
 	// session's host gives calls no ids.
 	ToolCallID string `json:"toolCallId,omitempty"`
 }
@@ -48,15 +48,15 @@ type RuntimeEvent struct {
 	TS        time.Time       `json:"ts"`
 	Type      string          `json:"type"` // the runtime's own name of it
 	ID        string          `json:"id,omitempty"`
-	AgentID   string          `json:"agentId,omitempty"`   // of the sub-agent that it is about
+	AgentID   string          `json:"agentId,omitempty"`   // of the sub-agent that acts
 	Ephemeral bool            `json:"ephemeral,omitempty"` // the runtime does not store it
 	Data      json.RawMessage `json:"data"`
 }
 
-// Callback is one callback of a session, or its error, or with ToolCallID and DurationMs alone how long a call took,
-// where the host tells that after the call's end. It has the fields of its kind alone,
-// as docs/admin-api.md says under "live": the others are nil, and left out. They are
-// sorted by their JSON names, which is the order on the wire.
+// Callback is one callback of a session, or its error, or with ToolCallID and DurationMs alone how
+// long a call took, where the host tells that after the call's end. It has the fields of its kind
+// alone, as docs/admin-api.md says under "live": the others are nil, and left out. They are sorted
+// by their JSON names, which is the order on the wire.
 type Callback struct {
 	Name             string      `json:"callback,omitempty"` // onMessage, for example; "" beside a SessionError
 	CompleteContent  *string     `json:"completeContent,omitempty"`
@@ -76,16 +76,15 @@ type Callback struct {
 	TurnID           *string     `json:"turnId,omitempty"`
 }
 
-// ToolOutput is the result of a tool execution that succeeded, in an onEndToolExecution
-// callback. DetailedContent is a longer text than Content; it is left out if the host
-// reports none.
+// ToolOutput is the result of a tool execution that succeeded, in an onEndToolExecution callback.
+// DetailedContent is a longer text than Content; it is left out if the host does not report one.
 type ToolOutput struct {
 	Content         string `json:"content"`
 	DetailedContent string `json:"detailedContent,omitzero"`
 }
 
-// ToolError is the error of a tool execution that failed, in an onEndToolExecution
-// callback. Code is left out if the host reports none.
+// ToolError is the error of a tool execution that failed, in an onEndToolExecution callback. Code
+// is left out if the host does not report one.
 type ToolError struct {
 	Message string `json:"message"`
 	Code    string `json:"code,omitzero"`
@@ -108,8 +107,8 @@ type Gap struct {
 	Stream   uint64 `json:"stream,omitzero"`   // stored events
 }
 
-// Earlier is the answer to GET /sessions/{id}/earlier: what happened before an event,
-// oldest first. More is true if there is still more before it.
+// Earlier is the answer to GET /sessions/{id}/earlier: the entries before an event, oldest first.
+// More is true if there are still earlier entries.
 type Earlier struct {
 	Events []SessionEvent `json:"events"`
 	More   bool           `json:"more"`
@@ -126,11 +125,11 @@ type SessionEvent struct {
 // session. At least one of Event and Prompt is required; Metadata is an object. The answer
 // is a [Receipt].
 type Push struct {
-	Provider string          `json:"provider,omitempty"` // who it is from; tapctl if left out
+	Provider string          `json:"provider,omitempty"` // the sender; tapctl if left out
 	Stream   string          `json:"stream,omitempty"`   // tapctl if left out
 	Level    string          `json:"level,omitempty"`    // keep, surface or inject; surface if left out
 	Event    string          `json:"event,omitempty"`
-	Prompt   string          `json:"prompt,omitempty"` // what the session is asked; makes the level inject
+	Prompt   string          `json:"prompt,omitempty"` // for the session; makes the level inject
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	Wait     bool            `json:"wait,omitempty"` // answer when the turn that it started has ended
 }
@@ -139,16 +138,17 @@ type Push struct {
 // waits for the next one, among at most 100 events and 1 MiB; else the foreground session
 // gets it. The answer is a [Receipt].
 type Keep struct {
-	Provider string          `json:"provider,omitempty"` // who it is from; tapctl if left out
+	Provider string          `json:"provider,omitempty"` // the sender; tapctl if left out
 	Stream   string          `json:"stream,omitempty"`   // tapctl if left out
 	Event    string          `json:"event"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Broadcast is the body of POST /cluster/push: an event for all sessions of all gateways of the cluster. Its stream
-// must be one that lasts. Event and Prompt are not both empty. The answer is a [Receipt].
+// Broadcast is the body of POST /cluster/push: an event for all sessions of all gateways of the
+// cluster. Its stream must be one that lasts. Event and Prompt are not both empty. The answer is a
+// [Receipt].
 type Broadcast struct {
-	Provider string          `json:"provider,omitempty"` // who it is from; tapctl if left out
+	Provider string          `json:"provider,omitempty"` // the sender; tapctl if left out
 	Stream   string          `json:"stream,omitempty"`   // tapctl if left out
 	Level    string          `json:"level,omitempty"`    // keep, surface or inject; surface if left out
 	Event    string          `json:"event,omitempty"`
@@ -156,8 +156,7 @@ type Broadcast struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Fate is what became of a push, as the constants below say. See docs/protocol.md,
-// "Receipts".
+// Fate is the state of a push, one of the constants below. See docs/protocol.md, "Receipts".
 type Fate string
 
 // Fates of a push: it is only in its stream; it waits to become a prompt; it became a
@@ -171,17 +170,17 @@ const (
 	FateDropped   Fate = "dropped"
 )
 
-// Receipt answers a push with what became of it so far. Reason explains the fate to people,
-// such as that there is no session yet; it is left out if there is nothing to explain.
+// Receipt answers a push with its state so far. Reason explains the fate to people, such as that
+// there is no session yet; it is left out if there is nothing to explain.
 type Receipt struct {
-	Seq    uint64 `json:"seq"` // counts what the session's streams stored; 0 if this was not stored
+	Seq    uint64 `json:"seq"` // numbers the session's stored pushes; 0 if not stored
 	Fate   Fate   `json:"fate"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// StreamRow is one stored event of a stream, as GET /sessions/{id}/history lists them; it
-// is also the data of [EventStream]. Level is what the stream's filter chose. Event and
-// Prompt are not both empty.
+// StreamRow is one stored event of a stream, as GET /sessions/{id}/history lists them, and also the
+// data of [EventStream]. Level is the choice of the stream's filter. At least one of Event and
+// Prompt has a text.
 type StreamRow struct {
 	Stream   string          `json:"stream"`
 	Provider string          `json:"provider"`
@@ -190,6 +189,7 @@ type StreamRow struct {
 	Level    string          `json:"level"` // keep, surface or inject
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	Prompt   string          `json:"prompt,omitempty"`
-	// ID is that of an event of a stream that lasts, GATEWAY/ID; "" for others. It is the same in every session.
+	// ID is the id of an event of a kept stream, GATEWAY/ID; "" for others. It is the same in every
+	// session.
 	ID string `json:"id,omitempty"`
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Goal is something that a session works towards by itself until checks show that it is met, or its budget is used up,
-// as GET /goals lists it. docs/goals.md says how it goes.
+// Goal is a task that a session works on by itself until checks show that it is met, or its budget
+// is used up, as GET /goals lists it. docs/goals.md describes its course.
 type Goal struct {
 	ID       string       `json:"id"`
 	Session  string       `json:"session"` // a session's id
@@ -17,40 +17,41 @@ type Goal struct {
 	Spent    GoalBudget   `json:"spent"` // of Budget
 	// Iterations are the turns that the goal had, oldest first.
 	Iterations []GoalIteration `json:"iterations"`
-	// Evidence is what the last look at each check of the contract showed, in their order.
+	// Evidence is the result of the last look at each check of the contract, in their order.
 	Evidence  []Evidence `json:"evidence"`
-	Reason    string     `json:"reason,omitempty"` // why it ended, or what it waits for
+	Reason    string     `json:"reason,omitempty"` // why it ended, or why it waits
 	StartedAt time.Time  `json:"startedAt"`
 	EndedAt   time.Time  `json:"endedAt,omitzero"`
 }
 
 // States of a [Goal].
 const (
-	GoalActive     = "active"  // its session works on it, or is not there now
+	GoalActive     = "active"  // its session works on it, or is not running
 	GoalMet        = "met"     // all checks hold
 	GoalOverBudget = "budget"  // turns, time or tokens are used up
-	GoalStopped    = "stopped" // somebody stopped it, interrupted its turn or ended its session
+	GoalStopped    = "stopped" // a person stopped it, interrupted its turn or ended its session
 	GoalBlocked    = "blocked" // it can't go on: its prompts are not taken, or its turns fail
 )
 
-// Who started a [Goal].
+// The starters of a [Goal].
 const (
 	GoalByPerson = "person"
 	GoalByModel  = "model"
 )
 
-// GoalContract is what a goal is: a text for the model, and the checks that must all hold.
+// GoalContract defines a goal: a text for the model, and the checks that must all hold.
 type GoalContract struct {
 	Text   string  `json:"text"`
 	Checks []Check `json:"checks"`
 }
 
-// GoalBudget is how much a goal may use, or has used. What a budget leaves out has no limit; turns always have one.
+// GoalBudget limits a goal, or counts its use. A field that a budget leaves out has no limit; turns
+// always have one.
 type GoalBudget struct {
 	Turns int `json:"turns"`
 	// TimeMs counts while the session is there.
 	TimeMs int64 `json:"timeMs,omitempty"`
-	// Tokens are those that the session's model read and wrote, other prompts' included.
+	// Tokens counts the tokens that the session's model read and wrote, also for other prompts.
 	Tokens int64 `json:"tokens,omitempty"`
 }
 
@@ -59,19 +60,20 @@ type GoalIteration struct {
 	N         int       `json:"n"` // from 1
 	StartedAt time.Time `json:"startedAt"`
 	EndedAt   time.Time `json:"endedAt,omitzero"` // left out while the turn runs
-	Missing   []string  `json:"missing"`          // the checks that did not hold after it, and why
+	Missing   []string  `json:"missing"`          // checks that did not hold, with reasons
 	Reason    string    `json:"reason,omitempty"` // why the turn failed or was cut short
 }
 
-// Check is something that is looked up and never run. It has one of File, Stream and Call.
+// Check is a condition that is looked up without running a program. It has one of File, Stream and
+// Call.
 type Check struct {
-	Description string       `json:"description,omitempty"` // what it shows, for people
+	Description string       `json:"description,omitempty"` // the fact that it shows, for people
 	File        *FileCheck   `json:"file,omitempty"`
 	Stream      *StreamCheck `json:"stream,omitempty"`
 	Call        *CallCheck   `json:"call,omitempty"`
 }
 
-// FileCheck holds if there is such a file with such a content.
+// FileCheck holds if the file exists and has the content.
 type FileCheck struct {
 	Path     string `json:"path"` // below the session's directory
 	NonEmpty bool   `json:"nonEmpty,omitempty"`
@@ -88,8 +90,8 @@ type StreamCheck struct {
 	Pattern    string `json:"pattern,omitempty"`
 }
 
-// CallCheck holds if the latest of the calls that fit ended as it says. Without ExitCode and Success, it must have
-// worked.
+// CallCheck holds if the latest of the calls that fit ended as it says. Without ExitCode and
+// Success, it must have worked.
 type CallCheck struct {
 	Tool     string `json:"tool,omitempty"`     // its name; "": any
 	Command  string `json:"command,omitempty"`  // of the session's own shell: the whole command
@@ -99,20 +101,21 @@ type CallCheck struct {
 	Success  *bool  `json:"success,omitempty"`
 }
 
-// Evidence is what a look at a check showed.
+// Evidence is the result of a look at a check.
 type Evidence struct {
-	Check string    `json:"check"` // what it is about, in a line
+	Check string    `json:"check"` // the subject of the check, in a line
 	Holds bool      `json:"holds"`
 	Why   string    `json:"why,omitempty"` // it does not hold
 	At    time.Time `json:"at"`
 }
 
-// GoalRequest is the body of POST /goals, which starts a goal. A check has the form of [Check], where a text is short
-// for an object with path, channel or command; or it has the form that the tool tap_verify_goal_output takes.
+// GoalRequest is the body of POST /goals, which starts a goal. A check has the form of [Check],
+// where a text is short for an object with path, channel or command; or it has the form that the
+// tool tap_verify_goal_output takes.
 type GoalRequest struct {
 	Session string            `json:"session"`
 	Text    string            `json:"text"`
-	Checks  []json.RawMessage `json:"checks,omitempty"` // without any it is never met
+	Checks  []json.RawMessage `json:"checks,omitempty"` // without checks the goal is never met
 	Turns   int               `json:"turns,omitempty"`  // 50 if left out
 	TimeMs  int64             `json:"timeMs,omitempty"` // no limit if left out
 	Tokens  int64             `json:"tokens,omitempty"` // no limit if left out

@@ -13,37 +13,39 @@ type Provider struct {
 	State       string    `json:"state"`    // bound, unbound or awaitHello
 	Session     string    `json:"session"`  // an id, or "all"
 	Tools       int       `json:"tools"`
-	InFlight    int       `json:"inFlight"` // calls that it has to answer
+	InFlight    int       `json:"inFlight"` // calls that it has not answered
 	ConnectedAt time.Time `json:"connectedAt"`
-	// Own says that the provider is a part of the gateway: the tap_* tools, what a model starts with them, or goals.
+	// Own says that the provider is a part of the gateway: the tap_* tools, the tools that a model
+	// starts with them, or goals.
 	Own bool `json:"own,omitempty"`
-	// Gateway is the gateway of a cluster that the provider is connected to; GET /providers leaves out the one that
-	// answers. Doubtful says that it is out of reach for the moment.
+	// Gateway is the gateway of a cluster that the provider is connected to; GET /providers leaves
+	// out the one that answers. Doubtful says that it is out of reach for the moment.
 	Gateway  string `json:"gateway,omitempty"`
 	Doubtful bool   `json:"doubtful,omitempty"`
-	// Serves are the other gateways whose sessions the provider serves, if it serves none of the gateway that it is
-	// connected to.
+	// Serves are the other gateways whose sessions the provider serves, if it serves no session of
+	// the gateway that it is connected to.
 	Serves []string `json:"serves,omitempty"`
 }
 
-// ConfiguredProvider is a provider that a file names, as GET /providers/configured lists them and as the data of
-// [StateConfigured], whether it is connected or not. Reason is left out while it runs; otherwise it says in one line
-// why not.
+// ConfiguredProvider is a provider that a file names, as GET /providers/configured lists them and
+// as the data of [StateConfigured], whether it is connected or not. Reason is left out while it
+// runs; otherwise it says in one line why not.
 type ConfiguredProvider struct {
 	Name   string `json:"name"` // the file's, without its ending
 	Kind   string `json:"kind"` // as in the file; "" if the file has never been valid
 	File   string `json:"file"`
 	State  string `json:"state"`            // [ConfiguredRunning] and so on
 	Reason string `json:"reason,omitempty"` // why it is not running
-	// StartsAt is when it is started again; left out unless it ended by itself and waits for that.
+	// StartsAt is the time of its next start. It is left out unless it ended by itself and waits
+	// for that start.
 	StartsAt  time.Time `json:"startsAt,omitzero"`
 	Connected []string  `json:"connected"` // the ids of its connections, as of [Provider]
-	Actions   []string  `json:"actions"`   // [ActionStart] and so on: those that would change something now
+	Actions   []string  `json:"actions"`   // [ActionStart] and so on, if useful now
 	// Required: calls of its sessions wait while it is not bound, and are then denied.
 	Required bool `json:"required,omitempty"`
 }
 
-// What POST /providers/{name}/ can do with a [ConfiguredProvider].
+// The actions of POST /providers/{name}/ on a [ConfiguredProvider].
 const (
 	ActionStart   = "start"
 	ActionStop    = "stop"
@@ -55,8 +57,8 @@ const (
 const (
 	ConfiguredRunning = "running" // for a session at least
 	ConfiguredStopped = "stopped" // by the user, or by its file
-	ConfiguredFailed  = "failed"  // until somebody corrects what Reason names
-	ConfiguredWaiting = "waiting" // for what Reason names
+	ConfiguredFailed  = "failed"  // until a person corrects the problem in Reason
+	ConfiguredWaiting = "waiting" // for the condition in Reason
 )
 
 // Stopped answers POST /providers/{name}/stop: how many processes of the provider file were
@@ -72,12 +74,14 @@ type StartedProvider struct {
 	Started int `json:"started"`
 }
 
-// Restarted answers POST /providers/{name}/restart, once the new processes have taken the place of what ran, or have
-// not joined within ten seconds: for how many sessions the provider runs again, counted as in [StartedProvider]. A new
-// process that fails before is the error INVALID_STATE, which says what became of the one before.
+// Restarted answers POST /providers/{name}/restart. The answer comes once the new processes have
+// taken the place of the old ones, or have not joined within ten seconds. It counts the sessions
+// for which the provider runs again, as [StartedProvider] does. If a new process fails before that,
+// the answer is the error INVALID_STATE, which says whether the old process still runs.
 type Restarted struct {
 	Restarted int `json:"restarted"`
-	// Waiting is how many of the new processes have not joined yet. What ran before goes on until they have.
+	// Waiting is how many of the new processes have not joined yet. The old ones go on until they
+	// have.
 	Waiting int `json:"waiting,omitempty"`
 }
 

@@ -26,8 +26,8 @@ type RecordingStart struct {
 	Connections []RecordedConnection `json:"connections"`
 }
 
-// RecordedConnection is a provider that was bound to the session when its recording began.
-// Hello is a message of the type hello that would give it what it had then.
+// RecordedConnection is a provider that was bound to the session when its recording began. Hello is
+// a message of the type hello that would give it the same tools, gates and streams again.
 type RecordedConnection struct {
 	Conn     int             `json:"conn"`
 	Provider string          `json:"provider"`

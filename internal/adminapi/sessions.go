@@ -17,17 +17,19 @@ type Session struct {
 	State      string    `json:"state"` // idle, busy or ending
 	Foreground bool      `json:"foreground"`
 	Providers  int       `json:"providers"` // how many are bound to it
-	Tools      int       `json:"tools"`     // how many they give it
+	Tools      int       `json:"tools"`     // how many tools the providers give it
 	CreatedAt  time.Time `json:"createdAt"`
-	// Repository is owner/name of the git remote of its directory, as it was when the session started; "" without one.
+	// Repository is owner/name of the git remote of its directory, as it was when the session
+	// started; "" without one.
 	Repository string `json:"repository,omitempty"`
 	// Attachments: its prompts may bring files, see [Attachment].
 	Attachments bool `json:"attachments,omitempty"`
-	// WaitsFor names the required providers that are not bound: calls wait for them, and are then denied. While the
-	// session is ending, it names the providers that have not yet acknowledged its end.
+	// WaitsFor names the required providers that are not bound: calls wait for them, and are then
+	// denied. While the session is ending, it names the providers that have not yet acknowledged
+	// its end.
 	WaitsFor []string `json:"waitsFor,omitempty"`
-	// Gateway is the gateway that runs the session, in [Cluster] only. Doubtful says that this gateway is out of reach
-	// for the moment.
+	// Gateway is the gateway that runs the session, in [Cluster] only. Doubtful says that this
+	// gateway is out of reach for the moment.
 	Gateway  string `json:"gateway,omitempty"`
 	Doubtful bool   `json:"doubtful,omitempty"`
 }
@@ -41,25 +43,25 @@ type StartRequest struct {
 	ModelSettings
 }
 
-// ModelSettings choose a session's model and how it is reached. What a new session
-// leaves out is the host's default; what a resumed one leaves out is as it was.
+// ModelSettings choose a session's model and how it is reached. For a field that is left out, a new
+// session uses the host's default, and a resumed session keeps its setting.
 type ModelSettings struct {
 	Model       string `json:"model,omitempty"`       // an id, see [Model]
 	Effort      string `json:"effort,omitempty"`      // of reasoning: low, medium, high, xhigh or max
-	Profile     string `json:"profile,omitempty"`     // of tapgw.toml; what the request says overrides it
+	Profile     string `json:"profile,omitempty"`     // of tapgw.toml; the request overrides it
 	ProviderURL string `json:"providerUrl,omitempty"` // a model endpoint of the user's own, http or https
 	ProviderKey string `json:"providerKey,omitempty"` // its key; never logged nor stored
 	GitHubToken string `json:"githubToken,omitempty"` // of another account; never logged nor stored
 }
 
-// MCPToken answers POST /sessions/{id}/mcp-token: a bearer token that opens /mcp for the session, and is void when
-// the session ends.
+// MCPToken answers POST /sessions/{id}/mcp-token: a bearer token that opens /mcp for the session,
+// and is void when the session ends.
 type MCPToken struct {
 	Token string `json:"token"`
 }
 
-// ProviderToken answers POST /sessions/{id}/provider-token: a token with which one provider binds the session, and no
-// other one. It is void when the session ends.
+// ProviderToken answers POST /sessions/{id}/provider-token: a token with which one provider binds
+// the session, and no other one. It is void when the session ends.
 type ProviderToken struct {
 	Token string `json:"token"`
 }
@@ -91,12 +93,12 @@ type Persisted struct {
 // others is INVALID_STATE.
 const (
 	PersistedStored = "stored" // it can be resumed
-	PersistedLive   = "live"   // it runs in this gateway
+	PersistedLive   = "live"   // it runs here
 	PersistedInUse  = "inUse"  // it runs in another process
 )
 
-// ResumeRequest is the body of POST /persisted/{id}/resume, which starts a session on disk
-// again, under its id and with its history. What it leaves out is as it was. The answer is
+// ResumeRequest is the body of POST /persisted/{id}/resume, which starts a session on disk again,
+// under its id and with its history. Fields that are left out keep their values. The answer is
 // [Started].
 type ResumeRequest struct {
 	CWD   string `json:"cwd,omitempty"` // another working directory, absolute
@@ -149,25 +151,25 @@ type Attachment struct {
 	// Data is instead of Path: 5 MiB at most, and 10 MiB and 20 files of a prompt.
 	Data     []byte `json:"data,omitempty"`     // base64
 	Name     string `json:"name,omitempty"`     // required with Data
-	MIMEType string `json:"mimeType,omitempty"` // of text; what Data is, the gateway finds out
+	MIMEType string `json:"mimeType,omitempty"` // of text; the gateway detects the type of Data
 }
 
-// Files answers GET /sessions/{id}/files: files below the session's directory, relative to it and with slashes, those
-// that match best first.
+// Files answers GET /sessions/{id}/files: files below the session's directory, relative to it and
+// with slashes. The best matches come first.
 type Files struct {
 	Files []string `json:"files"`
 	More  bool     `json:"more"` // there are more, or the search came to a limit
 }
 
-// Command is a command of a session's host, as GET /sessions/{id}/commands lists them. People write a slash before the
-// name.
+// Command is a command of a session's host, as GET /sessions/{id}/commands lists them. People write
+// a slash before the name.
 type Command struct {
 	Name        string          `json:"name"`
 	Aliases     []string        `json:"aliases,omitempty"` // other names
 	Description string          `json:"description"`
-	Hint        string          `json:"hint,omitempty"`     // what may stand behind the name
-	Required    bool            `json:"required,omitempty"` // that something stands there
-	Choices     []CommandChoice `json:"choices,omitempty"`  // what may stand there; "" for anything
+	Hint        string          `json:"hint,omitempty"`     // for the input after the name
+	Required    bool            `json:"required,omitempty"` // the input must not be missing
+	Choices     []CommandChoice `json:"choices,omitempty"`  // for the input; "" for any
 }
 
 // CommandChoice is a word that may stand behind the name of a [Command].
@@ -178,19 +180,19 @@ type CommandChoice struct {
 
 // RunCommand is the body of POST /sessions/{id}/commands/{name}. The answer is [CommandRan].
 type RunCommand struct {
-	Input string `json:"input,omitempty"` // what stands behind the name
+	Input string `json:"input,omitempty"` // the text after the name
 }
 
 // CommandRan answers a [RunCommand] once the command has ended. Its text is in the timeline, too.
 type CommandRan struct {
-	Text     string `json:"text"`               // what it says, "" for nothing
-	Prompted bool   `json:"prompted,omitempty"` // it gave the session a prompt
+	Text     string `json:"text"`               // the output, which may be ""
+	Prompted bool   `json:"prompted,omitempty"` // the command gave the session a prompt
 }
 
 // Interrupt is the body of POST /sessions/{id}/interrupt, which ends the session's turn and
 // its tool calls with CANCELLED. The answer is [Interrupted].
 type Interrupt struct {
-	Reason string `json:"reason,omitempty"` // told to the providers whose calls end
+	Reason string `json:"reason,omitempty"` // the reason for the providers whose calls end
 }
 
 // Interrupted answers an [Interrupt]. Dropped is left out if the agent had begun all
@@ -213,7 +215,7 @@ const (
 // DecideDeny alone, which declines it.
 const (
 	DecideOnce    = "once"
-	DecideSession = "session" // and for the same again, as long as the session lasts
+	DecideSession = "session" // now, and for the same again in this session
 	DecideDeny    = "deny"
 )
 
@@ -226,11 +228,11 @@ type Question struct {
 	Kind      string          `json:"kind"`
 	Message   string          `json:"message"`
 	Detail    string          `json:"detail,omitempty"`   // whole: the command, the path, a tool with its arguments
-	Choices   []string        `json:"choices,omitempty"`  // of an input: what to choose from
+	Choices   []string        `json:"choices,omitempty"`  // of an input: the answers to choose from
 	Freeform  bool            `json:"freeform,omitempty"` // of an input: an answer that is no choice is allowed
 	Schema    json.RawMessage `json:"schema,omitempty"`   // of a form: the JSON Schema of its content
 	AskedAt   time.Time       `json:"askedAt"`
-	ExpiresAt time.Time       `json:"expiresAt"` // unanswered by then, it is refused
+	ExpiresAt time.Time       `json:"expiresAt"` // without an answer by then, it is refused
 }
 
 // Answer is the body of POST /sessions/{id}/answer: a decision, a text or content, by the
@@ -257,8 +259,8 @@ type Tool struct {
 	TimeoutMs    int64            `json:"timeoutMs"`
 }
 
-// ToolAnnotations are a provider's hints about what its tool does; nil is not given. See docs/protocol.md,
-// "Annotations".
+// ToolAnnotations are a provider's hints about what its tool does; nil is not given. See
+// docs/protocol.md, "Annotations".
 type ToolAnnotations struct {
 	ReadOnlyHint    *bool `json:"readOnlyHint,omitempty"`
 	DestructiveHint *bool `json:"destructiveHint,omitempty"`
@@ -274,9 +276,10 @@ type Call struct {
 	TimeoutMs *int64          `json:"timeoutMs,omitempty"` // at least 1; the tool's own if left out
 }
 
-// CallResult is how a tool call ended: with Data, or with Error and ErrorCode, one of the
-// codes of docs/protocol.md, "Calls". Of a result of several parts, Content has the parts, as in docs/protocol.md,
-// "Part", and Data is a text of them if the provider gave none. DurationMs includes the waits for gates and slots.
+// CallResult is how a tool call ended: with Data, or with Error and ErrorCode, one of the codes of
+// docs/protocol.md, "Calls". If a result has several parts, Content has them, as in
+// docs/protocol.md, "Part", and Data is the provider's text or one that the gateway makes of the
+// parts. DurationMs includes the waits for gates and slots.
 type CallResult struct {
 	Data       json.RawMessage `json:"data,omitempty"`
 	Content    json.RawMessage `json:"content,omitempty"`
@@ -285,13 +288,15 @@ type CallResult struct {
 	DurationMs int64           `json:"durationMs"`
 }
 
-// Filters answers GET /sessions/{id}/filters: the filters of the session's streams, and what they dropped lately.
+// Filters answers GET /sessions/{id}/filters: the filters of the session's streams, and the events
+// that they dropped lately.
 type Filters struct {
 	Filters []Filter       `json:"filters"`
 	Dropped []DroppedEvent `json:"dropped"` // the last 100, newest first
 }
 
-// Filter is the filter of one stream. The first rule whose pattern is found in an event's text decides.
+// Filter is the filter of one stream. The first rule whose pattern is found in an event's text
+// decides.
 type Filter struct {
 	Stream   string       `json:"stream"`
 	Provider string       `json:"provider"`
@@ -311,12 +316,12 @@ type DroppedEvent struct {
 	TS       time.Time `json:"ts"`
 	Event    string    `json:"event"` // the text that the filter saw, 2 KiB at most
 	Rule     int       `json:"rule"`  // the index of the rule that dropped it
-	Match    string    `json:"match"` // its pattern, which the filter may not have any more
+	Match    string    `json:"match"` // the pattern, which the filter may not have any more
 }
 
-// QueuedPrompt is a prompt that a session has not begun, as GET /queue lists them: first those that the agent has
-// and takes up at its next step, then those that wait for the end of the turn, then prompts of providers, each in
-// their order.
+// QueuedPrompt is a prompt that a session has not begun, as GET /queue lists them. First come the
+// prompts that the agent takes up at its next step, then the prompts that wait for the end of the
+// turn, then prompts of providers, each in their order.
 type QueuedPrompt struct {
 	ID          string    `json:"id"` // in its session
 	Session     string    `json:"session"`

@@ -2,8 +2,8 @@ package adminapi
 
 import "time"
 
-// Source is a source of events that a provider file of kind source names, as GET /sources lists them. Times are left
-// out where there is none.
+// Source is a source of events that a provider file of kind source names, as GET /sources lists
+// them. Unknown times are left out.
 type Source struct {
 	Name      string    `json:"name"`
 	Kind      string    `json:"kind"`  // run, prompt, files, url or webhook
@@ -21,7 +21,7 @@ type Source struct {
 const (
 	SourceRunning = "running" // a run is under way
 	SourceWaiting = "waiting" // for its time, its event or a session
-	SourceDone    = "done"    // it will not run again
+	SourceDone    = "done"    // it had its last run
 	SourceStopped = "stopped" // by the user, or by its file
-	SourceFailed  = "failed"  // until somebody corrects what Reason names
+	SourceFailed  = "failed"  // until a person corrects the problem in Reason
 )

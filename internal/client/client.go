@@ -1,8 +1,8 @@
-// Package client is the typed client of the gateway's admin API. Commands use
-// it and never build a URL themselves.
+// Package client is the typed client of the gateway's admin API. Commands use it and never build a
+// URL themselves.
 //
-// Every call ends with its context. Every error is a [cli.Error], so that it
-// has the exit code that scripts rely on and one line that says what to do.
+// Every call ends with its context. Every error is a [cli.Error], so that it has the exit code that
+// scripts rely on, and one line with advice.
 package client
 
 import (
@@ -31,19 +31,20 @@ const (
 	codeUnauthorized = "UNAUTHORIZED"
 )
 
-// Client makes requests to the admin API of one gateway (docs/admin-api.md). Its methods may be called from any
-// goroutine. Set Trace before the first request.
+// Client makes requests to the admin API of one gateway (docs/admin-api.md). Its methods may be
+// called from any goroutine. Set Trace before the first request.
 //
-// Each request fails with a [cli.Error]. Its exit code follows from the HTTP status: 400 and 413 are [cli.ExitUsage];
-// 401, 403, 421 and 429 [cli.ExitRefused]; 404 [cli.ExitNotFound]; 503 and a gateway that does not answer
-// [cli.ExitUnreachable]; 504 and the end of the context's time [cli.ExitTimedOut]; all others [cli.ExitFailed]. If the
-// gateway answered, the error has the gateway's code.
+// Each request fails with a [cli.Error]. Its exit code follows from the HTTP status: 400 and 413
+// are [cli.ExitUsage]; 401, 403, 421 and 429 [cli.ExitRefused]; 404 [cli.ExitNotFound]; 503 and a
+// gateway that does not answer [cli.ExitUnreachable]; 504 and the end of the context's time
+// [cli.ExitTimedOut]; all others [cli.ExitFailed]. If the gateway answered, the error has the
+// gateway's code.
 type Client struct {
 	base, token string
 	gateway     string // the path of another gateway in the API, "" for the gateway itself
-	source      string // what named the gateway, for errors
+	source      string // the flag, variable or file that named the gateway, for errors
 	tokenSource string // where the token was found, for errors
-	missing     error  // not nil: no gateway runs, and the user named none
+	missing     error  // not nil: no gateway runs, and the user did not name one
 	urlFlag     string // the flag that names a gateway, for errors
 	urlGiven    bool   // by the user, in a flag or the environment
 	tokenGiven  bool
@@ -87,11 +88,12 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// URL returns the gateway's address with the scheme ws or wss, a host and a port, as providers write it. If no gateway
-// was found, it is "ws".
+// URL returns the gateway's address with the scheme ws or wss, a host and a port, as providers
+// write it. If no gateway was found, it is "ws".
 func (c *Client) URL() string { return "ws" + strings.TrimPrefix(c.base, "http") }
 
-// Close closes the connections that no request uses now. Requests under way go on, and the client can be used again.
+// Close closes the connections that no request uses now. Requests under way go on, and the client
+// can be used again.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func optional(name, value string) url.Values {

@@ -25,9 +25,9 @@ const (
 
 var dialer = net.Dialer{Timeout: dialTimeout}
 
-// Dial opens a WebSocket at a path of the gateway: "/" for a provider, "/host" for a session host. Nothing was sent yet
-// but the question for a proof, which the gateway answered. The error is a [cli.Error]; if the gateway refused the
-// upgrade, the response says how.
+// Dial opens a WebSocket at a path of the gateway: "/" for a provider, "/host" for a session host.
+// Before it, the gateway has proved that it knows the token; nothing else was sent. The error is a
+// [cli.Error]; if the gateway refused the upgrade, the response says how.
 func (c *Client) Dial(ctx context.Context, path string, header http.Header) (*websocket.Conn, *http.Response, error) {
 	if c.missing != nil {
 		return nil, nil, c.missing
@@ -45,12 +45,12 @@ func (c *Client) Dial(ctx context.Context, path string, header http.Header) (*we
 	return nil, answer, c.broken(ctx, "connecting", err)
 }
 
-// Token returns the admin token that the client sends: the one of [Options], or the one that was found; "" for none.
-// Send it only over a connection of [Client.Dial].
+// Token returns the admin token that the client sends: the token of [Options], or the one that was
+// found; "" without a token. Send it only over a connection of [Client.Dial].
 func (c *Client) Token() string { return c.token }
 
-// dial connects to the gateway. It sends nothing but the question for a proof until the gateway
-// has proved that it knows the token (docs/protocol.md has the proof).
+// dial connects to the gateway. It sends only the question for a proof until the gateway has proved
+// that it knows the token (docs/protocol.md has the proof).
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return c.proven(ctx, conn, address)
 }
 
-// dialTLS is dial for https. It checks the certificate too, because the proof of the token does
-// not exclude somebody in between who reads the messages.
+// dialTLS is dial for https. It checks the certificate too, because the proof of the token does not
+// exclude a man in the middle who reads the messages.
 func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	secure := tls.Dialer{NetDialer: &dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}
 	conn, err := secure.DialContext(ctx, network, address)
@@ -70,7 +70,8 @@ func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn
 	return c.proven(ctx, conn, address)
 }
 
-// proven returns the connection if its other end proves that it is the gateway, else it closes it.
+// proven returns the connection if its other end proves that it is the gateway, else it closes the
+// connection.
 func (c *Client) proven(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
@@ -129,8 +130,8 @@ func (c *Client) prove(conn net.Conn, host string) error {
 	return nil
 }
 
-// silent is the error when the program at the URL says nothing, as a gateway that hangs does. To start another one
-// is no cure then.
+// silent is the error for a program at the URL that does not answer, such as a gateway that hangs.
+// It does not advise to start another gateway, which would not help.
 func (c *Client) silent() error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
 		Message: fmt.Sprintf("the program at %s (from %s) did not answer within %v: your gateway hangs, "+

@@ -17,25 +17,30 @@ import (
 	"tapgw/internal/statedir"
 )
 
-// Environment variables that name the gateway and its admin token. A flag comes before a variable, and a variable
-// before the files of the gateway that runs for this user.
+// Which gateway a command means, and where its token is: flags, then variables, then the files of
+// the gateway that runs for this user.
+
+// Environment variables that name the gateway and its admin token. A flag comes before a variable,
+// and a variable before the files of the gateway that runs for this user.
 const (
 	EnvURL   = "TAP_GATEWAY_URL"
 	EnvToken = "TAP_ADMIN_TOKEN" //nolint:gosec // a variable's name
 )
 
-// exampleURL is what a gateway's URL looks like.
+// exampleURL is an example of a gateway's URL, for messages.
 const exampleURL = "ws://127.0.0.1:9400"
 
-// maxFile bounds what is read of a file, in bytes.
+// maxFile bounds how many bytes of a file are read.
 const maxFile = 64 << 10
 
-// Options name the gateway. An empty field is looked up in the environment ([EnvURL], [EnvToken]), then in the files of
-// the gateway that runs for this user (gateway.json and .admin-token in the state directory).
+// Options name the gateway. An empty field is looked up in the environment ([EnvURL], [EnvToken]),
+// then in the files of the gateway that runs for this user (gateway.json and .admin-token in the
+// state directory).
 type Options struct {
 	URL   string // ws://, wss://, http:// or https://
 	Token string
-	// Gateway is another gateway of the cluster, which the one at URL lets answer; "" for that one itself.
+	// Gateway is another gateway of the cluster, to which the gateway at URL passes the requests;
+	// "" sends them to the gateway at URL itself.
 	Gateway string
 	Flag    string // the command's flag for URL, for errors; "": --url
 }
@@ -51,7 +56,7 @@ func stateDir() (string, error) {
 	return statedir.Of(home), nil
 }
 
-// discoverURL returns the base of the HTTP API and what named it: a flag, a variable or a file.
+// discoverURL returns the base of the HTTP API and its source: a flag, a variable or a file.
 func discoverURL(o Options) (base, source string, err error) {
 	if o.URL != "" {
 		base, err := httpURL(o.URL)
@@ -81,13 +86,13 @@ func discoverURL(o Options) (base, source string, err error) {
 	switch {
 	case err != nil:
 		return "", "", cli.Failed("looking for the gateway: %v", err)
-	case isMissing && alive: // whoever goes on without a gateway must not do so now
+	case isMissing && alive: // a caller that can do without a gateway must not do so now
 		return "", "", &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: fmt.Sprintf(
 			"a gateway runs, but there is no %s: it starts or ends, or somebody has removed the file; "+
 				"try again, or stop the gateway and start it again", file)}
 	case isMissing:
 		return "", "", noGateway(o, "there is no "+file)
-	case !alive: // it was killed, and any program may have its port now
+	case !alive: // the gateway was killed, and any program may have its port now
 		return "", "", noGateway(o, file+" is of a gateway that has ended")
 	}
 	var gateway statedir.Info
@@ -109,8 +114,9 @@ func runs(dir string) (bool, error) {
 	return proc.Locked(lock)
 }
 
-// ErrNone is in the error of every request when no gateway of this user runs, as opposed to one that does not answer as
-// it should. A caller that named a URL gets it when nothing listens there.
+// ErrNone is in the error of every request when no gateway of this user runs, as opposed to one
+// that does not answer as it should. A caller that named a URL gets it when no program listens
+// there.
 var ErrNone = errors.New("no gateway runs")
 
 // noGateway is the error when no gateway of this user runs; why says how we know. A gateway of
@@ -152,8 +158,8 @@ func discoverToken(given string) (token, source string, err error) {
 	return token, source, nil
 }
 
-// TokenFile returns the path of the file in which the gateway of this user stores the admin token while it runs. The
-// file need not exist. The error is a [cli.Error]: no home directory is known.
+// TokenFile returns the path of the file in which the gateway of this user stores the admin token
+// while it runs. The file need not exist. The error is a [cli.Error]: no home directory is known.
 func TokenFile() (string, error) {
 	dir, err := stateDir()
 	if err != nil {

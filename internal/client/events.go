@@ -13,16 +13,17 @@ import (
 	"tapgw/internal/cli"
 )
 
-// State is one state of the gateway in full, for example the list of its sessions. It replaces every earlier State of
-// the same name (docs/admin-api.md, GET /api/v1/events).
+// State is one state of the gateway in full, for example the list of its sessions. It replaces
+// every earlier State of the same name (docs/admin-api.md, GET /api/v1/events).
 type State struct {
 	Name string          // [adminapi.StateSessions] and so on
-	Data json.RawMessage // what the GET request of that name answers
+	Data json.RawMessage // the answer of the GET request of that name
 }
 
-// Watch follows the named states of the gateway, all of them if names is empty. It yields each state at once, and again
-// after each change, at most every 100 ms. It ends with an error only: [cli.ExitUnreachable] if the gateway ends, or
-// the error of ctx (docs/admin-api.md, GET /api/v1/events).
+// Watch follows the named states of the gateway, all of them if names is empty. It yields each
+// state at once, and again after each change, at most every 100 ms. It ends with an error only:
+// [cli.ExitUnreachable] if the gateway ends, or the error of ctx (docs/admin-api.md, GET
+// /api/v1/events).
 func (c *Client) Watch(ctx context.Context, names ...string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		for e, err := range events(ctx, c, "/events", url.Values{"name": names}) {
@@ -34,16 +35,16 @@ func (c *Client) Watch(ctx context.Context, names ...string) iter.Seq2[State, er
 	}
 }
 
-// SessionEvent is something that happened in a session. Name is [adminapi.EventTimeline] and so on, and says what Data
-// is the JSON of.
+// SessionEvent is an event of a session. Name is [adminapi.EventTimeline] or another event name,
+// and decides the type of the JSON in Data.
 type SessionEvent struct {
 	Name string
 	Data json.RawMessage
 }
 
-// FollowSession yields what happens in a session: the last things that did, at most so many, and then each new one.
-// After [adminapi.EventEnded] it ends; it ends with an error if the gateway goes away (docs/admin-api.md, GET
-// /api/v1/sessions/{id}/events).
+// FollowSession yields the events of a session: at most the last few that have happened, and then
+// each new one. After [adminapi.EventEnded] it ends; it ends with an error if the gateway goes away
+// (docs/admin-api.md, GET /api/v1/sessions/{id}/events).
 func (c *Client) FollowSession(ctx context.Context, id string, last int) iter.Seq2[SessionEvent, error] {
 	return func(yield func(SessionEvent, error) bool) {
 		q := url.Values{"last": {strconv.Itoa(last)}}
@@ -65,7 +66,7 @@ func events(ctx context.Context, c *Client, path string, q url.Values) iter.Seq2
 				yield(SessionEvent{}, err)
 				return
 			}
-			// An event is a line for its name, one for its data and one for its id.
+			// An event has three lines: its name, its data and its id.
 			field, value, _ := bytes.Cut(line, []byte(": "))
 			switch string(field) {
 			case "event":

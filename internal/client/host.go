@@ -18,6 +18,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// A session host is a program that runs an agent for a session of the gateway. See
+// docs/protocol.md, "Session hosts".
+
 // Limits of a session host's connection to the gateway.
 const (
 	hostConnect    = 10 * time.Second // for a connection and its first two requests
@@ -29,17 +32,19 @@ const (
 	maxHostFrame = 32 << 20
 )
 
-// ErrSessionEnded is the error of a [HostSession] whose session the gateway has ended, or does not know any more. The
-// host does not connect again; [HostOptions].State gets this error too.
+// ErrSessionEnded is the error of a [HostSession] whose session the gateway has ended, or does not
+// know any more. The host does not connect again; [HostOptions].State gets this error too.
 var ErrSessionEnded = errors.New("the gateway has ended this session")
 
-// ErrLost is the error of a tool call that was under way when the connection to the gateway was lost: whether the tool
-// ran is unknown. [HostOptions].State gets it too. The host connects again by itself.
+// ErrLost is the error of a tool call that was running when the connection to the gateway was lost:
+// whether the tool ran is unknown. [HostOptions].State gets it too. The host reconnects without a
+// call.
 var ErrLost = errors.New("the connection to the gateway was lost")
 
-// HostOptions describe a session that this process runs. The functions serve the gateway's requests; a nil function
-// means that the host does not announce that capability (docs/protocol.md, Session hosts). Each is called from one
-// goroutine at a time and must not wait for a call of the same [HostSession].
+// HostOptions describe a session that this process runs. The functions serve the gateway's
+// requests; a nil function means that the host does not announce that capability (docs/protocol.md,
+// Session hosts). Each is called from one goroutine at a time and must not wait for a call of the
+// same [HostSession].
 type HostOptions struct {
 	Name, Version string              // of the program
 	Aliases       map[string][]string // tool names of the session behind shell, edit and read
@@ -55,16 +60,17 @@ type HostOptions struct {
 	State     func(connected bool, why error) // the connection was made, or lost for a reason
 }
 
-// HostSession is a session of this process that is registered at a gateway (docs/protocol.md, Session hosts). After a
-// lost connection it connects again with the same id, first after about 0.2 s and later about every 5 s, until
-// [HostSession.Close]. Its methods may be called from any goroutine.
+// HostSession is a session of this process that is registered at a gateway (docs/protocol.md,
+// Session hosts). After a lost connection it connects again with the same id, first after about 0.2
+// s and later about every 5 s, until [HostSession.Close]. Its methods may be called from any
+// goroutine.
 type HostSession struct {
 	find Options
 	o    HostOptions
 	end  context.CancelFunc
 	done chan struct{} // closed when run has returned
 
-	mu        sync.Mutex
+	mu        sync.Mutex     // guards the fields below
 	conn      *jsonrpc2.Conn // nil while there is no connection
 	connected chan struct{}  // closed when conn is set
 	ended     error          // why the session ended; nil while it goes on
@@ -75,9 +81,9 @@ type HostSession struct {
 	hasRevision bool       // a list came on this connection
 }
 
-// Host registers a session at the gateway that find names. It makes the first connection before it returns, within 10
-// s; ctx bounds only that. The error is a [cli.Error], with [cli.ExitRefused] if the gateway refuses the token. Call
-// [HostSession.Close] at the end of the session.
+// Host registers a session at the gateway that find names. It makes the first connection before it
+// returns, within 10 s; ctx bounds only that. The error is a [cli.Error], with [cli.ExitRefused] if
+// the gateway refuses the token. Call [HostSession.Close] at the end of the session.
 func Host(ctx context.Context, find Options, o HostOptions) (*HostSession, error) {
 	h := &HostSession{find: find, o: o, done: make(chan struct{}), connected: make(chan struct{})}
 	conn, err := h.connect(ctx)
@@ -222,9 +228,9 @@ func (c *Client) hostError(ctx context.Context, method string, err error) error 
 		Message: fmt.Sprintf("gateway at %s: %s", c.URL(), e.Message)}
 }
 
-// Handle implements [jsonrpc2.Handler]. It serves the gateway's requests in their order: tools/set, session/send,
-// session/log and session/interrupt. A method without a function in [HostOptions] gets error -32601, and wrong params
-// get -32602. Only the connection calls it.
+// Handle implements [jsonrpc2.Handler]. It serves the gateway's requests in their order: tools/set,
+// session/send, session/log and session/interrupt. A method without a function in [HostOptions]
+// gets error -32601, and wrong params get -32602. Only the connection calls it.
 func (h *HostSession) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	err := h.handle(req)
 	if req.Notif {
@@ -278,15 +284,16 @@ func (h *HostSession) setTools(revision uint64, tools []protocol.HostTool) {
 	}
 }
 
-// ID returns the session's id at the gateway: the one of [HostOptions], or the one that the gateway has chosen. It
-// stays the same after a new connection.
+// ID returns the session's id at the gateway: the one of [HostOptions], or the one that the gateway
+// has chosen. It stays the same after a new connection.
 func (h *HostSession) ID() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.o.ID
 }
 
-// waitConnected returns the connection. If there is none, it waits for hostPatience at most.
+// waitConnected returns the connection. Without a connection, it waits for one for hostPatience at
+// most.
 func (h *HostSession) waitConnected(ctx context.Context) (*jsonrpc2.Conn, error) {
 	h.mu.Lock()
 	conn, connected, ended := h.conn, h.connected, h.ended
@@ -334,7 +341,7 @@ func (h *HostSession) call(ctx context.Context, method string, params, result an
 	return err
 }
 
-// ask is call for a request that may be made twice: after a lost connection it asks again.
+// ask makes a call that may be made twice: after a lost connection it asks again.
 func (h *HostSession) ask(ctx context.Context, method string, params, result any) error {
 	err := h.call(ctx, method, params, result)
 	if errors.Is(err, jsonrpc2.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -343,9 +350,10 @@ func (h *HostSession) ask(ctx context.Context, method string, params, result any
 	return err
 }
 
-// CallTool calls a provider's tool. A call that failed is no error: the result has an ErrorCode. The error says that
-// the gateway could not be asked: [ErrLost], [ErrSessionEnded], or no connection within 5 s. When ctx ends, CallTool
-// returns at once and the gateway cancels the call (docs/protocol.md, Session hosts: tool/call).
+// CallTool calls a provider's tool. A call that failed is no error: the result has an ErrorCode.
+// The error says that the gateway could not be asked: [ErrLost], [ErrSessionEnded], or no
+// connection within 5 s. When ctx ends, CallTool returns at once and the gateway cancels the call
+// (docs/protocol.md, Session hosts: tool/call).
 func (h *HostSession) CallTool(
 	ctx context.Context, callID, name string, args json.RawMessage,
 ) (adminapi.CallResult, error) {
@@ -367,9 +375,10 @@ func (h *HostSession) CallTool(
 	return r, err
 }
 
-// PreToolUse asks the providers' rules and gates about a call that the session is about to make. After an error the
-// call must not run, since there is no decision about it. It waits up to 5 s for a lost connection, and asks again if
-// the connection is lost meanwhile (docs/protocol.md, Session hosts: hook/preToolUse).
+// PreToolUse asks the providers' rules and gates about a call that the session is about to make.
+// After an error the call must not run, since there is no decision about it. It waits up to 5 s for
+// a lost connection, and asks again if the connection is lost meanwhile (docs/protocol.md, Session
+// hosts: hook/preToolUse).
 func (h *HostSession) PreToolUse(
 	ctx context.Context, tool string, args json.RawMessage,
 ) (d protocol.HostDecision, err error) {
@@ -381,8 +390,9 @@ func (h *HostSession) PreToolUse(
 	return d, err
 }
 
-// UserPrompt reports a prompt before its turn and returns the text that the providers add to it, "" for none. source is
-// that of the [protocol.HostPrompt], "" for a prompt of the user (docs/protocol.md, Session hosts: hook/userPrompt).
+// UserPrompt reports a prompt before its turn and returns the text that the providers add to it,
+// which may be "". source is the source of the [protocol.HostPrompt], "" for a prompt of the user
+// (docs/protocol.md, Session hosts: hook/userPrompt).
 func (h *HostSession) UserPrompt(ctx context.Context, prompt, source string) (addition string, err error) {
 	var r protocol.HostPromptContext
 	params := protocol.HostUserPrompt{SessionID: h.ID(), Prompt: &prompt, Source: source}
@@ -390,21 +400,21 @@ func (h *HostSession) UserPrompt(ctx context.Context, prompt, source string) (ad
 	return r.Context, err
 }
 
-// Event reports one of the four session events to the providers that subscribe to it. Without a connection the event is
-// dropped (docs/protocol.md, Subscriptions).
+// Event reports one of the four session events to the providers that subscribe to it. Without a
+// connection the event is dropped (docs/protocol.md, Subscriptions).
 func (h *HostSession) Event(event string, data any) {
 	h.notify(protocol.MethodEvent, protocol.HostEvent[any]{SessionID: h.ID(), Event: event, Data: data})
 }
 
-// Busy reports that a turn runs, so that the gateway queues prompts of providers until [HostSession.Idle]. After a new
-// connection the host reports it again by itself.
+// Busy reports that a turn runs, so that the gateway queues prompts of providers until
+// [HostSession.Idle]. After a reconnect the host repeats the report by itself.
 func (h *HostSession) Busy() {
 	h.setBusy(true)
 	h.notify(protocol.MethodUpdate, protocol.HostUpdate{ID: h.ID(), State: protocol.HostBusy})
 }
 
-// Idle reports that no turn runs. It waits for the gateway's answer and returns how many queued prompts the gateway
-// sends now; 0 also without a connection or after an error.
+// Idle reports that no turn runs. It waits for the gateway's answer and returns how many queued
+// prompts the gateway sends now; 0 also without a connection or after an error.
 func (h *HostSession) Idle(ctx context.Context) (injects int) {
 	h.setBusy(false)
 	h.mu.Lock()

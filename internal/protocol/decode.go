@@ -15,6 +15,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// Decoding of messages, strictly and in two steps: the outside, then the rest.
+
 // fromProvider makes an empty message of each type that a provider may send.
 var fromProvider = map[Type]func() Message{
 	TypeAuth:            func() Message { return new(Auth) },
@@ -53,12 +55,12 @@ var fromGateway = map[Type]func() Message{
 	TypeStreamHistory:    func() Message { return new(StreamHistory) },
 }
 
-// FromProvider reports whether a provider sends messages of this type. The gateway answers any other type from a
-// provider with UNKNOWN_TYPE (docs/protocol.md, "From the provider").
+// FromProvider reports whether a provider sends messages of this type. The gateway answers any
+// other type from a provider with UNKNOWN_TYPE (docs/protocol.md, "From the provider").
 func (t Type) FromProvider() bool { return fromProvider[t] != nil }
 
-// FromGateway reports whether the gateway sends messages of this type (docs/protocol.md, "From the gateway"). It is
-// false for an unknown type.
+// FromGateway reports whether the gateway sends messages of this type (docs/protocol.md, "From the
+// gateway"). It is false for an unknown type.
 func (t Type) FromGateway() bool { return fromGateway[t] != nil }
 
 // field is one member of an object; its value keeps its bytes.
@@ -67,8 +69,8 @@ type field struct {
 	value Raw
 }
 
-// Frame is a message of which [Open] has read the outside: it is a JSON object with a type. [Frame.Decode] reads the
-// rest. A frame keeps the bytes that Open got, so nobody may change them.
+// Frame is a message whose outside [Open] has read: it is a JSON object with a type. [Frame.Decode]
+// reads the rest. A frame keeps the bytes that Open got, so they must not change.
 type Frame struct {
 	Type      Type
 	RequestID string // queryId of a stream.query; "" if it is missing or not a string
@@ -79,12 +81,13 @@ type Frame struct {
 
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
-// allowEscapes accepts a lone surrogate that is written as an escape, as JSON.stringify writes those of JavaScript
-// strings. [Object] refuses bytes that are not UTF-8.
+// allowEscapes accepts a lone surrogate that is written as an escape, as JSON.stringify writes the
+// lone surrogates of JavaScript strings. [Object] refuses bytes that are not UTF-8.
 var allowEscapes = jsontext.AllowInvalidUTF8(true)
 
-// Object calls visit with the members of one JSON object in their order; the values share data's memory. It refuses any
-// other value, text after the object, and a key that occurs twice at any depth. Its errors are texts for people.
+// Object calls visit with the members of one JSON object in their order; the values share data's
+// memory. It refuses any other value, text after the object, and a key that occurs twice at any
+// depth. Its errors are texts for people.
 func Object(data []byte, visit func(name string, value Raw) error) error {
 	if !utf8.Valid(data) {
 		return errors.New("not valid UTF-8")
@@ -122,7 +125,8 @@ func object(data []byte, visit func(name string, value Raw) error) error {
 		if err != nil {
 			return syntaxError(err)
 		}
-		// The decoder's value is valid until its next read only, so visit gets the same bytes of data.
+		// The decoder's value is valid until its next read only, so visit gets the same bytes of
+		// data.
 		end := int(dec.InputOffset())
 		if err := visit(key, Raw(data[end-len(value):end:end])); err != nil {
 			return err
@@ -149,9 +153,9 @@ func syntaxError(err error) error {
 	return errors.New("not valid JSON: it ends too early")
 }
 
-// Open reads the outside of a message: it must be a JSON object without duplicate keys and with a type. The error
-// is INVALID_JSON, and the frame then has what could be read. The caller checks with [Type.FromProvider] whether
-// the type is known.
+// Open reads the outside of a message: it must be a JSON object without duplicate keys and with a
+// type. The error is INVALID_JSON, and the frame then has the parts that could be read. The caller
+// checks with [Type.FromProvider] whether the type is known.
 func Open(data []byte) (Frame, *Error) {
 	f := Frame{data: data, fields: make([]field, 0, 4)}
 	var typ, requestID, queryID, id, callID Raw
@@ -217,8 +221,8 @@ var types = func() map[string]Type {
 	return m
 }()
 
-// Text returns the text of a JSON string, unescaped; a lone surrogate becomes the replacement character. For any other
-// JSON value, and for an empty v, it returns false.
+// Text returns the text of a JSON string, unescaped; a lone surrogate becomes the replacement
+// character. For any other JSON value, and for an empty v, it returns false.
 func Text(v Raw) (string, bool) {
 	if v.Kind() != '"' || len(v) < 2 {
 		return "", false
@@ -235,9 +239,10 @@ func (f *Frame) fault(code Code, message string) *Error {
 	return &Error{Code: code, Message: message, ReplyTo: f.Type.echo(), RequestID: f.RequestID}
 }
 
-// Decode reads the message inside and validates it; raw parts share the frame's memory. The error names the field:
-// INVALID_JSON, UNSUPPORTED_VERSION, UNKNOWN_TYPE, or PAYLOAD_TOO_LARGE for a limit. Only with PAYLOAD_TOO_LARGE
-// the message comes too, because the gateway checks rights before limits (docs/adr/0004).
+// Decode reads the message inside and validates it; raw parts share the frame's memory. The error
+// names the field: INVALID_JSON, UNSUPPORTED_VERSION, UNKNOWN_TYPE, or PAYLOAD_TOO_LARGE for a
+// limit. Only with PAYLOAD_TOO_LARGE the message comes too, because the gateway checks rights
+// before limits (docs/adr/0004).
 func (f *Frame) Decode() (Message, *Error) {
 	newMessage := fromProvider[f.Type]
 	if newMessage == nil {
@@ -272,8 +277,8 @@ func (f *Frame) Decode() (Message, *Error) {
 	return m, nil
 }
 
-// versionError refuses a hello of another protocol version, whose other fields may have other types. It is nil for any
-// other message.
+// versionError refuses a hello of another protocol version, whose other fields may have other
+// types. It returns nil for any other message.
 func (f *Frame) versionError() *Error {
 	if f.Type != TypeHello {
 		return nil
@@ -289,8 +294,8 @@ func (f *Frame) versionError() *Error {
 	return nil
 }
 
-// UnknownType returns the error UNKNOWN_TYPE for a message whose type its sender may not send. It repeats at most the
-// first 64 characters of the type, and echoes the request id.
+// UnknownType returns the error UNKNOWN_TYPE for a message whose type its sender may not send. It
+// repeats at most the first 64 characters of the type, and echoes the request id.
 func UnknownType(h Head) *Error {
 	return &Error{Code: CodeUnknownType, Message: fmt.Sprintf("unknown message type %.64q", string(h.Type)),
 		ReplyTo: h.Type.echo(), RequestID: h.RequestID}
@@ -350,8 +355,8 @@ func (f *Frame) result(r *ToolResult) error {
 	return nil
 }
 
-// call reads the members of a call. It reports false where one is no text that a call may have: the JSON library says
-// then what is wrong.
+// call reads the members of a call. It returns false where a member is no text that a call may
+// have; the JSON library then finds the fault.
 func (f *Frame) call(c *ToolCall) bool {
 	for _, m := range f.fields {
 		ok := true
@@ -375,8 +380,9 @@ func (f *Frame) call(c *ToolCall) bool {
 	return true
 }
 
-// Explain makes a line for people of an error of json.Unmarshal: the field, as a path below name such as
-// hello.tools[3].name, and what it must be. For broken JSON the line begins with name itself.
+// Explain makes a line for people of an error of json.Unmarshal: the field, as a path below name
+// such as hello.tools[3].name, and the values that it takes. For broken JSON the line begins with
+// name itself.
 func Explain(name string, err error) string {
 	if se, ok := errors.AsType[*json.SemanticError](err); ok {
 		want := "has the wrong type"
@@ -431,19 +437,20 @@ func fieldPath(name, pointer string) string {
 	return b.String()
 }
 
-// Head identifies a message without its content: its type, the call that it answers, and the request id that errors
-// repeat. Each field is "" if the message does not have it.
+// Head identifies a message without its content: its type, the call that it answers, and the
+// request id that errors repeat. Each field is "" if the message does not have it.
 type Head struct {
 	Type      Type
 	ID        string // of the call that a result answers, else ""
 	RequestID string
 }
 
-// Head returns the head of the frame's message, from what [Open] could read; fields that it could not read are "".
+// Head returns the head of the frame's message, from the parts that [Open] could read; other fields
+// are "".
 func (f *Frame) Head() Head { return Head{f.Type, f.CallID, f.RequestID} }
 
-// Peek reads the type and the ids of a message that was cut off, as far as its beginning has them; it never fails. The
-// gateway needs them to answer messages that are too large (PAYLOAD_TOO_LARGE).
+// Peek reads the type and the ids of a message that was cut off, as far as its beginning has them;
+// it never fails. The gateway needs them to answer messages that are too large (PAYLOAD_TOO_LARGE).
 func Peek(beginning []byte) (h Head) {
 	var queryID string
 	defer func() {

@@ -11,8 +11,9 @@ import (
 var encodeOptions = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
 	jsontext.PreserveRawStrings(true))
 
-// Append appends the JSON of a message to dst, with "type" as its first member, and returns the longer slice. The args
-// of a tool.call are appended byte for byte; in other messages the white space of raw parts may change.
+// Append appends the JSON of a message to dst, with "type" as its first member, and returns the
+// longer slice. The args of a tool.call are appended byte for byte; in other messages the white
+// space of raw parts may change.
 func Append(dst []byte, m Message) []byte {
 	dst = append(dst, `{"type":"`...)
 	dst = append(dst, m.MessageType()...)
@@ -51,8 +52,8 @@ func appendCall(dst []byte, c *ToolCall) []byte {
 	return append(dst, '}')
 }
 
-// AppendText appends s to dst as a JSON string, with its quotes. It replaces bytes that are not UTF-8 with U+FFFD and
-// never fails.
+// AppendText appends s to dst as a JSON string, with its quotes. It replaces bytes that are not
+// UTF-8 with U+FFFD and never fails.
 func AppendText(dst []byte, s string) []byte {
 	// The only possible error is that bytes were replaced.
 	dst, _ = jsontext.AppendQuote(dst, s)

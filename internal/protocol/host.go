@@ -1,14 +1,16 @@
 package protocol
 
-// The messages of session hosts at /host (docs/protocol.md, "Session hosts"): the params and the result of each method
-// of their JSON-RPC. The gateway and internal/client share them. A result that is {} has no type.
+// The messages of session hosts at /host (docs/protocol.md, "Session hosts"): the params and the
+// result of each method of their JSON-RPC. The gateway and internal/client share them. A result
+// that is {} has no type.
 
-// HostVersion is the version of the session hosts' protocol, which both sides name in `initialize`. It is independent
-// of [Version], that of the providers' protocol.
+// HostVersion is the version of the session hosts' protocol, which both sides name in `initialize`.
+// It is independent of [Version], the version of the providers' protocol.
 const HostVersion = 1
 
-// Codes of JSON-RPC errors that are the gateway's own: for a request before `initialize` has accepted the token, and
-// for a session id that this connection does not have. docs/protocol.md, "Session hosts", lists the others.
+// Codes of JSON-RPC errors that are the gateway's own: for a request before `initialize` has
+// accepted the token, and for a session id that this connection does not have. docs/protocol.md,
+// "Session hosts", lists the others.
 const (
 	HostCodeNotAuthenticated = -32001
 	HostCodeNoSession        = -32004 // not a session of this host, or one that has ended
@@ -36,8 +38,9 @@ const (
 	MethodInterrupt = "session/interrupt"
 )
 
-// HostInitialize is the params of `initialize`, the first request of a connection, within 10 s. The result is
-// [HostInitialized]; after a refusal the gateway closes the connection (docs/protocol.md, "Session hosts").
+// HostInitialize is the params of `initialize`, the first request of a connection, within 10 s. The
+// result is [HostInitialized]; after a refusal the gateway closes the connection (docs/protocol.md,
+// "Session hosts").
 type HostInitialize struct {
 	ProtocolVersion *int   `json:"protocolVersion"` // required: [HostVersion]
 	Token           string `json:"token"`           // the admin token
@@ -49,8 +52,9 @@ type HostInitialize struct {
 	Aliases      map[string][]string `json:"aliases,omitzero"` // tool names of the host behind shell, edit and read
 }
 
-// HostCapabilities says what the gateway may ask of a host, and what it must not expect. All are false if left out;
-// what the gateway does without each one is in docs/protocol.md, "Session hosts".
+// HostCapabilities are the abilities of a host: the requests that the gateway may send it, and the
+// effects that it must not expect. A capability that is left out is false. docs/protocol.md,
+// "Session hosts", has the gateway's behaviour without each one.
 type HostCapabilities struct {
 	Send       bool `json:"send"`
 	Log        bool `json:"log"`
@@ -61,8 +65,8 @@ type HostCapabilities struct {
 	Injects    bool `json:"injects"`   // the answer to idle is to have the number of prompts to come
 }
 
-// HostInitialized is the result of `initialize`: the version of the gateway program, for people, and the version of the
-// session hosts' protocol, [HostVersion].
+// HostInitialized is the result of `initialize`: the version of the gateway program, for people,
+// and the version of the session hosts' protocol, [HostVersion].
 type HostInitialized struct {
 	Gateway struct {
 		Version string `json:"version"`
@@ -70,8 +74,8 @@ type HostInitialized struct {
 	ProtocolVersion int `json:"protocolVersion"`
 }
 
-// HostRegister is the params of `session/register`, which begins a session, idle, or goes on with one of the same id
-// after a lost connection. The result is [HostRegistered].
+// HostRegister is the params of `session/register`, which begins a session, idle, or goes on with
+// one of the same id after a lost connection. The result is [HostRegistered].
 type HostRegister struct {
 	ID         string  `json:"id,omitzero"` // the gateway chooses one if left out
 	Label      *string `json:"label"`       // required
@@ -80,24 +84,25 @@ type HostRegister struct {
 	Foreground bool    `json:"foreground,omitzero"`
 }
 
-// HostRegistered is the result of `session/register`: the session's id and the first list of its tools. Later lists
-// come with [HostTools] and a higher revision.
+// HostRegistered is the result of `session/register`: the session's id and the first list of its
+// tools. Later lists come with [HostTools] and a higher revision.
 type HostRegistered struct {
 	ID       string     `json:"id"`
 	Revision uint64     `json:"revision"` // of the list
 	Tools    []HostTool `json:"tools"`
 }
 
-// HostTool is a tool that the gateway's providers give to a session. The host calls it by Name with [HostToolCall].
-// Names are unique in a session.
+// HostTool is a tool that the gateway's providers give to a session. The host calls it by Name with
+// [HostToolCall]. Names are unique in a session.
 type HostTool struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Parameters  Raw    `json:"parameters"` // JSON Schema of an object
 }
 
-// HostUpdate is the params of `session/update`, with which a host reports a new label, that the user looks at the
-// session, or its state. Empty and false fields change nothing. The result is [HostUpdated].
+// HostUpdate is the params of `session/update`, with which a host reports a new label, that the
+// user looks at the session, or its state. Empty and false fields have no effect. The result is
+// [HostUpdated].
 type HostUpdate struct {
 	ID         string `json:"id"`
 	Label      string `json:"label,omitzero"`
@@ -105,35 +110,36 @@ type HostUpdate struct {
 	State      string `json:"state,omitzero"` // [HostIdle] or [HostBusy]
 }
 
-// States of a [HostUpdate]: the session waits for a prompt, or runs a turn. Injects of providers wait for idle.
+// States of a [HostUpdate]: the session waits for a prompt, or runs a turn. Injects of providers
+// wait for idle.
 const (
 	HostIdle = "idle"
 	HostBusy = "busy"
 )
 
-// HostUpdated is the result of `session/update`. It is empty, except for a host with the capability injects that
-// reports idle while prompts of providers wait.
+// HostUpdated is the result of `session/update`. It is empty, except for a host with the capability
+// injects that reports idle while prompts of providers wait.
 type HostUpdated struct {
 	Injects int `json:"injects,omitzero"` // prompts of providers that come now, for a host that would end otherwise
 }
 
-// HostEnd is the params of `session/end`; Reason is for people. The result is {}, and comes when the session's
-// providers have cleaned up, after [ShutdownDeadline] at the latest.
+// HostEnd is the params of `session/end`; Reason is for people. The result is {}, and comes when
+// the session's providers have cleaned up, after [ShutdownDeadline] at the latest.
 type HostEnd struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason,omitzero"`
 }
 
-// HostEvent is the params of the notification `session/event`: one of the four events of docs/protocol.md,
-// "Subscriptions". Data is the payload that the table there has for the event.
+// HostEvent is the params of the notification `session/event`: one of the four events of
+// docs/protocol.md, "Subscriptions". Data is the payload that the table there has for the event.
 type HostEvent[Data any] struct {
 	SessionID string `json:"sessionId"`
 	Event     string `json:"event"`
 	Data      Data   `json:"data"`
 }
 
-// HostToolCall is the params of `tool/call`. The result has data, or error and errorCode: a failed tool is a result,
-// not a JSON-RPC error. An empty CallID means that the call can't be cancelled.
+// HostToolCall is the params of `tool/call`. The result has data, or error and errorCode: a failed
+// tool is a result, not a JSON-RPC error. An empty CallID means that the call can't be cancelled.
 type HostToolCall struct {
 	SessionID   string `json:"sessionId"`
 	CallID      string `json:"callId,omitzero"` // for `tool/cancel`
@@ -143,23 +149,24 @@ type HostToolCall struct {
 	Traceparent string `json:"traceparent,omitzero"`
 }
 
-// HostToolCancel is the params of the notification `tool/cancel`: it takes back the call of the same CallID, which then
-// ends with CANCELLED.
+// HostToolCancel is the params of the notification `tool/cancel`: it takes back the call of the
+// same CallID, which then ends with CANCELLED.
 type HostToolCancel struct {
 	CallID string `json:"callId"`
 	Reason string `json:"reason,omitzero"` // [ReasonInterrupted] if left out
 }
 
-// HostPreToolUse is the params of `hook/preToolUse`, which a host with the capability hooks sends before each tool
-// call. The result is [HostDecision]; without one the host must not make the call.
+// HostPreToolUse is the params of `hook/preToolUse`, which a host with the capability hooks sends
+// before each tool call. The result is [HostDecision]; without one the host must not make the call.
 type HostPreToolUse struct {
 	SessionID string `json:"sessionId"`
 	Tool      string `json:"tool"`
 	Args      Raw    `json:"args"`
 }
 
-// HostDecision is what the providers' rules and gates decide about a tool call. Reason and Context are texts for the
-// model: why the call is denied, and what it is told with the call; "" is no text.
+// HostDecision is the decision of the providers' rules and gates about a tool call. Reason and
+// Context are texts for the model, which may be "": the reason of a denial, and an addition to the
+// call.
 type HostDecision struct {
 	Decision string `json:"decision"` // [DecisionAllow] or [DecisionDeny]
 	Reason   string `json:"reason,omitzero"`
@@ -170,31 +177,33 @@ type HostDecision struct {
 type HostUserPrompt struct {
 	SessionID string  `json:"sessionId"`
 	Prompt    *string `json:"prompt"`          // required
-	Source    string  `json:"source,omitzero"` // that of the [HostPrompt]; "" for a prompt of the user
+	Source    string  `json:"source,omitzero"` // as in [HostPrompt]; "": the user
 }
 
-// HostPromptContext is the result of `hook/userPrompt`: the text that providers add to the prompt, "" for none
-// (docs/protocol.md, "Context").
+// HostPromptContext is the result of `hook/userPrompt`: the text that providers add to the prompt,
+// which may be "" (docs/protocol.md, "Context").
 type HostPromptContext struct {
 	Context string `json:"context,omitzero"`
 }
 
-// HostTransform is the params of `prompt/transform`, the sections by name, and its result, those that providers change.
+// HostTransform is the params of `prompt/transform`, the sections by name, and its result, the
+// sections that providers change.
 type HostTransform struct {
 	SessionID string            `json:"sessionId,omitzero"` // of the params
 	Sections  map[string]string `json:"sections"`
 }
 
-// HostTools is the params of `tools/set`: the whole list of a session's tools, which replaces the last one. Revision
-// rises with each list; the result is {}.
+// HostTools is the params of `tools/set`: the whole list of a session's tools, which replaces the
+// last one. Revision rises with each list; the result is {}.
 type HostTools struct {
 	Revision  uint64     `json:"revision"`
 	SessionID string     `json:"sessionId"`
 	Tools     []HostTool `json:"tools"`
 }
 
-// HostPrompt is the params of `session/send`: a prompt that the gateway sends to a session. Source tells whose it is;
-// the host repeats it in the [HostUserPrompt] that follows. Only hosts with the capability send get one.
+// HostPrompt is the params of `session/send`: a prompt that the gateway sends to a session. Source
+// names the prompt's origin; the host repeats it in the [HostUserPrompt] that follows. Only hosts
+// with the capability send get one.
 type HostPrompt struct {
 	Mode      string `json:"mode"` // enqueue or immediate
 	Prompt    string `json:"prompt"`
@@ -202,16 +211,16 @@ type HostPrompt struct {
 	Source    string `json:"source"` // user, or provider:NAME
 }
 
-// HostLog is the params of the notification `session/log`: a line for the timeline of the person at the session. Only
-// hosts with the capability log get it.
+// HostLog is the params of the notification `session/log`: a line for the timeline of the person at
+// the session. Only hosts with the capability log get it.
 type HostLog struct {
 	Level     string `json:"level"` // info, warning or error
 	Message   string `json:"message"`
 	SessionID string `json:"sessionId"`
 }
 
-// HostInterrupt is the params of `session/interrupt`, which asks the host to end the session's turn. Only hosts with
-// the capability interrupt get it; Reason is for people, the result is {}.
+// HostInterrupt is the params of `session/interrupt`, which asks the host to end the session's
+// turn. Only hosts with the capability interrupt get it; Reason is for people, the result is {}.
 type HostInterrupt struct {
 	Reason    string `json:"reason"`
 	SessionID string `json:"sessionId"`

@@ -9,12 +9,13 @@ import (
 // Raw is JSON text that passes through the gateway byte for byte.
 type Raw = jsontext.Value
 
-// Message is one message of the wire, in either direction. Its implementations are pointers to the types of this file.
-// [Frame.Decode] makes one of JSON, [Append] makes JSON of one.
+// Message is one message of the wire, in either direction. Its implementations are pointers to the
+// types of this file. [Frame.Decode] makes one of JSON, [Append] makes JSON of one.
 type Message interface{ MessageType() Type }
 
-// Session events that a provider may name in hello.subscribe; [Validate] refuses any other. What each one carries and
-// which providers may subscribe to it is in docs/protocol.md, "Subscriptions".
+// Session events that a provider may name in hello.subscribe; [Validate] refuses any other.
+// docs/protocol.md, "Subscriptions", has the fields of each event and the providers that may
+// subscribe to it.
 const (
 	EventUserMessage      = "user.message"
 	EventAssistantMessage = "assistant.message"
@@ -26,21 +27,23 @@ const (
 	EventQuestionEnded    = "question.ended" // data: [QuestionEnd]
 )
 
-// Events are the names that hello.subscribe may have. The gateway gives those of questions only to providers with the
-// grant for them (docs/protocol.md, "Trust").
+// Events are the names that hello.subscribe may have. The gateway gives the events of questions
+// only to providers with the grant for them (docs/protocol.md, "Trust").
 var Events = []string{EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent,
 	EventSessionError, EventPushed, EventQuestionAsked, EventQuestionEnded}
 
-// AllSessions is the hello.session that binds a provider to every session, present and future. It takes an internal
-// token or a grant; without one the answer is UNAUTHORIZED (docs/protocol.md, "All sessions").
+// AllSessions is the hello.session that binds a provider to every session, present and future. It
+// takes an internal token or a grant; without one the answer is UNAUTHORIZED (docs/protocol.md,
+// "All sessions").
 const AllSessions = "all"
 
-// ModePair is the auth.mode of a provider without a token, which asks the user for one (docs/protocol.md, "Pairing").
-// It is the only mode; the others leave auth.mode empty.
+// ModePair is the auth.mode of a provider without a token, which asks the user for one
+// (docs/protocol.md, "Pairing"). It is the only mode; the others leave auth.mode empty.
 const ModePair = "pair"
 
-// Auth is the first message of a connection. It carries a token or a reconnect token, or asks for pairing. The gateway
-// answers with [Sessions], with [AuthPairing], or with AUTH_FAILED and the end of the connection.
+// Auth is the first message of a connection. It carries a token or a reconnect token, or asks for
+// pairing. The gateway answers with [Sessions], with [AuthPairing], or with AUTH_FAILED and the end
+// of the connection.
 type Auth struct {
 	Token          string `json:"token,omitzero"`
 	Mode           string `json:"mode,omitzero"`
@@ -50,14 +53,16 @@ type Auth struct {
 	Instance       string `json:"instance,omitzero"`
 }
 
-// AuthConfirm carries the six digits of the pairing code that the user typed. A connection has one try: [Sessions]
-// answers it with a token, or AUTH_FAILED ends the connection (docs/protocol.md, "Pairing").
+// AuthConfirm carries the six digits of the pairing code that the user typed. A connection has one
+// try: [Sessions] answers it with a token, or AUTH_FAILED ends the connection (docs/protocol.md,
+// "Pairing").
 type AuthConfirm struct {
 	Code string `json:"code"`
 }
 
-// Tool is a tool that a provider offers (docs/protocol.md, "Tool"). A nil Timeout means [DefaultToolTimeout], a nil
-// Validate true. Name is unique in a session; a second provider with the same one gets TOOL_CONFLICT.
+// Tool is a tool that a provider offers (docs/protocol.md, "Tool"). A nil Timeout means
+// [DefaultToolTimeout], a nil Validate true. Name is unique in a session; a second provider with
+// the same one gets TOOL_CONFLICT.
 type Tool struct {
 	Name         string       `json:"name"`
 	Title        string       `json:"title,omitzero"` // for people
@@ -69,8 +74,9 @@ type Tool struct {
 	Validate     *bool        `json:"validate,omitzero"` // false: the gateway does not check args
 }
 
-// Annotations are a provider's hints about what a tool does, with the names and defaults of MCP. A nil hint is not
-// given. No rule, gate or permission goes by them (docs/protocol.md, "Annotations").
+// Annotations are a provider's hints about the effects of a tool, with the names and defaults of
+// MCP. A nil hint is not given. No rule, gate or permission goes by them (docs/protocol.md,
+// "Annotations").
 type Annotations struct {
 	ReadOnlyHint    *bool `json:"readOnlyHint,omitzero"`
 	DestructiveHint *bool `json:"destructiveHint,omitzero"`
@@ -78,15 +84,16 @@ type Annotations struct {
 	OpenWorldHint   *bool `json:"openWorldHint,omitzero"`
 }
 
-// Concurrency limits how many calls run at once, of the instance, of all instances of the name, or of each tool. A nil
-// Max is no limit; otherwise it is at least 1 (docs/protocol.md, "Concurrency").
+// Concurrency limits how many calls run at once, of the instance, of all instances of the name, or
+// of each tool. A nil Max is no limit; otherwise it is at least 1 (docs/protocol.md,
+// "Concurrency").
 type Concurrency struct {
 	Max   *int   `json:"max,omitzero"`
 	Scope string `json:"scope,omitzero"` // instance (default), provider, tool
 }
 
-// Match says which tool calls a rule is about: all parts that are not empty must match (docs/protocol.md, "Match and
-// patterns").
+// Match is the condition of a rule on a tool call: all parts that are not empty must match
+// (docs/protocol.md, "Match and patterns").
 type Match struct {
 	Tool     string `json:"tool,omitzero"`
 	Args     string `json:"args,omitzero"`
@@ -94,15 +101,17 @@ type Match struct {
 	Provider string `json:"provider,omitzero"`
 }
 
-// Actions of a [Rule]: deny the call, give the model a text with it, or ask the provider with [GateCheck].
+// Actions of a [Rule]: deny the call, give the model a text with it, or ask the provider with
+// [GateCheck].
 const (
 	ActionDeny    = "deny"
 	ActionContext = "context"
 	ActionGate    = "gate"
 )
 
-// Rule is one entry of onPreToolUse: what happens before the tool calls that Match names (docs/protocol.md, "Rules and
-// gates"). A field's comment names the action that has it; GateID and Content are required there.
+// Rule is one entry of onPreToolUse: an action before the tool calls that Match names
+// (docs/protocol.md, "Rules and gates"). A field's comment names the action that has it; GateID and
+// Content are required there.
 type Rule struct {
 	Match    Match  `json:"match"`
 	Action   string `json:"action"`
@@ -112,7 +121,8 @@ type Rule struct {
 	FailOpen bool   `json:"failOpen,omitzero"` // gate
 }
 
-// Actions of a [Transform]: put Content after or before the section, in its place, or ask with [TransformRequest].
+// Actions of a [Transform]: put Content after or before the section, replace the section by it, or
+// ask with [TransformRequest].
 const (
 	TransformAppend   = "append"
 	TransformPrepend  = "prepend"
@@ -120,22 +130,24 @@ const (
 	TransformCallback = "callback"
 )
 
-// Transform changes a section of the system prompt (docs/protocol.md, "Transforms"). Content is required, and may be
-// empty, except for a callback: then the gateway asks for the text with [TransformRequest].
+// Transform changes a section of the system prompt (docs/protocol.md, "Transforms"). Content is
+// required, and may be empty, except for a callback: then the gateway asks for the text with
+// [TransformRequest].
 type Transform struct {
 	Action  string  `json:"action"`
 	Content *string `json:"content,omitzero"`
 }
 
-// Hooks are the rules of a provider, at most [MaxHookRules], and its transforms by the section's name, at most
-// [MaxTransforms]; a nil value is no transform (docs/protocol.md, "Hooks").
+// Hooks are the rules of a provider, at most [MaxHookRules], and its transforms by the section's
+// name, at most [MaxTransforms]; a nil value is no transform (docs/protocol.md, "Hooks").
 type Hooks struct {
 	OnPreToolUse []Rule                `json:"onPreToolUse,omitzero"`
 	Transforms   map[string]*Transform `json:"transforms,omitzero"`
 }
 
-// Hello registers a provider and binds it to a session, or to [AllSessions]. [HelloAck] answers it. After a
-// reconnect token, the fields that are nil keep what the provider had before (docs/protocol.md, "Reconnecting").
+// Hello registers a provider and binds it to a session, or to [AllSessions]. [HelloAck] answers it.
+// After a reconnect token, the fields that are nil keep the provider's earlier values
+// (docs/protocol.md, "Reconnecting").
 type Hello struct {
 	Name            string       `json:"name"`
 	ProtocolVersion *int         `json:"protocolVersion"`
@@ -151,20 +163,22 @@ type Hello struct {
 	Concurrency     *Concurrency `json:"concurrency,omitzero"`
 }
 
-// Goodbye announces that the provider closes the connection on purpose; Reason is for people. It voids the reconnect
-// token, unless it answers the lifecycle state shutdown.pending (docs/protocol.md, "Reconnecting").
+// Goodbye announces that the provider closes the connection on purpose; Reason is for people. It
+// voids the reconnect token, unless it answers the lifecycle state shutdown.pending
+// (docs/protocol.md, "Reconnecting").
 type Goodbye struct {
 	Reason string `json:"reason,omitzero"`
 }
 
-// SessionReady binds a provider of all sessions to a session that began after its hello (docs/protocol.md, "All
-// sessions"). INVALID_SESSION and TOOL_CONFLICT may answer it; from other providers it does nothing.
+// SessionReady binds a provider of all sessions to a session that began after its hello
+// (docs/protocol.md, "All sessions"). INVALID_SESSION and TOOL_CONFLICT may answer it. From other
+// providers it has no effect.
 type SessionReady struct {
 	SessionID string `json:"sessionId"`
 }
 
-// FileRef names a file in the provider's persistDir whose content is a result of up to 64 MiB (docs/protocol.md,
-// "File").
+// FileRef names a file in the provider's persistDir whose content is a result of up to 64 MiB
+// (docs/protocol.md, "File").
 type FileRef struct {
 	Path     string `json:"path"`
 	MimeType string `json:"mimeType,omitzero"`
@@ -172,9 +186,9 @@ type FileRef struct {
 	TTL      int64  `json:"ttl,omitzero"`  // seconds
 }
 
-// ToolResult answers a [ToolCall], once. Data is nil if it is missing; a JSON null is the text "null". One of Data,
-// Content, Error, ErrorCode and File is required. With Content, Data is what programs get
-// beside it. With Retryable, another instance may be asked (docs/protocol.md, "Calls").
+// ToolResult answers a [ToolCall], once. Data is nil if it is missing; a JSON null is the text
+// "null". One of Data, Content, Error, ErrorCode and File is required. With Content, Data is the
+// value for programs. With Retryable, another instance may be asked (docs/protocol.md, "Calls").
 type ToolResult struct {
 	ID        string   `json:"id"`
 	Data      Raw      `json:"data,omitzero"`
@@ -185,11 +199,11 @@ type ToolResult struct {
 	File      *FileRef `json:"file,omitzero"`
 }
 
-// Failed reports whether the call failed: Error or ErrorCode is set, whatever Data and File are.
+// Failed reports whether the call failed: Error or ErrorCode is set, with any Data and File.
 func (r *ToolResult) Failed() bool { return r.Error != "" || r.ErrorCode != "" }
 
-// ToolProgress shows a line in the session's timeline while a call runs. It does not extend the call's timeout. The
-// gateway ignores one for a call that has ended.
+// ToolProgress shows a line in the session's timeline while a call runs. It does not extend the
+// call's timeout. The gateway ignores one for a call that has ended.
 type ToolProgress struct {
 	ID      string `json:"id"`
 	Message string `json:"message"`
@@ -202,8 +216,9 @@ const (
 	DecisionContext = "context"
 )
 
-// GateResult answers a [GateCheck] with the same CallID. Reason is for the model: why the call is denied, or the text
-// of the decision context. A malformed result denies the call; a late one is ignored.
+// GateResult answers a [GateCheck] with the same CallID. Reason is for the model: why the call is
+// denied, or the text of the decision context. A malformed result denies the call; a late one is
+// ignored.
 type GateResult struct {
 	GateID   string `json:"gateId,omitzero"`
 	CallID   string `json:"callId"`
@@ -211,28 +226,30 @@ type GateResult struct {
 	Reason   string `json:"reason,omitzero"`
 }
 
-// TransformResult answers a [TransformRequest] with the same CallID. Content is the section's new text: nil is an
-// error, empty is allowed. A late result is ignored and the section stays as it was.
+// TransformResult answers a [TransformRequest] with the same CallID. Content is the section's new
+// text: nil is an error, empty is allowed. A late result is ignored and the section stays as it
+// was.
 type TransformResult struct {
 	CallID  string  `json:"callId"`
 	Content *string `json:"content"`
 }
 
-// Level says how far a push goes: each level does what the one before it does, and more. The same type holds the
-// outcome of a [FilterRule], which may also be [OutcomeDrop].
+// Level says how far a push goes: each level has the effects of the one before it, and more. The
+// same type holds the outcome of a [FilterRule], which may also be [OutcomeDrop].
 type Level string
 
-// Levels of a push: store it in the stream, also show it in the timeline, also start a turn (docs/protocol.md,
-// "Pushes").
+// Levels of a push: store it in the stream, also show it in the timeline, also start a turn
+// (docs/protocol.md, "Pushes").
 const (
 	LevelKeep    Level = "keep"
 	LevelSurface Level = "surface"
 	LevelInject  Level = "inject"
 )
 
-// Push brings an event, a prompt, or both into a session, or with Broadcast into all of the provider's
-// (docs/protocol.md, "Pushes"). An empty Stream is the provider's own name. With a RequestID, an [Ack] of each session
-// answers it. A Traceparent that W3C calls invalid counts as none.
+// Push brings an event, a prompt, or both into a session, or with Broadcast into all of the
+// provider's sessions (docs/protocol.md, "Pushes"). An empty Stream is the provider's own name.
+// With a RequestID, an [Ack] of each session answers it. A Traceparent that W3C calls invalid is
+// ignored.
 type Push struct {
 	Stream    string `json:"stream,omitzero"`
 	SessionID string `json:"sessionId,omitzero"`
@@ -246,8 +263,9 @@ type Push struct {
 	Traceparent string `json:"traceparent,omitzero"`
 }
 
-// ToolsUpdate replaces the tools of a provider, or if Remove is not nil, drops those names and adds or replaces Tools
-// (docs/protocol.md, "Updates"). An empty SessionID means all sessions of the provider.
+// ToolsUpdate replaces the tools of a provider, or if Remove is not nil, drops those names and adds
+// or replaces Tools (docs/protocol.md, "Updates"). An empty SessionID means all sessions of the
+// provider.
 type ToolsUpdate struct {
 	RequestID string   `json:"requestId,omitzero"`
 	SessionID string   `json:"sessionId,omitzero"`
@@ -255,8 +273,9 @@ type ToolsUpdate struct {
 	Remove    []string `json:"remove,omitzero"`
 }
 
-// HooksUpdate changes rules and transforms (docs/protocol.md, "Updates"). A non-nil OnPreToolUse replaces all rules.
-// Transforms change only the sections that they name; a nil value removes a section's transform.
+// HooksUpdate changes rules and transforms (docs/protocol.md, "Updates"). A non-nil OnPreToolUse
+// replaces all rules. Transforms change only the sections that they name; a nil value removes a
+// section's transform.
 type HooksUpdate struct {
 	RequestID    string                `json:"requestId,omitzero"`
 	SessionID    string                `json:"sessionId,omitzero"`
@@ -264,26 +283,29 @@ type HooksUpdate struct {
 	Transforms   map[string]*Transform `json:"transforms,omitzero"`
 }
 
-// ContextUpdate replaces the context that the provider adds to each of the user's prompts (docs/protocol.md,
-// "Context"). It has at most [MaxContext] bytes. An empty text removes it; nil is INVALID_JSON.
+// ContextUpdate replaces the context that the provider adds to each of the user's prompts
+// (docs/protocol.md, "Context"). It has at most [MaxContext] bytes. An empty text removes it; nil
+// is INVALID_JSON.
 type ContextUpdate struct {
 	RequestID string  `json:"requestId,omitzero"`
 	SessionID string  `json:"sessionId,omitzero"`
 	Context   *string `json:"context"`
 }
 
-// OutcomeDrop is the outcome of a [FilterRule] that drops the event: the stream does not store it and no turn starts.
+// OutcomeDrop is the outcome of a [FilterRule] that drops the event: the stream does not store it
+// and no turn starts.
 const OutcomeDrop Level = "drop"
 
-// FilterRule gives an outcome, a [Level] or [OutcomeDrop], to the pushes whose text matches. Match is a JavaScript
-// regular expression of at most [MaxPattern] bytes (docs/protocol.md, "Match and patterns").
+// FilterRule gives an outcome, a [Level] or [OutcomeDrop], to the pushes whose text matches. Match
+// is a JavaScript regular expression of at most [MaxPattern] bytes (docs/protocol.md, "Match and
+// patterns").
 type FilterRule struct {
 	Match   string `json:"match"`
 	Outcome Level  `json:"outcome"`
 }
 
-// FilterSet sets the filter of one of the provider's own streams; the first rule that matches decides. An empty Rules
-// removes the filter, nil is INVALID_JSON (docs/protocol.md, "Filters").
+// FilterSet sets the filter of one of the provider's own streams; the first rule that matches
+// decides. An empty Rules removes the filter, nil is INVALID_JSON (docs/protocol.md, "Filters").
 type FilterSet struct {
 	RequestID string       `json:"requestId,omitzero"`
 	SessionID string       `json:"sessionId,omitzero"`
@@ -291,8 +313,9 @@ type FilterSet struct {
 	Rules     []FilterRule `json:"rules"`
 }
 
-// StreamQuery asks for the newest events of streams, named stream or stream@provider; [StreamHistory] answers it. Nil
-// Streams are all of the provider's own, nil Last is [DefaultQueryLast] (docs/protocol.md, "Queries").
+// StreamQuery asks for the newest events of streams, named stream or stream@provider;
+// [StreamHistory] answers it. Nil Streams are all of the provider's own, nil Last is
+// [DefaultQueryLast] (docs/protocol.md, "Queries").
 type StreamQuery struct {
 	QueryID   string   `json:"queryId"`
 	SessionID string   `json:"sessionId,omitzero"`
@@ -300,8 +323,8 @@ type StreamQuery struct {
 	Last      *int     `json:"last,omitzero"`
 }
 
-// Question is the data of [EventQuestionAsked]: a question of the session that waits for an answer. Its fields are
-// those of GET /questions, without the session (docs/protocol.md, "Questions").
+// Question is the data of [EventQuestionAsked]: a question of the session that waits for an answer.
+// It has the fields of GET /questions, without the session (docs/protocol.md, "Questions").
 type Question struct {
 	ID        string    `json:"id"` // never given twice
 	Kind      string    `json:"kind"`
@@ -322,8 +345,8 @@ const (
 	QuestionSessionEnded = "session.ended"
 )
 
-// QuestionEnd is the data of [EventQuestionEnded]. By is "user" for a holder of the admin token, or "provider:NAME";
-// only an answered question has it. Person is who answered, as that provider says.
+// QuestionEnd is the data of [EventQuestionEnded]. By is "user" for a holder of the admin token, or
+// "provider:NAME"; only an answered question has it. Person is who answered, as that provider says.
 type QuestionEnd struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
@@ -331,8 +354,9 @@ type QuestionEnd struct {
 	Person string `json:"person,omitzero"`
 }
 
-// QuestionAnswer answers a question that the provider was told of. The first answer counts. Its fields are those of
-// POST /sessions/{id}/answer, and Person, who answered (docs/protocol.md, "Questions").
+// QuestionAnswer answers a question that the provider was told of. The first answer counts. It has
+// the fields of POST /sessions/{id}/answer, and Person, who answered (docs/protocol.md,
+// "Questions").
 type QuestionAnswer struct {
 	RequestID string `json:"requestId,omitzero"`
 	Question  string `json:"question"` // its id
@@ -342,20 +366,21 @@ type QuestionAnswer struct {
 	Person    string `json:"person,omitzero"`
 }
 
-// ShutdownReady says that the provider has cleaned up and the session may end. An empty SessionID means all sessions of
-// the provider (docs/protocol.md, "The end of a session").
+// ShutdownReady says that the provider has cleaned up and the session may end. An empty SessionID
+// means all sessions of the provider (docs/protocol.md, "The end of a session").
 type ShutdownReady struct {
 	SessionID string `json:"sessionId,omitzero"`
 }
 
-// AuthPairing asks for the pairing code, which the gateway shows in a session and never sends. Prompt is the line with
-// which the provider asks its user (docs/protocol.md, "Pairing").
+// AuthPairing asks for the pairing code, which the gateway shows in a session and never sends.
+// Prompt is the line with which the provider asks its user (docs/protocol.md, "Pairing").
 type AuthPairing struct {
 	Prompt string `json:"prompt"`
 }
 
-// SessionInfo is a session in a list (docs/protocol.md, "Session"). CWD is empty for sessions that the provider may not
-// bind to; such sessions come last. Foreground marks the session that the user looks at.
+// SessionInfo is a session in a list (docs/protocol.md, "Session"). CWD is empty for sessions that
+// the provider may not bind to; such sessions come last. Foreground marks the session that the user
+// looks at.
 type SessionInfo struct {
 	ID         string `json:"id"`
 	Label      string `json:"label"`
@@ -363,21 +388,22 @@ type SessionInfo struct {
 	Foreground bool   `json:"foreground,omitzero"`
 }
 
-// Sessions lists the active sessions, first those that the provider may bind to. It answers [Auth], and [AuthConfirm]:
-// only then Token is set. If Active was empty, the first session brings it again.
+// Sessions lists the active sessions, first the sessions that the provider may bind to. It answers
+// [Auth] and [AuthConfirm]; Token is set only after AuthConfirm. If Active was empty, the first
+// session brings it again.
 type Sessions struct {
 	Token  string        `json:"token,omitzero"`
 	Active []SessionInfo `json:"active"`
 }
 
-// SessionsUpdated sends the whole list of sessions after it has changed, to providers that have seen one that was not
-// empty. First come the sessions that the provider may bind to.
+// SessionsUpdated sends the whole list of sessions after a change, to providers that have seen a
+// list that was not empty. First come the sessions that the provider may bind to.
 type SessionsUpdated struct {
 	Active []SessionInfo `json:"active"`
 }
 
-// HelloAck confirms that a provider is bound to SessionID, or to [AllSessions]. ReconnectToken is good once
-// (docs/protocol.md, "Reconnecting"). PersistDir is empty for external providers.
+// HelloAck confirms that a provider is bound to SessionID, or to [AllSessions]. ReconnectToken is
+// good once (docs/protocol.md, "Reconnecting"). PersistDir is empty for external providers.
 type HelloAck struct {
 	ProtocolVersion int    `json:"protocolVersion"`
 	ProviderID      string `json:"providerId"`
@@ -387,8 +413,9 @@ type HelloAck struct {
 	Name            string `json:"name,omitzero"` // the normal name, if hello spelled it differently
 }
 
-// Ack confirms an update in one session, with its revision, or the answer to a question, or reports the fate of a push
-// with its number in the session (docs/protocol.md, "Updates", "Questions" and "Receipts").
+// Ack confirms an update in one session, with its revision, or the answer to a question, or reports
+// the fate of a push with its number in the session (docs/protocol.md, "Updates", "Questions" and
+// "Receipts").
 type Ack struct {
 	RequestID string `json:"requestId"`
 	SessionID string `json:"sessionId"`
@@ -399,8 +426,8 @@ type Ack struct {
 	Stream    string `json:"stream,omitzero"` // the normal name, if the message spelled it differently
 }
 
-// Error says what is wrong with a message, in one line that names the field. It is also the error type of all
-// functions in package gateway that answer messages.
+// Error describes the fault of a message, in one line that names the field. It is also the error
+// type of all functions in package gateway that answer messages.
 type Error struct {
 	Code       Code   `json:"code"`
 	Message    string `json:"message"`
@@ -410,8 +437,9 @@ type Error struct {
 	SessionID  string `json:"sessionId,omitzero"`
 }
 
-// ToolCall asks a provider to run a tool; it answers with one [ToolResult] of the same ID (docs/protocol.md, "Calls").
-// Args is a JSON object; [Append] writes it byte for byte, and {} if it is empty.
+// ToolCall asks a provider to run a tool; it answers with one [ToolResult] of the same ID
+// (docs/protocol.md, "Calls"). Args is a JSON object; [Append] writes it byte for byte, and {} if
+// it is empty.
 type ToolCall struct {
 	ID          string `json:"id"`
 	SessionID   string `json:"sessionId"`
@@ -420,24 +448,26 @@ type ToolCall struct {
 	Traceparent string `json:"traceparent,omitzero"`
 }
 
-// Reasons of a [ToolCancel]: the call's time is over, somebody interrupted it or its session ended, or its provider
-// bound anew. A session host may send another reason, which the gateway passes on.
+// Reasons of a [ToolCancel]: the call's time is over, it was interrupted or its session ended, or
+// its provider bound anew. A session host may send another reason, which the gateway passes on.
 const (
 	ReasonTimeout     = "timeout"
 	ReasonInterrupted = "interrupted"
 	ReasonRebind      = "rebind"
 )
 
-// ToolCancel takes a call back; Reason is one of the constants above. The session already has its outcome. The provider
-// may still answer; the gateway ignores the answer, but it frees the call's slot.
+// ToolCancel cancels a call; Reason is one of the constants above. The session already has its
+// outcome. The provider may still answer; the gateway ignores the answer, but it frees the call's
+// slot.
 type ToolCancel struct {
 	ID        string `json:"id"`
 	SessionID string `json:"sessionId"`
 	Reason    string `json:"reason"`
 }
 
-// GateCheck asks a provider to decide about a tool call before it runs. Without a [GateResult] within [GateTimeout] the
-// call is denied, or runs if the rule has FailOpen (docs/protocol.md, "Rules and gates").
+// GateCheck asks a provider to decide about a tool call before it runs. Without a [GateResult]
+// within [GateTimeout] the call is denied, or runs if the rule has FailOpen (docs/protocol.md,
+// "Rules and gates").
 type GateCheck struct {
 	GateID      string `json:"gateId"`
 	CallID      string `json:"callId"`
@@ -447,8 +477,9 @@ type GateCheck struct {
 	Traceparent string `json:"traceparent,omitzero"`
 }
 
-// TransformRequest asks a provider for the new text of a section; Current is the text so far. Without an answer within
-// [TransformTimeout] the section stays as it is (docs/protocol.md, "Transforms").
+// TransformRequest asks a provider for the new text of a section; Current is the text so far.
+// Without an answer within [TransformTimeout] the section does not change (docs/protocol.md,
+// "Transforms").
 type TransformRequest struct {
 	CallID    string `json:"callId"`
 	SessionID string `json:"sessionId"`
@@ -456,8 +487,9 @@ type TransformRequest struct {
 	Current   string `json:"current"`
 }
 
-// SessionEvent forwards an event that the provider subscribed to; Data is a JSON object whose members depend on Event
-// (docs/protocol.md, "Subscriptions"). The events of one session come in order.
+// SessionEvent forwards an event that the provider subscribed to; Data is a JSON object whose
+// members depend on Event (docs/protocol.md, "Subscriptions"). The events of one session come in
+// order.
 type SessionEvent struct {
 	SessionID string `json:"sessionId"`
 	Event     string `json:"event"`
@@ -471,16 +503,16 @@ const (
 	LifecycleShutdownPending = "shutdown.pending"
 )
 
-// SessionLifecycle reports, without a subscription, that a session has started, waits for a prompt, or ends. Only with
-// shutdown.pending, Deadline is the time until the end in milliseconds.
+// SessionLifecycle reports, without a subscription, that a session has started, waits for a prompt,
+// or ends. Only with shutdown.pending, Deadline is the time until the end in milliseconds.
 type SessionLifecycle struct {
 	SessionID string `json:"sessionId"`
 	State     string `json:"state"`
 	Deadline  int64  `json:"deadline,omitzero"`
 }
 
-// StreamEntry is one event that a stream keeps (docs/protocol.md, "Entry"). Level is the level after the filter; Event
-// is empty for a push that had only a prompt.
+// StreamEntry is one event that a stream keeps (docs/protocol.md, "Entry"). Level is the level
+// after the filter; Event is empty for a push that had only a prompt.
 type StreamEntry struct {
 	TS       string `json:"ts"` // RFC 3339, UTC
 	Event    string `json:"event"`
@@ -489,14 +521,16 @@ type StreamEntry struct {
 	Prompt   string `json:"prompt,omitzero"`
 }
 
-// StreamHistory answers a [StreamQuery]. Keys are stream@provider; entries are sorted, the newest first. A stream that
-// does not exist is empty; streams beyond 4 MiB of text are left out (docs/protocol.md, "Queries").
+// StreamHistory answers a [StreamQuery]. Keys are stream@provider; entries are sorted, the newest
+// first. A stream that does not exist is empty; streams beyond 4 MiB of text are left out
+// (docs/protocol.md, "Queries").
 type StreamHistory struct {
 	QueryID string                   `json:"queryId"`
 	Streams map[string][]StreamEntry `json:"streams"`
 }
 
-// MessageType implements [Message] for each type of this file. It returns the value of the member "type".
+// MessageType implements [Message] for each type of this file. It returns the value of the member
+// "type".
 func (*Auth) MessageType() Type             { return TypeAuth }
 func (*AuthConfirm) MessageType() Type      { return TypeAuthConfirm }
 func (*Hello) MessageType() Type            { return TypeHello }

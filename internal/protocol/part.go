@@ -15,8 +15,9 @@ const (
 	PartResource = "resource"
 )
 
-// Part is one part of a result (docs/protocol.md, "Part"). An image and a sound have Data or File. A resource has a
-// URI, and Text, Data or File; without these it is a link. The gateway reads File into Data.
+// Part is one part of a result (docs/protocol.md, "Part"). An image and a sound have Data or File.
+// A resource has a URI, and Text, Data or File; without these it is a link. The gateway reads File
+// into Data.
 type Part struct {
 	Type        string   `json:"type"`
 	Text        string   `json:"text,omitzero"`
@@ -28,8 +29,8 @@ type Part struct {
 	File        *FileRef `json:"file,omitzero"`
 }
 
-// String is the part as a text, for a model or a person who can't have it: a text as it is, anything else by its type
-// and size, and by the path of its file.
+// String returns the part as a text, for a model or a person that can't get the part itself: a text
+// unchanged, anything else as its type and size, and the path of its file.
 func (p *Part) String() string {
 	if p.Type == PartText {
 		return p.Text

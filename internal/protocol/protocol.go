@@ -1,8 +1,10 @@
-// Package protocol is the wire between the gateway and its providers, as docs/protocol.md describes it: a plain
-// type for each message, the error codes, the limits, and one way to read, check and write a message.
+// Package protocol is the wire between the gateway and its providers, as docs/protocol.md describes
+// it: a plain type for each message, the error codes, the limits, and one way to read, check and
+// write a message.
 //
-// It has no behaviour. Every message that enters the gateway passes through [Open] and [Frame.Decode], which refuse
-// duplicate keys and keys in another case, and name the field that is wrong. There is no second way in.
+// It has no behaviour. Every message that enters the gateway passes through [Open] and
+// [Frame.Decode], which refuse duplicate keys and keys in another case, and name the field that is
+// wrong. There is no second way in.
 package protocol
 
 import "time"
@@ -10,8 +12,9 @@ import "time"
 // Version is the only version of the protocol that this gateway speaks (hello.protocolVersion).
 const Version = 2
 
-// Limits of docs/protocol.md, "Limits". Sizes are in bytes. [Validate] reports those of counts and texts inside one
-// message as PAYLOAD_TOO_LARGE; packages gateway and server enforce the others.
+// Limits of docs/protocol.md, "Limits". Sizes are in bytes. [Validate] reports the limits of counts
+// and texts inside one message as PAYLOAD_TOO_LARGE; packages gateway and server enforce the
+// others.
 const (
 	MaxResult          = 5 << 20  // one tool.result
 	MaxMessage         = 2 << 20  // any other message
@@ -28,7 +31,7 @@ const (
 	MaxQueryLast       = 100      // stream.query.last; a larger one counts as this
 	DefaultQueryLast   = 20
 	StreamRetention    = 200       // events kept in a stream
-	MaxStreamBytes     = 64 << 20  // events kept of one provider in one session, all its streams together
+	MaxStreamBytes     = 64 << 20  // events kept of a provider in a session, in all streams
 	MaxSessionBytes    = 256 << 20 // events kept in one session, of all providers together
 	MaxConnections     = 50        // provider connections
 	MaxQueuedCalls     = 10        // calls waiting for a concurrency slot
@@ -36,7 +39,7 @@ const (
 	MaxInjectCycles    = 3         // of inject, turn, inject without the user between them
 	PushRate           = 10        // pushes a second for one (provider, session), and their burst
 	MaxQuestion        = 256 << 10 // the data of one question.asked
-	MaxToldQuestions   = 20        // questions of a session that one provider knows of at once
+	MaxToldQuestions   = 20        // open questions of a session that a provider is told of
 	MaxAnswer          = 64 << 10  // text and content of one question.answer
 	MaxPerson          = 100       // question.answer.person
 	AnswerRate         = 10        // answers a second of one connection, and their burst
@@ -45,8 +48,8 @@ const (
 	MaxFinishedCalls   = 1024 // finished calls that a connection remembers, to ignore late results
 )
 
-// Time limits of docs/protocol.md, "Times". A tool may choose its own timeout from [MinToolTimeout] to
-// [MaxToolTimeout]; the others are fixed.
+// Time limits of docs/protocol.md, "Times". A tool may choose its own timeout from [MinToolTimeout]
+// to [MaxToolTimeout]; the others are fixed.
 const (
 	AuthTimeout        = 10 * time.Second
 	DefaultToolTimeout = 300 * time.Second
@@ -61,12 +64,12 @@ const (
 	RefreshMax         = time.Second            // and at most this long after the first
 )
 
-// Type is the type of a message, its member "type". A value may be any string that a peer sent: [Type.FromProvider] and
-// [Type.FromGateway] report whether it exists.
+// Type is the type of a message, its member "type". A value may be any string that a peer sent:
+// [Type.FromProvider] and [Type.FromGateway] report whether it exists.
 type Type string
 
-// Messages from a provider to the gateway. Each has a Go type of the same name in this package, which [Frame.Decode]
-// returns, and a heading in docs/protocol.md, "From the provider".
+// Messages from a provider to the gateway. Each has a Go type of the same name in this package,
+// which [Frame.Decode] returns, and a heading in docs/protocol.md, "From the provider".
 const (
 	TypeAuth            Type = "auth"
 	TypeAuthConfirm     Type = "auth.confirm"
@@ -87,8 +90,8 @@ const (
 	TypeShutdownReady   Type = "shutdown.ready"
 )
 
-// Messages from the gateway to a provider. Each has a Go type of the same name in this package and a heading in
-// docs/protocol.md, "From the gateway".
+// Messages from the gateway to a provider. Each has a Go type of the same name in this package and
+// a heading in docs/protocol.md, "From the gateway".
 const (
 	TypeAuthPairing      Type = "auth.pairing"
 	TypeSessions         Type = "sessions"
@@ -105,12 +108,13 @@ const (
 	TypeStreamHistory    Type = "stream.history"
 )
 
-// Code is an error code of the protocol. It says in an error message what is wrong with a message, or in an outcome why
-// a call failed. "" in a [ToolResult] means that the provider named no code.
+// Code is an error code of the protocol. In an error message it classifies the fault of a message,
+// and in an outcome the failure of a call. "" in a [ToolResult] means that the provider named no
+// code.
 type Code string
 
-// Codes of error messages (docs/protocol.md, "Codes"). Clients treat unknown codes as not fatal. Why INVALID_STATE
-// exists is in docs/adr/0004-order-of-validation.md.
+// Codes of error messages (docs/protocol.md, "Codes"). Clients treat unknown codes as not fatal.
+// Why INVALID_STATE exists is in docs/adr/0004-order-of-validation.md.
 const (
 	CodeAuthFailed         Code = "AUTH_FAILED"
 	CodeDuplicateInstance  Code = "DUPLICATE_INSTANCE"
@@ -126,9 +130,9 @@ const (
 	CodeUnsupportedVersion Code = "UNSUPPORTED_VERSION"
 )
 
-// Codes of a call's outcome, its member errorCode (docs/protocol.md, "Calls"). [CodeNotFound] is also the code of an
-// error message about a question. A call may also end with
-// [CodeUnauthorized], [CodeRateLimited] or [CodePayloadTooLarge].
+// Codes of a call's outcome, its member errorCode (docs/protocol.md, "Calls"). [CodeNotFound] is
+// also the code of an error message about a question. A call may also end with [CodeUnauthorized],
+// [CodeRateLimited] or [CodePayloadTooLarge].
 const (
 	CodeCancelled        Code = "CANCELLED"
 	CodeDenied           Code = "DENIED"
@@ -139,8 +143,8 @@ const (
 	CodeTimeout          Code = "TIMEOUT"
 )
 
-// CloseCode is a WebSocket close code. Those from 4000 are the gateway's own; WebSocket itself defines the others
-// (docs/protocol.md, "Close codes").
+// CloseCode is a WebSocket close code. Codes from 4000 are the gateway's own; WebSocket itself
+// defines the others (docs/protocol.md, "Close codes").
 type CloseCode int
 
 // Close codes that the gateway uses (docs/protocol.md, "Close codes").
@@ -153,11 +157,13 @@ const (
 	CloseFailedFast CloseCode = 4002 // a message that may be the result of one of several pending calls
 )
 
-// Fatal reports whether the gateway closes the connection after an error with this code: AUTH_FAILED and
-// UNSUPPORTED_VERSION. After all others the connection stays open (docs/protocol.md, "Codes").
+// Fatal reports whether the gateway closes the connection after an error with this code:
+// AUTH_FAILED and UNSUPPORTED_VERSION. After all others the connection stays open
+// (docs/protocol.md, "Codes").
 func (c Code) Fatal() bool { return c == CodeAuthFailed || c == CodeUnsupportedVersion }
 
-// ResultCode returns c if a provider may answer a call with it (docs/protocol.md, "Codes"), else INTERNAL.
+// ResultCode returns c if a provider may answer a call with it (docs/protocol.md, "Codes"), else
+// INTERNAL.
 func (c Code) ResultCode() Code {
 	switch c {
 	case CodeNotFound, CodeTimeout, CodeCancelled, CodeDisconnected, CodeUnauthorized, CodeInternal:

@@ -17,8 +17,8 @@ type Schema struct {
 	partial  bool
 }
 
-// CompileSchema compiles the schema of a tool's parameters, which must be that of an object. The
-// error names the wrong place as a JSON pointer. The gateway does not check patterns that
+// CompileSchema compiles the schema of a tool's parameters, which must be the schema of an object.
+// The error names the wrong place as a JSON pointer. The gateway does not check patterns that
 // JavaScript accepts and Go does not; they are the provider's to check.
 func CompileSchema(raw Raw) (*Schema, error) { return compileSchema(raw, false) }
 
@@ -90,8 +90,8 @@ func (s *Schema) Check(value Raw) (err error) {
 	return nil
 }
 
-// recoverError turns a panic into an error: that of a check that takes too long, and any other, so
-// that no schema and no argument can end the gateway.
+// recoverError turns a panic into an error: the panic of a check that takes too long, and any
+// other, so that no schema and no argument can end the gateway.
 func recoverError(err *error) {
 	switch r := recover(); r {
 	case nil:

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 )
 
+// Checking of values against a compiled schema.
+
 // schemaCheck is the check of one value. It panics with ErrTooCostly when it has no steps left.
 type schemaCheck struct {
 	left  int // steps
@@ -21,8 +23,8 @@ func (c *schemaCheck) spend(steps int) {
 	}
 }
 
-// check returns why a value does not fit the schema, or nil if it fits. Then it adds what it
-// evaluated of the value to outer, which may be nil.
+// check returns the reason why a value does not fit the schema, or nil if it fits. Then it adds the
+// parts of the value that it evaluated to outer, which may be nil.
 func (c *schemaCheck) check(s *subschema, v any, outer *evaluated) *mismatch {
 	c.spend(schemaSteps)
 	if c.depth++; c.depth > maxNested {
@@ -384,7 +386,7 @@ func missing(v map[string]any, names []string) (lack []string) {
 }
 
 // evaluated notes which parts of a value a schema has checked. unevaluatedItems and
-// unevaluatedProperties need it. A nil evaluated notes nothing.
+// unevaluatedProperties need it. The methods of a nil evaluated have no effect.
 type evaluated struct {
 	items   map[int]bool
 	members map[string]bool

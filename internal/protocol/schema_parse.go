@@ -14,6 +14,8 @@ import (
 	"strings"
 )
 
+// Compiling of JSON Schemas, with limits that keep a hostile schema from costing much.
+
 // Bounds of a schema. Without them, one schema could stop the gateway.
 const (
 	maxSchemaDepth = 64      // levels of schemas within schemas
@@ -21,8 +23,8 @@ const (
 	maxPrograms    = 100_000 // instructions of all compiled patterns together
 )
 
-// subschema is one schema within a schema, ready to check values. Nil fields and empty ones check
-// nothing.
+// subschema is one schema within a schema, ready to check values. Nil and empty fields accept any
+// value.
 type subschema struct {
 	at    string // its place, a JSON pointer
 	never bool   // the schema is false
@@ -88,7 +90,7 @@ type patternProperty struct {
 	*subschema
 }
 
-// schemaParser reads a schema and refuses what is wrong in it. Places are JSON pointers.
+// schemaParser reads a schema and reports its faults. Places are JSON pointers.
 type schemaParser struct {
 	draft07  bool
 	schemas  map[string]*subschema // by place
@@ -117,8 +119,7 @@ func newSchemaParser(doc map[string]any) *schemaParser {
 	return p
 }
 
-// fault notes what is wrong at a place, unless an earlier fault is noted. The place of the root is
-// "".
+// fault notes a fault at a place, unless an earlier fault is noted. The place of the root is "".
 func (p *schemaParser) fault(at, format string, args ...any) {
 	if p.err == nil {
 		p.err = faultAt(at, format, args...)
@@ -172,7 +173,7 @@ func (p *schemaParser) read(v any, at string, base *schemaBase, depth int) *subs
 	return s
 }
 
-// ignores reports whether a keyword is one of the other draft.
+// ignores reports whether a keyword belongs to the other draft.
 func (p *schemaParser) ignores(keyword string) bool {
 	switch keyword {
 	case "prefixItems", "minContains", "maxContains", "unevaluatedItems", "unevaluatedProperties",
@@ -194,8 +195,8 @@ const schemaKeywords = `$ref $dynamicRef $recursiveRef $schema $id $anchor $dyna
 	items allOf anyOf oneOf prefixItems properties $defs definitions dependentSchemas
 	patternProperties dependencies`
 
-// readKeyword sets what a keyword says of s; tuple is whether items beside it is a list. Keywords
-// that it does not know may have any value.
+// readKeyword sets the field of s for a keyword; tuple says that the items beside it are a list. An
+// unknown keyword may have any value.
 func (k *schemaPlace) readKeyword(keyword string, tuple bool, s *subschema) {
 	switch keyword {
 	case "$dynamicRef", "$recursiveRef":
@@ -326,8 +327,8 @@ func (k *schemaPlace) readPatternProperties(s *subschema) {
 	}
 }
 
-// schemaPlace is a place in a schema and the value there. What it reads of a value of the wrong
-// kind is empty.
+// schemaPlace is a place in a schema and the value there. Its methods return empty values for a
+// value of the wrong kind.
 type schemaPlace struct {
 	*schemaParser
 	value any

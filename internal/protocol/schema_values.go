@@ -15,8 +15,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// Values of JSON with exact numbers: their types, comparison and display.
+
 // decodeExact decodes JSON as [json.Unmarshal] does, but keeps numbers as they are written, as
-// json.Number. It refuses those with more digits than maxDigits; the error names the place.
+// json.Number. It refuses numbers with more digits than maxDigits; the error names the place.
 func decodeExact(raw Raw, maxDigits int) (any, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true),
 		jsontext.AllowInvalidUTF8(true))

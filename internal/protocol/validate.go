@@ -10,17 +10,20 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
+// Validation of the messages of providers.
+
 var (
 	toolName     = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 	providerName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 )
 
-// ValidName reports whether a provider or a stream may have this name: whether [NormalName] makes 1 to 64
-// characters of it that begin with a letter or digit. See docs/protocol.md, "Names".
+// ValidName reports whether a provider or a stream may have this name: whether [NormalName] makes 1
+// to 64 characters of it that begin with a letter or digit. See docs/protocol.md, "Names".
 func ValidName(s string) bool { return providerName.MatchString(NormalName(s)) }
 
-// NormalName returns the one spelling under which the gateway knows the name of a provider or a stream: in lower case,
-// with a '-' for each run of characters outside [a-z0-9._-], and no '-' at the ends. "My Provider" becomes my-provider.
+// NormalName returns the one spelling under which the gateway knows the name of a provider or a
+// stream: in lower case, with a '-' for each run of characters outside [a-z0-9._-], and no '-' at
+// the ends. "My Provider" becomes my-provider.
 func NormalName(s string) string {
 	plain := func(c byte) bool {
 		return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
@@ -47,8 +50,9 @@ func NormalName(s string) string {
 	return strings.Trim(string(normal), "-")
 }
 
-// SplitStream splits stream@provider at its last '@', without changing or checking the spelling. owned is false, and
-// provider "", for a stream without a provider; an '@' at the beginning belongs to the stream's name.
+// SplitStream splits stream@provider at its last '@', without changing or checking the spelling.
+// owned is false, and provider "", for a stream without a provider; an '@' at the beginning belongs
+// to the stream's name.
 func SplitStream(s string) (stream, provider string, owned bool) {
 	if i := strings.LastIndexByte(s, '@'); i > 0 {
 		return s[:i], s[i+1:], true
@@ -56,12 +60,12 @@ func SplitStream(s string) (stream, provider string, owned bool) {
 	return s, "", false
 }
 
-// ValidToolName reports whether a tool may have this name: 1 to 64 ASCII letters, digits, '_' or '-'. [NormalName] does
-// not apply: tool names keep their case (docs/protocol.md, "Tool").
+// ValidToolName reports whether a tool may have this name: 1 to 64 ASCII letters, digits, '_' or
+// '-'. [NormalName] does not apply: tool names keep their case (docs/protocol.md, "Tool").
 func ValidToolName(s string) bool { return toolName.MatchString(s) }
 
-// checker keeps the first wrong field of a message and the first limit that the message exceeds. A limit counts
-// only if no field is wrong.
+// checker keeps the first wrong field of a message and the first limit that the message exceeds. A
+// limit counts only if no field is wrong.
 type checker struct {
 	name      string // of the message
 	fault     *Error
@@ -134,9 +138,9 @@ func (c *checker) auth(m *Auth) {
 	}
 }
 
-// Validate checks the fields of a message from a provider. The error names the first field that is missing or wrong
-// (INVALID_JSON, or UNSUPPORTED_VERSION), else the first count or size over its limit (PAYLOAD_TOO_LARGE). It does
-// not check what the provider may do.
+// Validate checks the fields of a message from a provider. The error names the first field that is
+// missing or wrong (INVALID_JSON, or UNSUPPORTED_VERSION), else the first count or size over its
+// limit (PAYLOAD_TOO_LARGE). It does not check the provider's permissions.
 func Validate(m Message) *Error {
 	c := &checker{name: string(m.MessageType())}
 	switch m := m.(type) {
@@ -339,7 +343,7 @@ func (c *checker) push(m *Push) {
 	c.object("metadata", m.Metadata)
 }
 
-// answer checks what does not depend on the question.
+// answer checks the parts that do not depend on the question.
 func (c *checker) answer(m *QuestionAnswer) {
 	c.require("question", m.Question)
 	c.object("content", m.Content)

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// WholeNumbers is an option of json.Unmarshal that reads 15000.0 and 1.5e4 into integers: JSON has one kind of
-// number, and Python writes a product of floats with a fraction.
+// WholeNumbers is an option of json.Unmarshal that reads 15000.0 and 1.5e4 into integers: JSON has
+// one kind of number, and Python writes a product of floats with a fraction.
 var WholeNumbers = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(decodeWhole[int]), json.UnmarshalFromFunc(decodeWhole[int64]),
 	json.UnmarshalFromFunc(decodeWhole[uint64])))

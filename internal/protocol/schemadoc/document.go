@@ -20,7 +20,7 @@ type row struct{ typ, meaning string }
 func parse(doc []byte) (map[string]*section, error) {
 	sections := map[string]*section{}
 	var name, about string
-	var current *section // whose table the line is in
+	var current *section // the section of the table that the line is in
 	for i, line := range strings.Split(string(doc), "\n") {
 		switch {
 		case strings.HasPrefix(line, "#"):

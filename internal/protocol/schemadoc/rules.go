@@ -8,8 +8,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Patterns of names. [protocol.ValidName] and [protocol.ValidToolName] decide; a test compares the patterns with
-// them. A run of characters that becomes one '-' counts as one character.
+// The rules of fields, beyond their types, in the terms of JSON Schema.
+
+// Patterns of names. [protocol.ValidName] and [protocol.ValidToolName] decide; a test compares the
+// patterns with them. A run of characters that becomes one '-' counts as one character.
 const (
 	namePattern      = `^[^A-Za-z0-9._]*` + nameCore + `[^A-Za-z0-9._]*$`
 	nameCore         = `[A-Za-z0-9]([A-Za-z0-9._-]|[^A-Za-z0-9._-]+){0,63}`
@@ -18,7 +20,8 @@ const (
 	toolNamePattern  = `^[A-Za-z0-9_-]{1,64}$`
 )
 
-// optionalFields are fields that the gateway does not require, though their types always write them.
+// optionalFields are fields that the gateway does not require, though their types always write
+// them.
 var optionalFields = map[string]bool{"Rule.match": true}
 
 // anyFields are the raw fields with any JSON value; the other raw fields are objects.

@@ -1,9 +1,9 @@
-// Package schemadoc makes a JSON Schema (2020-12) of every message of the protocol. The types of package protocol
-// give the shapes, the tables of docs/protocol.md the descriptions. A field that only one of them has is an error,
-// so that types, document and schemas stay the same.
+// Package schemadoc makes a JSON Schema (2020-12) of every message of the protocol. The types of
+// package protocol give the shapes, the tables of docs/protocol.md the descriptions. A field that
+// only one of them has is an error, so that types, document and schemas stay the same.
 //
-// A schema accepts what the gateway accepts: unknown fields, and null for an optional field of a provider's
-// message. Lists that may grow, such as codes, are examples and not constraints.
+// A schema accepts what the gateway accepts: unknown fields, and null for an optional field of a
+// provider's message. Lists that may grow, such as codes, are examples and not constraints.
 package schemadoc
 
 import (
@@ -58,7 +58,7 @@ var parts = map[reflect.Type]string{
 	reflect.TypeFor[protocol.QuestionEnd](): "QuestionEnd",
 }
 
-// eventData are the types of the data of events, for those that have one.
+// eventData are the types of the data of events that have data.
 var eventData = []struct {
 	event string
 	typ   reflect.Type
@@ -67,8 +67,8 @@ var eventData = []struct {
 	{protocol.EventQuestionEnded, reflect.TypeFor[protocol.QuestionEnd]()},
 }
 
-// Files returns the files of docs/schema by name, made from doc, the text of docs/protocol.md. The error names a
-// message or field that the document and the types describe differently.
+// Files returns the files of docs/schema by name, made from doc, the text of docs/protocol.md. The
+// error names a message or field that the document and the types describe differently.
 func Files(doc []byte) (map[string][]byte, error) {
 	sections, err := parse(doc)
 	if err != nil {
