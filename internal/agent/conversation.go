@@ -1,6 +1,6 @@
 // Package agent is a conversation with a model that works in a directory: its turns, its tools and
-// the consent to them, its instructions, what is kept of it, its session of a gateway, and workers
-// that share its server. It tells what happens in [Event]s and draws nothing.
+// the consent to them, its instructions, its stored history, its session of a gateway, and workers
+// that share its server. It reports its work as [Event]s and draws nothing.
 package agent
 
 import (
@@ -33,15 +33,15 @@ type Options struct {
 	Model     string // "": as the configuration says
 	Effort    string // how much the model reasons; "": the server's choice
 	MaxRounds int    // of tool calls in a turn; 0: as the configuration says
-	TodoList  bool   // the model keeps a list of what is to do
+	TodoList  bool   // the model keeps a list of its open tasks
 	Gateway   Gateway
 	Label     string // of the session in the gateway; "": the directory's name
 	Resume    string // id of the kept conversation to go on with; "": a new one begins
 	Elsewhere bool   // Resume may be about another directory
 }
 
-// Conversation is a conversation with the language server. Its tools and settings follow the files of
-// the workspace.
+// Conversation is a conversation with the language server. Its tools and settings follow the files
+// of the workspace.
 type Conversation struct {
 	Options
 	worker // the conversation itself
@@ -51,7 +51,7 @@ type Conversation struct {
 	edits        edits
 	checkpoints  *checkpoint.Workspace
 	kept         *kept
-	model        string // that a person has chosen; "": as the configuration says
+	model        string // the person's choice; "": as the configuration says
 
 	watchDone chan struct{} // closed when the tool directories are no longer watched
 	stop      context.CancelFunc
@@ -184,7 +184,7 @@ func (v *Conversation) SetModel(ctx context.Context, id string) error {
 	return workspace.ExitError(err)
 }
 
-// SetEffort makes the model reason more or less in the next turns. The error has an exit code.
+// SetEffort sets how much the model reasons in the next turns. The error has an exit code.
 func (v *Conversation) SetEffort(ctx context.Context, effort string) error {
 	err := v.Conversation.SetEffort(ctx, effort)
 	if err == nil {
@@ -226,15 +226,15 @@ func (v *Conversation) updateTools(ctx context.Context) {
 	ready := v.serverReady
 	v.mu.Unlock()
 	if !ready {
-		return // Start will do it
+		return // Start sends them later
 	}
 	if err := v.setTools(ctx); err != nil && ctx.Err() == nil {
 		v.Workspace.Note("lsclient: the language server still has the tools from before the change: %v", err)
 	}
 }
 
-// setTools sends the server the current tools: ours, and those of the gateway's providers. It notes
-// tools that were left out once.
+// setTools sends the server the current tools: our own, and the tools of the gateway's providers.
+// It notes tools that were left out once.
 func (v *Conversation) setTools(ctx context.Context) error {
 	v.setting.Lock()
 	defer v.setting.Unlock()
@@ -247,7 +247,7 @@ func (v *Conversation) setTools(ctx context.Context) error {
 			list = append(list, v.tool(t))
 		}
 	}
-	if !v.Workspace.Plan { // nobody says what providers' tools do
+	if !v.Workspace.Plan { // the effects of providers' tools are unknown
 		for _, s := range v.sessions() {
 			list = append(list, s.tools(list)...)
 		}
@@ -287,7 +287,7 @@ func leftOut(faults []langserver.Fault) (lines []string) {
 	return lines
 }
 
-// errPlan is why a tool that does more than read is refused with --plan.
+// errPlan is the error for a tool that does more than read, with --plan.
 var errPlan = errors.New("this run only plans (--plan): nothing may be changed, run or fetched. " +
 	"Describe what you would do")
 

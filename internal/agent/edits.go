@@ -13,16 +13,16 @@ import (
 	"tapgw/tools"
 )
 
-// edits follows what the tools of a conversation do to files.
+// edits records the changes that the tools of a conversation make to files.
 type edits struct {
 	mu     sync.Mutex           // guards the fields that follow
 	diffs  map[string]callDiffs // of calls that have not ended, by conversation and call
 	at     checkpoint.Place     // the turn that runs
-	notes  []string             // for the model, about what the user has undone
+	notes  []string             // for the model, about edits that the user has undone
 	warned string               // the last warning that an edit can't be undone
 }
 
-// callDiffs is what a call has changed.
+// callDiffs are the changes of a call.
 type callDiffs struct {
 	list []diff.Diff
 	seen bool // the person has seen them in a question
@@ -31,7 +31,8 @@ type callDiffs struct {
 // callKey is the key of the running call in the context of its tool.
 type callKey struct{}
 
-// beginTurn counts the turn that begins, and returns its prompt with what the model should know about undone edits.
+// beginTurn counts the turn that begins, and returns its prompt with notes for the model about
+// undone edits.
 func (v *Conversation) beginTurn(prompt string) string {
 	e := &v.edits
 	e.mu.Lock()
@@ -56,7 +57,7 @@ func (v *Conversation) undoneBefore() []string {
 	}
 	turns, err := v.checkpoints.Turns(v.kept.id)
 	if err != nil {
-		return nil // an undo says it
+		return nil // a later undo reports the error
 	}
 	var names []string
 	for _, t := range turns {
@@ -87,23 +88,23 @@ func undoNote(verb string, names []string) string {
 	)
 }
 
-// Undo undoes the edits of the turns from a number on, with 0 of the last turn with edits. The model
-// learns of it with the next prompt.
+// Undo undoes the edits of the turns from a number on, with 0 of the last turn with edits. The next
+// prompt tells the model.
 func (v *Conversation) Undo(ctx context.Context, from int) (checkpoint.Outcome, error) {
 	out, err := v.checkpoints.Undo(ctx, v.kept.id, from)
 	v.tell("undone", out, err)
 	return out, err
 }
 
-// Redo takes the last undo back. The model learns of it with the next prompt.
+// Redo reverses the last undo. The next prompt tells the model.
 func (v *Conversation) Redo(ctx context.Context) (checkpoint.Outcome, error) {
 	out, err := v.checkpoints.Redo(ctx, v.kept.id)
 	v.tell("redone", out, err)
 	return out, err
 }
 
-// EditsSince returns what the files of the turns from a number on, with 0 of the last turn with edits,
-// held before, and hold now.
+// EditsSince returns the files that the turns from a number on changed, with their content before
+// and their content now. With 0 it returns the files of the last turn with edits.
 func (v *Conversation) EditsSince(from int) ([]diff.Diff, error) {
 	list, err := v.checkpoints.Since(v.kept.id, from)
 	var diffs []diff.Diff
@@ -170,8 +171,8 @@ func (v *Conversation) warnNoUndo(why string) {
 	}
 }
 
-// compare returns the diffs of edits, of which directories have none, and the edits as checkpoints
-// have them.
+// compare returns the diffs of edits, and the edits in the form of checkpoints. Directories have no
+// diff.
 func compare(list []tools.FileEdit) (diffs []diff.Diff, changes []checkpoint.Change) {
 	for _, e := range list {
 		c := checkpoint.Change{Path: e.Path, Was: e.Was, Now: e.Now, Mode: e.Mode, Dir: e.Dir,
@@ -191,7 +192,7 @@ func compare(list []tools.FileEdit) (diffs []diff.Diff, changes []checkpoint.Cha
 	return diffs, changes
 }
 
-// take removes and returns what a call has changed.
+// take removes and returns the changes of a call.
 func (e *edits) take(call string) (diffs []diff.Diff, seen bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,22 +8,22 @@ import (
 	"tapgw/internal/orchestrate"
 )
 
-// Event is what happens while an agent works: one of the types below, each as a value. Whoever shows
-// the agent to a person, or prints it for a program, tells them apart with a type switch.
+// Event is an event of an agent's work: one of the types below, each as a value. A display for a
+// person, or an output for a program, tells them apart with a type switch.
 type Event interface{ event() }
 
 // Progress is an event of the language server in a turn.
 type Progress struct {
-	Worker string // whose turn it is; "": the conversation's own
+	Worker string // the worker of the turn; "": the conversation itself
 	Event  langserver.Event
-	Diffs  []diff.Diff // what the tool call that has ended changed
+	Diffs  []diff.Diff // the changes of the tool call that has ended
 	Seen   bool        // the person has seen the Diffs in a question
 }
 
 // Injected is a prompt that a provider has injected. Its turn begins.
 type Injected struct{ Worker, Prompt string }
 
-// Rejected is why an answer does not match the schema that it must match. The model is asked again.
+// Rejected has the reason why an answer does not match its schema. The model is asked again.
 type Rejected struct{ Fault error }
 
 // TurnEnded is the end of a turn of the conversation itself. Err has an exit code.
@@ -50,7 +50,7 @@ type WorkerEnded struct {
 	Err            error
 }
 
-// Working says what runs now; "": nothing.
+// Working names the work in progress; "" if the agent is idle.
 type Working struct{ What string }
 
 // ToolOutput is a line that a command of a tool writes while it runs.
@@ -59,7 +59,7 @@ type ToolOutput struct{ Line string }
 // GatewayLog is a line of the gateway's log of the session.
 type GatewayLog struct{ Level, Message string }
 
-// NotUndoable is why an edit can't be undone.
+// NotUndoable has the reason why an edit can't be undone.
 type NotUndoable struct{ Reason string }
 
 func (Progress) event()    {}

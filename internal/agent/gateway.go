@@ -27,14 +27,17 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// An agent's session of a gateway: the tools, prompts and gates that providers bring into a
+// conversation.
+
 const (
 	// idleTimeout bounds the request that says that a turn has ended.
 	idleTimeout = 5 * time.Second
-	// promptTimeout is how long to wait for a prompt that the gateway has announced. It never comes from a provider
-	// that injects too often.
+	// promptTimeout is how long to wait for a prompt that the gateway has announced. The prompt
+	// never comes if its provider injects too often.
 	promptTimeout = 5 * time.Second
-	// strangerTimeout is how long a program may take to prove that it is the user's gateway, if a gateway is welcome
-	// and not required.
+	// strangerTimeout is how long a program may take to prove that it is the user's gateway, if a
+	// gateway is welcome and not required.
 	strangerTimeout = 2 * time.Second
 )
 
@@ -55,7 +58,7 @@ type gatewaySession struct {
 	v        *Conversation
 	isEnding atomic.Bool
 
-	promptReady chan struct{} // has room for one: a prompt has come
+	promptReady chan struct{} // has room for one element; it means that a prompt has come
 
 	mu            sync.Mutex // guards the fields that follow
 	providerTools []protocol.HostTool
@@ -70,8 +73,8 @@ type Gateway struct {
 	Find client.Options
 }
 
-// ChooseGateway returns the gateway that the value of --gateway names, or without the flag the one of
-// the configuration or the user's own.
+// ChooseGateway returns the gateway that the value of --gateway names, or without the flag the one
+// of the configuration or the user's own.
 func ChooseGateway(w *workspace.Workspace, flag string, isSet bool) (Gateway, error) {
 	g := Gateway{Use: w.Config().Gateway.Use, Find: w.Gateway("", "")}
 	g.Find.Flag = "--gateway URL"
@@ -87,8 +90,8 @@ func ChooseGateway(w *workspace.Workspace, flag string, isSet bool) (Gateway, er
 	return g, nil
 }
 
-// join makes a conversation with the server a session of the chosen gateway. Unless one is required, it does without a
-// gateway, and the session is nil, if there is none or if what answers is not the user's own.
+// join makes a conversation with the server a session of the chosen gateway. Unless a gateway is
+// required, the session is nil if no gateway runs, or if another user's program answers.
 func (v *Conversation) join(ctx context.Context, id, label string) (*gatewaySession, error) {
 	use, find := v.Gateway.Use, v.Gateway.Find
 	if use == configs.GatewayOff {
@@ -96,7 +99,8 @@ func (v *Conversation) join(ctx context.Context, id, label string) (*gatewaySess
 	}
 	limited := ctx
 	if use == configs.GatewayAuto && (find.URL != "" || os.Getenv(client.EnvURL) != "") {
-		// Whatever listens at an address that was named some time ago must not hold up the conversation.
+		// The address may be old, and a program that listens there must not hold up the
+		// conversation.
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, strangerTimeout)
 		defer cancel()
@@ -215,7 +219,7 @@ func (g *gatewaySession) gate(ctx context.Context, tool string, args json.RawMes
 	d, err := g.PreToolUse(ctx, tool, args)
 	switch {
 	case errors.Is(err, client.ErrSessionEnded):
-		return "", "" // the gateway has no such session any more, so no gates apply
+		return "", "" // the session has ended in the gateway, so no gates apply
 	case err != nil:
 		return fmt.Sprintf("%s was not allowed: its gates can't be asked: %v", tool, err), ""
 	case d.Decision == protocol.DecisionDeny:
@@ -278,8 +282,8 @@ func (g *gatewaySession) interrupt(reason string) {
 	}
 }
 
-// runTurn runs a turn as a turn of the gateway's session: the session is busy, can be interrupted, and providers
-// add to the prompt.
+// runTurn runs a turn as a turn of the gateway's session: the session is busy, can be interrupted,
+// and providers add to the prompt.
 func (g *gatewaySession) runTurn(ctx context.Context, prompt, source string,
 	turn func(ctx context.Context, prompt string) (langserver.Turn, error)) (langserver.Turn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -350,7 +354,8 @@ func (g *gatewaySession) toolDone(e langserver.ToolCall) {
 // exitLine is the last line of the result of our own shell tools.
 var exitLine = lazyregexp.New(`\n\[exit code (\d+)\]$`)
 
-// exitCode is how the command of one of our own shell tools ended; not ok for other tools, and without an exit code.
+// exitCode is how the command of one of our own shell tools ended; not ok for other tools, and
+// without an exit code.
 func exitCode(e langserver.ToolCall) (code int, ok bool) {
 	if e.Type != "client" || !slices.Contains(aliases["shell"], e.Name) {
 		return 0, false

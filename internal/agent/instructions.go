@@ -16,11 +16,11 @@ import (
 	"tapgw/internal/visible"
 )
 
-// instructionSet is what a conversation knows about files of instructions.
+// instructionSet has the files of instructions that a conversation has read.
 type instructionSet struct {
 	workspace string // without symbolic links
-	root      string // the trusted project that the workspace is in; "": none
-	untrusted string // why there is none
+	root      string // the trusted project that the workspace is in; "" outside one
+	untrusted string // the reason why root is ""
 
 	mu       sync.Mutex // guards the fields that follow
 	reported []instructions.LeftOut
@@ -78,7 +78,8 @@ may run, and no tool does so. Find out what you need, then answer the request: w
 a plan. A plan names the steps in order, the files that each touches, how the result is checked, and what is still open.
 Do not say that you have done any of it.`
 
-// instructionText returns the instructions as they are now, and reports new files that are left out.
+// instructionText returns the instructions as they are now, and reports new files that are left
+// out.
 func (v *Conversation) instructionText() string {
 	files, left := v.instructions.read()
 	v.reportLeftOut(left)
@@ -96,7 +97,8 @@ func (v *Conversation) instructionText() string {
 	return strings.Join(parts, "\n\n")
 }
 
-// leavesOutRules reports whether the server must not read the workspace's .github/instructions, and says so.
+// leavesOutRules reports whether the server must not read the workspace's .github/instructions, and
+// says so.
 func (v *Conversation) leavesOutRules() bool {
 	if v.instructions.root == "" {
 		return false // the server does not read them in an untrusted workspace
@@ -120,8 +122,8 @@ func (v *Conversation) reportLeftOut(left []instructions.LeftOut) {
 	}
 }
 
-// nestedInstructions returns the instructions for files that a call names, if they lie below the workspace and the
-// model does not have them yet.
+// nestedInstructions returns the instructions for files that a call names, if they lie below the
+// workspace and the model does not have them yet.
 func (v *Conversation) nestedInstructions(call langserver.Invocation) string {
 	s := v.instructions
 	if s.root == "" {
@@ -182,7 +184,8 @@ func InstructionFiles(dir string) (read, leftOut []string, err error) {
 	return read, leftOut, nil
 }
 
-// forget makes the model get the instructions of directories again, because a new conversation begins.
+// forget makes the model get the instructions of directories again, because a new conversation
+// begins.
 func (s *instructionSet) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +195,8 @@ func (s *instructionSet) forget() {
 // maxPaths bounds the paths of one call that are looked at.
 const maxPaths = 100
 
-// pathsIn returns the strings that a tool's arguments have under names such as path, filePath and filePaths.
+// pathsIn returns the strings that a tool's arguments have under names such as path, filePath and
+// filePaths.
 func pathsIn(input json.RawMessage) (paths []string) {
 	var args any
 	if json.Unmarshal(input, &args) != nil {

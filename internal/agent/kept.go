@@ -15,19 +15,22 @@ import (
 	"tapgw/internal/visible"
 )
 
+// Conversations are kept on disk, so that a later process can go on with them.
+
 // Kept returns the store of the conversations of all workspaces.
 func Kept() conversations.Store {
 	return conversations.In(filepath.Join(workspace.StateDir(), "conversations"))
 }
 
-// FindKept returns the id of the kept conversation that a word means: its id, or the beginning of it.
-// The error has an exit code.
+// FindKept returns the id of the kept conversation that a word means: its id, or the beginning of
+// it. The error has an exit code.
 func FindKept(word string) (string, error) {
 	id, err := Kept().Find(word)
 	return id, KeptError(err)
 }
 
-// LatestKept returns the id of the latest conversation about a directory. The error has an exit code.
+// LatestKept returns the id of the latest conversation about a directory. The error has an exit
+// code.
 func LatestKept(dir string) (string, error) {
 	id, err := Kept().Latest(dir)
 	if err == nil && id == "" {
@@ -36,7 +39,8 @@ func LatestKept(dir string) (string, error) {
 	return id, err
 }
 
-// ListKept lists the kept conversations, the last used first, and notes those that can't be read.
+// ListKept lists the kept conversations, the last used first, and notes conversations that can't be
+// read.
 func ListKept(note func(format string, args ...any)) ([]conversations.Info, error) {
 	list, faults, err := Kept().List()
 	for _, f := range faults {
@@ -45,7 +49,7 @@ func ListKept(note func(format string, args ...any)) ([]conversations.Info, erro
 	return list, err
 }
 
-// KeptError gives errors of the store their exit codes and says what to do.
+// KeptError gives errors of the store their exit codes and advice for the user.
 func KeptError(err error) error {
 	var unknown *conversations.UnknownError
 	var ambiguous *conversations.AmbiguousError
@@ -65,18 +69,18 @@ func KeptError(err error) error {
 	return err
 }
 
-// kept is what is on disk of a conversation: its earlier turns, and the writer for the next ones.
+// kept is the stored part of a conversation: its earlier turns, and the writer for the next ones.
 type kept struct {
 	id      string
 	writer  *conversations.Writer // the zero Writer if its turns are not kept
 	resumed bool
 	turns   int                      // how many it had when it was opened
-	last    []conversations.Turn     // some of them, to show
-	earlier []langserver.EarlierTurn // all of them, until the server gets them
+	last    []conversations.Turn     // the last turns, to show
+	earlier []langserver.EarlierTurn // all turns, until the server gets them
 	note    func(format string, args ...any)
 }
 
-// newKept begins a conversation, and deletes those that are too many or too old.
+// newKept begins a conversation, and deletes conversations that are too many or too old.
 func (v *Conversation) newKept() *kept {
 	w := Kept().New(v.Workspace.Dir)
 	k := &kept{id: w.ID(), writer: new(conversations.Writer), note: v.Workspace.Note}
@@ -91,7 +95,7 @@ func (v *Conversation) newKept() *kept {
 	return k
 }
 
-// openKept opens a conversation by its id. With save = false it only reads it.
+// openKept opens a conversation by its id. With save = false it can't be written.
 func (v *Conversation) openKept(id string) (*kept, error) {
 	k := &kept{id: id, writer: new(conversations.Writer), note: v.Workspace.Note, resumed: true}
 	var read conversations.Conversation
@@ -117,7 +121,7 @@ func (v *Conversation) openKept(id string) (*kept, error) {
 	return k, nil
 }
 
-// event writes what an event ends: a tool call with the text before it.
+// event writes the item that an event ends: a tool call with the text before it.
 func (k *kept) event(e langserver.Event) {
 	switch e := e.(type) {
 	case langserver.Text:
@@ -145,7 +149,8 @@ func (k *kept) end(r langserver.Turn, err error) {
 	k.check(k.writer.End(end))
 }
 
-// check says once that the conversation is not kept: after an error the writer does nothing.
+// check notes once that the conversation is not kept. After an error the writer ignores further
+// writes.
 func (k *kept) check(err error) {
 	if err != nil {
 		k.note("lsclient: the rest of this conversation is not kept: %v", err)
@@ -160,8 +165,8 @@ func (v *Conversation) Earlier() (last []conversations.Turn, before int) {
 	return v.kept.last, v.kept.turns - len(v.kept.last)
 }
 
-// Of a tool call of an earlier turn the model gets at most so many bytes, because it can call the tool again. Results
-// of turns before the last few are left out, so that many more turns fit.
+// Of a tool call of an earlier turn the model gets at most so many bytes, because it can call the
+// tool again. Results of turns before the last few are left out, so that many more turns fit.
 const (
 	maxEarlierInput  = 500
 	maxEarlierResult = 2000
@@ -180,8 +185,8 @@ func earlierTurns(kept []conversations.Turn) (turns []langserver.EarlierTurn) {
 	return turns
 }
 
-// earlierAnswer tells the model what it answered and which tools it called, with at most so many bytes of a result. A
-// call is a line of JSON, so that a result can't pass for anything else.
+// earlierAnswer tells the model its earlier answer and the tools that it called, with at most so
+// many bytes of a result. A call is a line of JSON, so that a result can't pass for anything else.
 func earlierAnswer(t conversations.Turn, most int) string {
 	var calls, answer strings.Builder
 	for _, s := range t.Steps {

@@ -20,6 +20,9 @@ import (
 	"tapgw/internal/visible"
 )
 
+// Orchestration: a plan divides a goal into tasks, workers on the same server do them, and a last
+// turn sums up.
+
 // maxResult is how many bytes of a worker's answer others get.
 const maxResult = 20_000
 
@@ -43,15 +46,15 @@ type orchestration struct {
 	tasks   int
 }
 
-// Orchestrate gives a goal to several workers: it plans, runs the tasks of the plan side by side, at
-// most limit at a time, and sums up. Then it runs the turns of prompts that providers inject. It
-// returns the error of the turn that failed, of which a [TurnEnded] has told.
+// Orchestrate gives a goal to several workers: it plans, runs the tasks of the plan side by side,
+// at most limit at a time, and sums up. Then it runs the turns of prompts that providers inject. If
+// a turn fails, it returns the error that its [TurnEnded] had.
 func (v *Conversation) Orchestrate(ctx context.Context, goal string, limit int) error {
 	o := &orchestration{Conversation: v, goal: goal, roles: v.Workspace.Config().Roles}
 	if len(o.roles) == 0 {
 		o.roles = defaultRoles
 	}
-	// The conversation plans and sums up as a worker that changes nothing.
+	// The conversation plans and sums up as a worker that may only read.
 	chief := &worker{Conversation: v.Conversation, name: "plan", role: configs.Role{Tools: []string{"read"}},
 		session: v.session}
 	v.addWorker(chief)
@@ -66,7 +69,7 @@ func (v *Conversation) Orchestrate(ctx context.Context, goal string, limit int) 
 	if err := o.sumUp(ctx, results); err != nil {
 		return err
 	}
-	v.forget(chief) // what providers ask for may need any tool
+	v.forget(chief) // because a provider's request may need any tool
 	return (&run{v: v}).injected(ctx)
 }
 
@@ -169,7 +172,8 @@ func (o *orchestration) taskPrompt(t orchestrate.Task, needs []orchestrate.Resul
 	return b.String()
 }
 
-// resultLines returns results for the model, each a line of JSON, so that no text can pass for another worker's.
+// resultLines returns results for the model, each a line of JSON, so that no text can pass for
+// another worker's.
 func resultLines(results []orchestrate.Result) string {
 	var b strings.Builder
 	for _, r := range results {
@@ -183,7 +187,7 @@ func resultLines(results []orchestrate.Result) string {
 			line.Error = cli.AsError(r.Err).Message
 		}
 		text, err := json.Marshal(line)
-		if err == nil { // it has only strings
+		if err == nil { // always: a line has only strings
 			b.Write(append(text, '\n'))
 		}
 	}
@@ -217,8 +221,8 @@ func (o *orchestration) sumUp(ctx context.Context, results []orchestrate.Result)
 	return o.end(result, err)
 }
 
-// worker is one of the conversations on a server: the one that a person has, or that of a worker with
-// a task, a role and a session of its own.
+// worker is one of the conversations on a server: the person's conversation, or the conversation of
+// a worker with a task, a role and a session of its own.
 type worker struct {
 	*langserver.Conversation
 	name    string // "": of the conversation that a person has
@@ -238,12 +242,12 @@ func (v *Conversation) hire(ctx context.Context, name string, role configs.Role)
 		Model: cmp.Or(role.Model, v.Model()), Effort: v.Effort})
 	v.addWorker(w)
 	if w.session != nil {
-		v.updateTools(ctx) // its providers may have tools that no other session has
+		v.updateTools(ctx) // its own providers may have further tools
 	}
 	return w, nil
 }
 
-// addWorker makes calls of a conversation be decided by the worker's role and session.
+// addWorker makes the worker's role and session decide about calls of its conversation.
 func (v *Conversation) addWorker(w *worker) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -259,7 +263,7 @@ func (v *Conversation) dismiss(ctx context.Context, w *worker) {
 	}
 }
 
-// forget ends what addWorker began.
+// forget reverses addWorker.
 func (v *Conversation) forget(w *worker) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -288,8 +292,8 @@ func (v *Conversation) sessions() (list []*gatewaySession) {
 	return list
 }
 
-// denies returns why the role of a conversation has no such tool; "" means that it has it. The server offers all tools
-// to all conversations, so this is the place to refuse.
+// denies returns the reason why the role of a conversation does not have a tool, or "" if it has
+// it. The server offers all tools to all conversations, so this is the place to refuse.
 func (v *Conversation) denies(id, tool string) string {
 	w := v.workerOf(id)
 	if len(w.role.Tools) == 0 || slices.Contains(w.role.Tools, tool) {

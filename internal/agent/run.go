@@ -13,22 +13,24 @@ import (
 	"tapgw/internal/visible"
 )
 
+// A run is the turn of a prompt with the turns that follow from it.
+
 // RunOptions are the options of [Conversation.Run].
 type RunOptions struct {
 	MaxTurns int                  // how often the model may answer in all turns; 0: no limit
-	Schema   *outputschema.Schema // that the answer to the prompt must match; nil: any text will do
+	Schema   *outputschema.Schema // the answer to the prompt must match it; nil: any text will do
 	Retries  int                  // how often the model may answer again if it does not match
 }
 
-// run is a prompt and all that follows from it.
+// run is a prompt with all turns that follow from it.
 type run struct {
 	RunOptions
 	v      *Conversation
 	rounds int // of all turns so far
 }
 
-// Run runs the turn of a prompt, and then those of prompts that providers inject. It returns the
-// error of the turn that failed, of which a [TurnEnded] has told.
+// Run runs the turn of a prompt, and then the turns of prompts that providers inject. If a turn
+// fails, Run returns the error that its [TurnEnded] had.
 func (v *Conversation) Run(ctx context.Context, prompt string, o RunOptions) error {
 	r := &run{RunOptions: o, v: v}
 	if err := r.first(ctx, prompt); err != nil {
@@ -104,19 +106,19 @@ func (r *run) turn(ctx context.Context, prompt, source string) (langserver.Turn,
 	return result, err
 }
 
-// Turn runs one turn. source names the provider whose prompt it is; "" is the person. It returns the
-// error of which a [TurnEnded] has told.
+// Turn runs one turn. source names the provider that sent the prompt; "" is the person. Turn
+// returns the error that its [TurnEnded] had.
 func (v *Conversation) Turn(ctx context.Context, prompt, source string) error {
 	return v.end(v.turn(ctx, &v.worker, prompt, source))
 }
 
-// end tells how a turn ended, and returns its error.
+// end shows that a turn has ended, and returns its error.
 func (v *Conversation) end(result langserver.Turn, err error) error {
 	v.Show(TurnEnded{v.ID(), result, nil, err})
 	return err
 }
 
-// turn runs a turn of the conversation itself, which is kept. In the events w has it.
+// turn runs a turn of the conversation itself, and keeps it. The events name the worker w.
 func (v *Conversation) turn(ctx context.Context, w *worker, prompt, source string) (langserver.Turn, error) {
 	if err := v.Server.SetInstructions(v.instructionText()); err != nil {
 		return langserver.Turn{}, workspace.ExitError(err)
@@ -127,8 +129,8 @@ func (v *Conversation) turn(ctx context.Context, w *worker, prompt, source strin
 	return result, err
 }
 
-// turnOf runs a turn of a worker, as one of its session if it has one. Each event goes to keep, and is
-// shown.
+// turnOf runs a turn of a worker, as a turn of its session if it has one. Each event goes to keep,
+// and is shown.
 func (v *Conversation) turnOf(ctx context.Context, w *worker, prompt, source string,
 	keep func(langserver.Event)) (result langserver.Turn, err error) {
 	run := func(ctx context.Context, prompt string) (langserver.Turn, error) {
@@ -145,7 +147,7 @@ func (v *Conversation) turnOf(ctx context.Context, w *worker, prompt, source str
 	return result, workspace.ExitError(err)
 }
 
-// progress tells the gateway and whoever shows the agent what happens in a worker's turn.
+// progress reports the events of a worker's turn to the gateway and to the agent's display.
 func (v *Conversation) progress(w *worker, e langserver.Event) {
 	p := Progress{Worker: w.name, Event: e}
 	if call, ok := e.(langserver.ToolCall); ok && call.State != langserver.Running {

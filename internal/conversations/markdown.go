@@ -10,8 +10,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// Markdown returns a conversation as Markdown, without characters that control terminals. With results it has the
-// arguments and results of tools in full, else a line for each call.
+// Markdown returns a conversation as Markdown, without characters that control terminals. With
+// results it has the arguments and results of tools in full, else a line for each call.
 func (c Conversation) Markdown(results bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s\n", cli.OneLine(c.Title), c.ID, cli.OneLine(c.Workspace),

@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// Limits of what is read. Writers stay below them.
+// Limits of reading. Writers stay below them.
 const (
 	maxLine = 64 << 20
 	maxFile = 512 << 20
 )
 
-// FileError is a fault of a conversation's file: which file, and which line, from 1. Line 0 means the whole file.
+// FileError is a fault of a conversation's file: which file, and which line, from 1. Line 0 means
+// the whole file.
 type FileError struct {
 	File string
 	Line int
@@ -40,8 +41,8 @@ var (
 	errNoLine  = errors.New("has no whole line")
 )
 
-// openFile opens a conversation's file. A pipe or a device is refused before it is opened, because opening it could
-// wait for ever.
+// openFile opens a conversation's file. A pipe or a device is refused before it is opened, because
+// opening it could wait for ever.
 func openFile(path string, flag int) (*os.File, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -55,15 +56,15 @@ func openFile(path string, flag int) (*os.File, error) {
 	return os.OpenFile(path, flag, 0) //nolint:gosec // a file of the store
 }
 
-// read reads a conversation. good is how many bytes its whole lines have: what follows them is a line that a process
-// did not finish. name is the file's name in errors.
+// read reads a conversation. good is the size of its whole lines in bytes: after them there may be
+// a line that a process did not finish. name is the file's name in errors.
 func read(r io.Reader, name string) (c Conversation, good int64, err error) {
 	c.Turns = []Turn{}
 	in := bufio.NewReaderSize(r, 64<<10)
 	for n := 1; ; n++ {
 		text, err := readLine(in)
 		if errors.Is(err, io.EOF) && n > 1 {
-			return c, good, nil // text is a torn line, or nothing
+			return c, good, nil // text is empty or a torn line
 		}
 		if errors.Is(err, io.EOF) {
 			err = errNoLine
@@ -140,8 +141,8 @@ func (c *Conversation) add(text []byte, first bool) error {
 	return nil
 }
 
-// skim reads what a list shows, without decoding texts and results. With headerOnly it reads no more than the first
-// line, and counts no turns.
+// skim reads the parts that a list shows, without decoding texts and results. With headerOnly it
+// reads no more than the first line, and counts no turns.
 func skim(path string, headerOnly bool) (i Info, err error) {
 	f, err := openFile(path, os.O_RDONLY)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package conversations keeps conversations with a language server on disk: one file for each, a JSON object a line,
-// appended while a turn runs. So a process that dies loses at most what its turn had not written yet. Only one process
-// at a time writes a conversation.
+// Package conversations keeps conversations with a language server on disk: one file for each, a
+// JSON object a line, appended while a turn runs. So a process that dies loses only the part of its
+// turn that it had not written yet. Only one process at a time writes a conversation.
 package conversations
 
 import (
@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Info describes a conversation, as lists show it. Title is the beginning of the first prompt, and Model the model that
-// answered last, for people.
+// Info describes a conversation, as lists show it. Title is the beginning of the first prompt, and
+// Model the model that answered last, for people.
 type Info struct {
 	ID        string    `json:"id"`
 	Title     string    `json:"title"`
@@ -23,7 +23,8 @@ type Info struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// ShortID returns the beginning of the id. It is enough to find the conversation, because ids are random.
+// ShortID returns the beginning of the id. It is enough to find the conversation, because ids are
+// random.
 func (i Info) ShortID() string { return i.ID[:min(8, len(i.ID))] }
 
 // Conversation is a kept conversation with all its turns, oldest first.
@@ -32,13 +33,14 @@ type Conversation struct {
 	Turns []Turn `json:"turns"` // hides the number of Info
 }
 
-// Turn is a prompt and what became of it. Outcome is "" if the process that ran it did not write its end.
+// Turn is a prompt and its result. Outcome is "" if the process that ran the turn did not write its
+// end.
 type Turn struct {
 	At      time.Time       `json:"at"`
 	Prompt  string          `json:"prompt"`
 	Chosen  string          `json:"chosenModel,omitempty"` // id of the model that the user chose; "": the default
 	Steps   []Step          `json:"steps"`
-	Model   string          `json:"model,omitempty"` // that answered
+	Model   string          `json:"model,omitempty"` // the model that answered
 	Usage   json.RawMessage `json:"usage,omitempty"`
 	Outcome Outcome         `json:"outcome"`
 	Error   string          `json:"error,omitempty"`
@@ -50,7 +52,8 @@ type Step struct {
 	Tool *Tool  `json:"tool,omitempty"`
 }
 
-// Tool is a tool call that has ended. State is the language server's word: completed, error or cancelled.
+// Tool is a tool call that has ended. State is the language server's word: completed, error or
+// cancelled.
 type Tool struct {
 	Name   string          `json:"name"`
 	State  string          `json:"state"`
@@ -69,7 +72,8 @@ const (
 	Cancelled Outcome = "cancelled"
 )
 
-// End is how a turn ended: the model that answered, the tokens that it used as JSON, and the error's text.
+// End is how a turn ended: the model that answered, the tokens that it used as JSON, and the
+// error's text.
 type End struct {
 	Model   string
 	Usage   json.RawMessage
@@ -86,10 +90,11 @@ func (t Turn) Text() string {
 	return b.String()
 }
 
-// version is that of the file format. A reader refuses a later one.
+// version is the version of the file format. A reader refuses a later one.
 const version = 1
 
-// Kinds of lines. The first line of a file is its header. Listing relies on "type" being the first member.
+// Kinds of lines. The first line of a file is its header. Listing relies on "type" being the first
+// member.
 const (
 	headerLine = "conversation"
 	promptLine = "prompt"
@@ -121,8 +126,8 @@ type line struct {
 	Error   string          `json:"error,omitempty"`
 }
 
-// maxText bounds each text of a file, in bytes. A longer one is cut and says so, because a reader refuses lines that
-// are longer than any that a writer makes.
+// maxText bounds each text of a file, in bytes. A longer text is cut and says so, because a reader
+// refuses lines that are longer than a writer's longest.
 const maxText = 4 << 20
 
 func bounded(text string) string {

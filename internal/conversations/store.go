@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/proc"
 )
 
-// Store is a directory of conversations. The directory need not exist. Methods of several processes may run at the
-// same time.
+// Store is a directory of conversations. The directory need not exist. Methods of several processes
+// may run at the same time.
 type Store struct{ dir string }
 
 // In returns the store in a directory, which the first conversation makes, for its owner alone.
@@ -45,7 +45,8 @@ func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("%q is the beginning of %s", e.Beginning, strings.Join(e.IDs, ", "))
 }
 
-// BusyError is the error for a conversation that another process writes. PID is its process id; 0: unknown.
+// BusyError is the error for a conversation that another process writes. PID is its process id; 0:
+// unknown.
 type BusyError struct {
 	ID  string
 	PID int
@@ -103,8 +104,8 @@ func (s Store) Find(word string) (string, error) {
 	return Match(word, ids)
 }
 
-// Match returns the id of those that a word means: the id itself, or the only one that begins with it, in any case of
-// letters. The error is an [UnknownError] or an [AmbiguousError].
+// Match returns the id that a word means: the id itself, or the only one that begins with it, in
+// any case of letters. The error is an [UnknownError] or an [AmbiguousError].
 func Match(word string, ids []string) (string, error) {
 	var found []string
 	for _, id := range ids {
@@ -125,8 +126,8 @@ func Match(word string, ids []string) (string, error) {
 	return found[0], nil
 }
 
-// Latest returns the id of the conversation of a workspace that was used last, "" if there is none. It passes over
-// files that can't be read.
+// Latest returns the id of the conversation of a workspace that was used last, or "" if the
+// workspace has no conversation. It skips files that can't be read.
 func (s Store) Latest(workspace string) (string, error) {
 	files, err := s.files()
 	if err != nil {
@@ -140,7 +141,8 @@ func (s Store) Latest(workspace string) (string, error) {
 	return "", nil
 }
 
-// List describes the conversations, the last used first. faults has a [FileError] for each file that can't be read.
+// List describes the conversations, the last used first. faults has a [FileError] for each file
+// that can't be read.
 func (s Store) List() (list []Info, faults []error, err error) {
 	files, err := s.files()
 	if err != nil {
@@ -160,8 +162,8 @@ func (s Store) List() (list []Info, faults []error, err error) {
 	return list, faults, nil
 }
 
-// Read reads a conversation by its whole id, also while another process writes it. The error is an [UnknownError] or a
-// [FileError].
+// Read reads a conversation by its whole id, also while another process writes it. The error is an
+// [UnknownError] or a [FileError].
 func (s Store) Read(id string) (Conversation, error) {
 	c, _, err := s.read(id)
 	return c, err
@@ -191,8 +193,8 @@ func (s Store) lock(id string) (*proc.Lock, error) {
 	return lock, err
 }
 
-// Delete removes a conversation by its whole id. The error is an [UnknownError], or a [BusyError] while a process
-// writes it.
+// Delete removes a conversation by its whole id. The error is an [UnknownError], or a [BusyError]
+// while a process writes it.
 func (s Store) Delete(id string) error {
 	if _, err := os.Lstat(s.path(id)); err != nil {
 		return &UnknownError{id}
@@ -209,10 +211,12 @@ func (s Store) Delete(id string) error {
 	return nil
 }
 
-// Retention says how long conversations stay: those of the last Days days, and the newest Count. 0 means no limit.
+// Retention limits the stored conversations: to the last Days days, and to the newest Count. 0
+// means no limit.
 type Retention struct{ Days, Count int }
 
-// Prune deletes the conversations that are too many or too old, except those that a process writes.
+// Prune deletes the conversations that are too many or too old, except conversations that a process
+// writes.
 func (s Store) Prune(r Retention) error {
 	files, err := s.files()
 	if err != nil {
@@ -229,15 +233,16 @@ func (s Store) Prune(r Retention) error {
 	return nil
 }
 
-// isGone reports whether an error of Delete leaves nothing to do for Prune.
+// isGone reports whether an error of Delete means that Prune need not delete the conversation any
+// more.
 func isGone(err error) bool {
 	_, busy := errors.AsType[*BusyError](err)
 	_, unknown := errors.AsType[*UnknownError](err)
 	return busy || unknown
 }
 
-// Lines returns the whole lines of a conversation's file, as they are, by its whole id. The error is an [UnknownError]
-// or a [FileError].
+// Lines returns the whole lines of a conversation's file, as they are, by its whole id. The error
+// is an [UnknownError] or a [FileError].
 func (s Store) Lines(id string) ([]byte, error) {
 	_, good, err := s.read(id)
 	if err != nil {

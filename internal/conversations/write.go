@@ -14,9 +14,9 @@ import (
 	"tapgw/internal/proc"
 )
 
-// Writer appends to a conversation that no other process writes meanwhile. The zero Writer keeps nothing. If writing
-// fails, that call returns the error, and the later ones do nothing: the file then ends with the last whole line. A
-// Writer is for one goroutine at a time.
+// Writer appends to a conversation that no other process writes meanwhile. The zero Writer writes
+// no file. If writing fails, that call returns the error, and later calls have no effect: the file
+// then ends with the last whole line. A Writer is for one goroutine at a time.
 type Writer struct {
 	store     Store
 	id        string
@@ -28,14 +28,15 @@ type Writer struct {
 	text strings.Builder
 }
 
-// New returns a writer for a new conversation about a workspace, with a random id. The first prompt makes its file, so
-// a conversation without a turn leaves nothing behind.
+// New returns a writer for a new conversation about a workspace, with a random id. The first prompt
+// makes its file, so a conversation without a turn leaves no file behind.
 func (s Store) New(workspace string) *Writer {
 	return &Writer{store: s, id: rand.Text(), workspace: workspace, new: true}
 }
 
-// Open reads a conversation by its whole id and returns a writer that goes on with it. It removes a last line that a
-// process did not finish. The error is an [UnknownError], a [BusyError] or a [FileError].
+// Open reads a conversation by its whole id and returns a writer that goes on with it. It removes a
+// last line that a process did not finish. The error is an [UnknownError], a [BusyError] or a
+// [FileError].
 func (s Store) Open(id string) (*Writer, Conversation, error) {
 	if _, err := os.Lstat(s.path(id)); errors.Is(err, fs.ErrNotExist) {
 		return nil, Conversation{}, &UnknownError{id}
@@ -142,8 +143,8 @@ func (w *Writer) write(l line) error {
 	return nil
 }
 
-// Close lets other processes go on with the conversation. It returns nothing, because every line is in the file
-// already.
+// Close lets other processes go on with the conversation. It returns no error, because every line
+// is in the file already.
 func (w *Writer) Close() {
 	if w.file != nil {
 		_ = w.file.Close()

@@ -18,8 +18,9 @@ type menu struct {
 	shut     bool // by Esc, until the word changes
 }
 
-// word returns the word that can be completed: the whole prompt if it is the beginning of a command, else the word
-// before the cursor if it begins with @. "" means none.
+// word returns the word that can be completed: the whole prompt if it is the beginning of a
+// command, else the word before the cursor if it begins with @. "" means that there is no such
+// word.
 func (m *model) word() string {
 	lines := strings.Split(m.area.Value(), "\n")
 	line := []rune(lines[min(m.area.Line(), len(lines)-1)])
@@ -47,7 +48,7 @@ func (m *model) lookUp() tea.Cmd {
 	return func() tea.Msg { return complete{word, m.options.Complete(word)} }
 }
 
-// answer takes what was found for a word, if it is still the one at the cursor.
+// answer takes the completions for a word, if it is still the word at the cursor.
 func (u *menu) answer(c complete, word string) {
 	if c.word == word {
 		u.found = c.found

@@ -15,8 +15,8 @@ import (
 // maxHistory is how many prompts are kept.
 const maxHistory = 1000
 
-// history has the prompts of earlier chats, each once. Its file has one a line, as it is, or as a JSON string if it has
-// several lines or begins with a quotation mark.
+// history has the prompts of earlier chats, each once. Its file has one prompt a line: unchanged,
+// or as a JSON string if it has several lines or begins with a quotation mark.
 type history struct {
 	path    string
 	entries []string // oldest first
@@ -65,7 +65,8 @@ func (h *history) put(text string) {
 	h.entries = h.entries[max(0, len(h.entries)-maxHistory):]
 }
 
-// add makes text the newest entry, also in the file, which other chats may have changed. An error loses only history.
+// add makes text the newest entry, also in the file, which other chats may have changed. An error
+// loses only history.
 func (h *history) add(text string) {
 	h.put(text)
 	if h.path == "" || proc.PrivateDir(filepath.Dir(h.path)) != nil {
@@ -90,7 +91,7 @@ func (h *history) len() int { return len(h.entries) }
 // entry returns an entry, counted from the newest.
 func (h *history) entry(i int) string { return h.entries[len(h.entries)-1-i] }
 
-// find returns the newest entry, at or before at, that contains query; -1 if there is none.
+// find returns the newest entry, at or before at, that contains query; -1 if no entry does.
 func (h *history) find(query string, at int) int {
 	for i := max(at, 0); i < h.len(); i++ {
 		if strings.Contains(strings.ToLower(h.entry(i)), strings.ToLower(query)) {
@@ -103,11 +104,12 @@ func (h *history) find(query string, at int) int {
 // search is a search in the history.
 type search struct {
 	query string
-	draft string // what was typed before
-	at    int    // the entry that is shown; -1: none
+	draft string // the typed text from before the search
+	at    int    // the entry that is shown; -1 if no entry is
 }
 
-// searchKey handles a key in a search. It returns false if the key ends the search and has its usual meaning.
+// searchKey handles a key in a search. It returns false if the key ends the search and has its
+// usual meaning.
 func (m *model) searchKey(k tea.KeyPressMsg) bool {
 	s := m.search
 	from := s.at

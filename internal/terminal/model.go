@@ -12,7 +12,9 @@ import (
 	"tapgw/internal/terminal/status"
 )
 
-// What begins the lines of a prompt.
+// The state of the screen, and how keys and messages change it.
+
+// The beginnings of a prompt's lines.
 const (
 	promptMark   = "> "
 	promptIndent = "  "
@@ -42,7 +44,7 @@ type (
 	}
 )
 
-// model is what the terminal shows. Only the program's goroutine touches it.
+// model is the state of the terminal's display. Only the program's goroutine touches it.
 type model struct {
 	t       *Terminal
 	options Options
@@ -50,10 +52,10 @@ type model struct {
 	width   int
 	height  int
 
-	work    string // what runs; "": nothing
+	work    string // the work in progress; "" if there is no work
 	since   time.Time
 	frame   int  // of the spinner
-	ticking bool // a tick is on its way
+	ticking bool // a tick has been scheduled
 
 	coming   string
 	live     []string
@@ -62,7 +64,7 @@ type model struct {
 	search   *search // Ctrl-R
 	history  *history
 	at       int    // the entry of the history that is shown, from the newest; -1: the draft
-	draft    string // what was typed before the history was looked at
+	draft    string // the typed text from before the history was looked at
 	hint     string // a line below the prompt, until the next key
 	leaving  bool   // the next Ctrl-C at an empty prompt ends the chat
 	closing  bool
@@ -75,7 +77,7 @@ func newModel(t *Terminal, o Options) *model {
 	area.ShowLineNumbers = false
 	area.EndOfBufferCharacter = ' '
 	area.DynamicHeight = true
-	// Without MaxContentHeight: beyond it, in rows as they are wrapped, the editor drops text and says nothing.
+	// Without MaxContentHeight: the editor silently drops text beyond it, counted in wrapped rows.
 	area.MinHeight, area.MaxHeight, area.MaxContentHeight = 1, shownRows, 0
 	area.CharLimit = 0
 	area.SetPromptFunc(len(promptMark), func(line textarea.PromptInfo) string {
@@ -122,7 +124,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// setWork shows what runs. The time counts from the moment that something runs.
+// setWork shows the work in progress. The time counts from the moment that work begins.
 func (m *model) setWork(what string) tea.Cmd {
 	if m.work == "" {
 		m.since = time.Now()
@@ -174,7 +176,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		}
 		if interrupted {
 			m.interrupt()
-			close(q.answer) // after it, so that who asks knows of the interrupt
+			close(q.answer) // last, so that the asker knows of the interrupt
 		}
 		return nil
 	}
@@ -248,7 +250,8 @@ func (m *model) setText(text string) {
 	m.at, m.menu = -1, menu{}
 }
 
-// ctrlC takes away what is there: the turn that runs, else the text, else, at the second time, the chat.
+// ctrlC ends the turn that runs. Without a turn it clears the text, and without text, at the second
+// time, it ends the chat.
 func (m *model) ctrlC() {
 	switch {
 	case m.work != "":
@@ -263,7 +266,7 @@ func (m *model) ctrlC() {
 	}
 }
 
-// interrupt ends the turn that runs. Prompts that wait for its end are edited again.
+// interrupt ends the turn that runs. Waiting prompts go back into the editor.
 func (m *model) interrupt() {
 	if queue := m.t.takeBack(); len(queue) > 0 {
 		if text := m.area.Value(); text != "" {
@@ -305,7 +308,7 @@ func (m *model) View() tea.View {
 	if m.coming != "" {
 		above = strings.Split(m.coming, "\n")
 	}
-	// What does not fit is left out at the top.
+	// Lines that do not fit are left out at the top.
 	above = above[max(0, len(above)-max(0, m.height-len(below)-1)):]
 	v := tea.NewView(strings.Join(append(above, below...), "\n"))
 	if cursor != nil {

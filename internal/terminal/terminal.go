@@ -1,7 +1,7 @@
-// Package terminal is the terminal on which a person talks with an agent. The lower edge has the prompt that the person
-// edits, a line that says what runs, and the newest lines of what runs. All output scrolls by above it. The terminal
-// stays raw from [Open] to [Terminal.Close], so Ctrl-C is always a key and typed text is never the answer to a question
-// that came later.
+// Package terminal is the terminal on which a person talks with an agent. The lower edge has the
+// prompt that the person edits, a line that names the work in progress, and the newest lines of its
+// output. All output scrolls by above it. The terminal stays raw from [Open] to [Terminal.Close],
+// so Ctrl-C is always a key and typed text is never the answer to a question that came later.
 package terminal
 
 import (
@@ -27,14 +27,15 @@ type Candidate struct {
 	Help string // a few words about it
 }
 
-// Options are the options of [Open]. All but In and Out may be left out. Complete and Interrupt run on the goroutine
-// of the terminal or beside it: neither may wait for the terminal.
+// Options are the options of [Open]. All but In and Out may be left out. Complete and Interrupt run
+// on the goroutine of the terminal or beside it: neither may wait for the terminal.
 type Options struct {
 	In, Out *os.File // the terminal
 	Color   bool
-	History string // the file that keeps earlier prompts; "": none is kept
-	Working string // what runs at the beginning, see [Terminal.Working]
-	// Complete returns the ways to complete a word: one that begins with @, or a prompt that begins with /.
+	History string // the file that keeps earlier prompts; "": they are not kept
+	Working string // the work at the beginning, see [Terminal.Working]
+	// Complete returns the ways to complete a word: one that begins with @, or a prompt that begins
+	// with /.
 	Complete func(word string) []Candidate
 	// Interrupt is called for Ctrl-C while a turn runs or a question waits.
 	Interrupt func()
@@ -43,8 +44,8 @@ type Options struct {
 // ErrInterrupted is the error of [Terminal.Ask] when the person answers with Ctrl-C.
 var ErrInterrupted = errors.New("interrupted")
 
-// Terminal is an open terminal. Its methods may be called from several goroutines; output appears in the order of the
-// calls. As an [io.Writer] it prints whole lines above the prompt.
+// Terminal is an open terminal. Its methods may be called from several goroutines; output appears
+// in the order of the calls. As an [io.Writer] it prints whole lines above the prompt.
 type Terminal struct {
 	program *tea.Program
 	color   bool
@@ -52,7 +53,7 @@ type Terminal struct {
 	columns atomic.Int64
 
 	mu     sync.Mutex // guards the fields that follow
-	queue  []string   // prompts that nobody has read
+	queue  []string   // unread prompts
 	closed bool       // the person has left
 	part   string     // of a line that Write got
 	ready  chan struct{}
@@ -72,13 +73,13 @@ func Open(o Options) *Terminal {
 		tea.WithColorProfile(profile))
 	go func() {
 		defer close(t.done)
-		_, _ = t.program.Run() // its end is the person's end: see leave
+		_, _ = t.program.Run() // the end of the program is the person's end: see leave
 		t.leave()
 	}()
 	return t
 }
 
-// Close gives the terminal back. It shows nothing of the prompt any more. Output after it goes nowhere.
+// Close gives the terminal back and removes the prompt from it. Later output is discarded.
 func (t *Terminal) Close() {
 	t.change(func(m *model) { m.closing = true })
 	t.program.Quit()
@@ -93,7 +94,7 @@ func (t *Terminal) leave() {
 	t.wake()
 }
 
-// wake tells Read that there is something. The caller holds mu.
+// wake tells Read that there is a prompt or the end. The caller holds mu.
 func (t *Terminal) wake() {
 	select {
 	case t.ready <- struct{}{}:
@@ -109,14 +110,14 @@ func (t *Terminal) submit(text string) {
 	t.wake()
 }
 
-// waiting returns the prompts that nobody has read.
+// waiting returns the unread prompts.
 func (t *Terminal) waiting() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]string(nil), t.queue...)
 }
 
-// takeBack empties the queue and returns what was in it.
+// takeBack empties the queue and returns its prompts.
 func (t *Terminal) takeBack() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,8 +126,9 @@ func (t *Terminal) takeBack() []string {
 	return queue
 }
 
-// Read returns the next prompt that the person sent, maybe some time ago, and prints it. The error is io.EOF when the
-// person has left, else that of ctx. Only one goroutine may read at a time.
+// Read returns the next prompt that the person sent, maybe some time ago, and prints it. It returns
+// io.EOF when the person has left, and ctx's error when ctx ends. Only one goroutine may read at a
+// time.
 func (t *Terminal) Read(ctx context.Context) (string, error) {
 	for {
 		t.mu.Lock()
@@ -158,24 +160,25 @@ func Prompt(text string) string {
 // change changes the model on its goroutine.
 func (t *Terminal) change(f func(*model)) { t.program.Send(change(f)) }
 
-// Print prints text above the prompt, with a line end. It prints control characters as they are: the caller cleans
-// what others wrote.
+// Print prints text above the prompt, with a line end. It prints control characters as they are:
+// the caller cleans text that others wrote.
 func (t *Terminal) Print(text string) {
 	text = strings.TrimSuffix(strings.ReplaceAll(text, "\t", "    "), "\n")
 	lines := strings.Split(ansi.Hardwrap(text, t.width(), true), "\n")
 	for len(lines) > 0 {
 		n := min(len(lines), printLines)
-		// An empty text would print nothing.
+		// An empty text would not print a line.
 		t.program.Send(tea.Println(strings.Join(lines[:n], "\n") + reset)())
 		lines = lines[n:]
 	}
 }
 
-// printLines is how many lines are printed at once. The library makes room for them first, so more lines than the
-// terminal has would leave a gap.
+// printLines is how many lines are printed at once. The library makes room for them first, so more
+// lines than the terminal has would leave a gap.
 const printLines = 6
 
-// Write prints the whole lines of p above the prompt, and keeps the rest until its line ends. It never fails.
+// Write prints the whole lines of p above the prompt, and keeps the rest until its line ends. It
+// never fails.
 func (t *Terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	text := t.part + string(p)
@@ -191,20 +194,20 @@ func (t *Terminal) Write(p []byte) (int, error) {
 // Clear clears the screen.
 func (t *Terminal) Clear() { t.program.Send(tea.ClearScreen()) }
 
-// Working shows that something runs, with the time since the first such call: while it does, Ctrl-C calls Interrupt
-// and sent prompts wait. "" says that nothing runs any more.
+// Working shows the work in progress, with the time since the first such call: while it lasts,
+// Ctrl-C calls Interrupt and sent prompts wait. "" says that the work has ended.
 func (t *Terminal) Working(what string) {
 	t.program.Send(working(visible.Line(what)))
 }
 
-// Coming shows text that is not complete yet, below all that was printed. "" takes it away.
+// Coming shows incomplete text, below all that was printed. "" clears it.
 func (t *Terminal) Coming(text string) { t.change(func(m *model) { m.coming = text }) }
 
 // liveLines is how many lines of a running command are shown.
 const liveLines = 5
 
-// Live shows a line of the output of a command that runs, dimmed, with those before it. It makes control characters
-// visible. "" takes all lines away.
+// Live shows a line of a running command's output, dimmed, below the earlier lines. It makes
+// control characters visible. "" clears all lines.
 func (t *Terminal) Live(line string) {
 	t.change(func(m *model) {
 		if line == "" {
@@ -221,8 +224,9 @@ func (t *Terminal) Width() int { return t.width() }
 
 func (t *Terminal) width() int { return int(t.columns.Load()) - 1 }
 
-// Ask prints a question, and below it reads an answer of one line. What was typed before is not an answer: it stays in
-// the prompt. The error is [ErrInterrupted] after Ctrl-C, io.EOF when the terminal is closed, else that of ctx.
+// Ask prints a question, and below it reads an answer of one line. Input that was typed before is
+// not an answer: it stays in the prompt. Ask returns [ErrInterrupted] after Ctrl-C, io.EOF when the
+// terminal is closed, and ctx's error when ctx ends.
 func (t *Terminal) Ask(ctx context.Context, text, label string) (string, error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
@@ -252,8 +256,8 @@ type question struct {
 	answer chan string // has room for one; closed: Ctrl-C
 }
 
-// key handles a key at a question. It reports whether the question is over. After an interrupt the caller closes
-// answer.
+// key handles a key at a question. It reports whether the question is over. After an interrupt the
+// caller closes answer.
 func (q *question) key(k tea.KeyPressMsg) (over, interrupted bool) {
 	switch k.String() {
 	case "enter":

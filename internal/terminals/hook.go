@@ -22,7 +22,10 @@ import (
 	"tapgw/internal/terminals/hook"
 )
 
-// input is what the CLI writes for a hook. The events have some of the members each; a newer CLI may write more.
+// Hooks of a terminal's CLI become calls, prompts and ends of turns of its session.
+
+// input is the CLI's input for a hook. Each event has some of the members; a newer CLI may write
+// more.
 type input struct {
 	Session     string          `json:"sessionId"`
 	CWD         string          `json:"cwd"`
@@ -37,7 +40,8 @@ type input struct {
 	Error       json.RawMessage `json:"error"`
 }
 
-// readInput reads what the CLI wrote for an event. It accepts no text that two readers could understand differently.
+// readInput reads the CLI's input for an event. It refuses text that two readers could understand
+// differently.
 func readInput(event string, data []byte) (in input, err error) {
 	if !slices.Contains(hook.Events, event) {
 		return in, invalid("event: %q is not one of %s", event, strings.Join(hook.Events, ", "))
@@ -45,7 +49,7 @@ func readInput(event string, data []byte) (in input, err error) {
 	if err := jsonv2.Unmarshal(data, &in); err != nil {
 		return in, invalid("%s", protocol.Explain("input", err))
 	}
-	if in.Tool == "" && hook.Decides(event) { // gates for a tool would not know that they are meant
+	if in.Tool == "" && hook.Decides(event) { // gates are asked by the name of the tool
 		return in, invalid("input.toolName: is required")
 	}
 	if in.Args = cmpRaw(in.Args, in.Input); in.Args.Kind() == '"' {
@@ -70,8 +74,8 @@ func cmpRaw(a, b protocol.Raw) protocol.Raw {
 	return b
 }
 
-// mcpServer is the name under which `tapgw install copilot` makes the gateway an MCP server of the CLI. The CLI calls
-// the tools of a server SERVER-TOOL.
+// mcpServer is the name under which `tapgw install copilot` makes the gateway an MCP server of the
+// CLI. The CLI calls the tools of a server SERVER-TOOL.
 const mcpServer = "tapgw-"
 
 // tool returns the name that providers and gates know a tool by. isProviders is true for a tool
@@ -90,8 +94,8 @@ func (t *terminal) tool(name string) (known string, isProviders bool) {
 	return name, false
 }
 
-// Hook answers a hook of a terminal's CLI. The terminal joins with its first hook. The error is for `tapgw hook`, which
-// then denies what the CLI asks about.
+// Hook answers a hook of a terminal's CLI. The terminal joins with its first hook. On an error,
+// `tapgw hook` denies the call that the CLI asks about.
 func (r *Registry) Hook(ctx context.Context, h adminapi.TerminalHook) (adminapi.TerminalAnswer, error) {
 	in, err := readInput(h.Event, h.Input)
 	if err != nil {
@@ -127,14 +131,14 @@ func (r *Registry) answer(
 		}
 		a := t.heard.once(ctx, event, sum, func() hook.Answer { return t.hook(ctx, event, in) })
 		if hook.Decides(event) && !a.Deny && t.isEnding() && ctx.Err() == nil {
-			continue // its gates may have been gone already
+			continue // the gates may have been unbound already
 		}
 		return a.Output(event), nil
 	}
 }
 
-// enterHook finds the terminal that a hook is about. A tool call of a session that nobody has announced is that of a
-// sub-agent, or the terminal was there before the gateway.
+// enterHook finds the terminal that a hook is about. A tool call of an unknown session comes from a
+// sub-agent, or from a terminal that was there before the gateway.
 func (r *Registry) enterHook(ctx context.Context, event string, in input, pid int) (*terminal, error) {
 	who := Terminal{Session: in.Session, PID: pid, CWD: in.CWD}
 	if err := who.check(); err != nil {
@@ -156,8 +160,8 @@ func (r *Registry) enterHook(ctx context.Context, event string, in input, pid in
 	return t, nil
 }
 
-// answerForeign answers for a session that another host runs: a CLI in a terminal has resumed it too. Its calls pass
-// the same gates.
+// answerForeign answers for a session that another host runs: a CLI in a terminal has resumed it
+// too. Its calls pass the same gates.
 func (r *Registry) answerForeign(ctx context.Context, event string, in input) ([]byte, error) {
 	s, ok := r.gateway.Session(in.Session)
 	if !ok {
@@ -170,7 +174,7 @@ func (r *Registry) answerForeign(ctx context.Context, event string, in input) ([
 	return a.Output(event), nil
 }
 
-// decided is what the gates' decision is for the CLI.
+// decided returns the gates' decision in the form for the CLI.
 func decided(d gateway.Decision) hook.Answer {
 	if !d.Deny {
 		return hook.Answer{Context: quote(d.Context)}
@@ -178,16 +182,16 @@ func decided(d gateway.Decision) hook.Answer {
 	return hook.Answer{Deny: true, Reason: d.Denial()}
 }
 
-// reminderTag finds the tags in which the CLI gives the model what hooks add.
+// reminderTag finds the tags around a hook's text for the model.
 var reminderTag = lazyregexp.New(`(?i)<(\s*/?\s*system[_-]reminder)`)
 
 // quote keeps a foreign text from ending the tags that the CLI puts around it.
 func quote(text string) string { return reminderTag.ReplaceAllString(text, "‹$1") }
 
-// turn is what hooks tell of the turn that runs.
+// turn is the state of the running turn, as its hooks report it.
 type turn struct {
 	isKnown bool   // this gateway saw the session's beginning, or a prompt
-	next    string // the prompt that the last agentStop made; "" for none
+	next    string // the prompt that the last agentStop made, or ""
 	source  string // of next
 	blocks  int    // how many times in a row
 	tools   []runningTool
@@ -210,9 +214,11 @@ type callKey struct {
 func keyOf(in input) callKey { return callKey{in.Tool, sha256.Sum256(in.Args)} }
 
 const (
-	// endOfTurn is why an agent stops that has finished. Nobody makes one go on that a person has stopped.
+	// endOfTurn is the reason for stopping of an agent that has finished. An agent that a person
+	// has stopped does not go on.
 	endOfTurn = "end_turn"
-	// maxBlocks is how many times in a row an agentStop makes a prompt. The CLI ends a turn at the eighth time.
+	// maxBlocks is how many times in a row an agentStop makes a prompt. The CLI ends a turn at the
+	// eighth time.
 	maxBlocks = 7
 	// comeBack is the time within which the providers of a gateway that starts again are back.
 	comeBack        = 5 * time.Second
@@ -250,8 +256,9 @@ func (t *terminal) known() {
 	t.turn.isKnown = true
 }
 
-// waitForProviders waits for the gates of a session whose agent works already. A turn that is older than the gateway
-// has lost its gates with the gateway of before: its calls wait until they must be back.
+// waitForProviders waits for the gates of a session whose agent works already. A turn that is older
+// than the gateway has lost its gates with the previous gateway: its calls wait until they must be
+// back.
 func (t *terminal) waitForProviders(ctx context.Context) {
 	t.settle(ctx)
 	t.mu.Lock()
@@ -268,7 +275,8 @@ func (t *terminal) waitForProviders(ctx context.Context) {
 	}
 }
 
-// userPrompt returns what the model gets with a prompt: what providers add, and the injects that wait.
+// userPrompt returns the text that the model gets with a prompt: the providers' additions, and the
+// injects that wait.
 func (t *terminal) userPrompt(ctx context.Context, in input) string {
 	source := gateway.SourceUser
 	t.mu.Lock()
@@ -302,8 +310,8 @@ func injected(p gateway.Prompt) string {
 	return "[from provider " + name + "]\n" + p.Text
 }
 
-// decide asks the gates about a call. The CLI asks twice about some calls: before each one, and again when a person
-// would be asked. The gates have been asked then, and the person decides.
+// decide asks the gates about a call. The CLI asks twice about some calls: before each one, and
+// again when a person would be asked. The gates have been asked then, and the person decides.
 func (t *terminal) decide(ctx context.Context, event string, in input) hook.Answer {
 	tool, isProviders := t.tool(in.Tool)
 	if event == hook.EventPermissionRequest && (isProviders || t.isRunning(keyOf(in))) {
@@ -346,7 +354,7 @@ func (t *terminal) toolStarts(key callKey, tool string, args protocol.Raw) {
 	}
 }
 
-// afterTool returns what user hooks add to the result of a call.
+// afterTool returns the texts that user hooks add to the result of a call.
 func (t *terminal) afterTool(ctx context.Context, in input) string {
 	tool, _ := t.tool(in.Tool)
 	result, failed := resultText(in.Result)
@@ -381,7 +389,7 @@ func (t *terminal) toolEnds(key callKey, tool string, args protocol.Raw, result 
 	t.session.Event(e)
 }
 
-// resultText returns what the model reads of a tool's result.
+// resultText returns the text of a tool's result for the model.
 func resultText(data json.RawMessage) (text string, failed bool) {
 	var r struct {
 		Type string  `json:"resultType"`
@@ -407,8 +415,8 @@ func errorText(data json.RawMessage) string {
 	return "the CLI has reported an error"
 }
 
-// stop returns the prompt with which the agent goes on at the end of its turn, "" for none: what a user hook wants,
-// else the oldest inject.
+// stop returns the prompt with which the agent goes on at the end of its turn: the prompt of a user
+// hook, else the oldest inject. "" means that the agent stops.
 func (t *terminal) stop(ctx context.Context, in input) (next string) {
 	t.toolsLost()
 	t.mu.Lock()
@@ -453,11 +461,11 @@ func (t *terminal) toolsLost() {
 	}
 }
 
-// heard are the hooks of a terminal that were answered lately. A CLI whose hooks are installed twice, for the user and
-// in the repository, runs each of them twice. The zero value is empty.
+// heard has the hooks of a terminal that were answered lately. A CLI whose hooks are installed
+// twice, for the user and in the repository, runs each of them twice. The zero value is empty.
 type heard struct {
-	mu   sync.Mutex
-	list []*said // oldest first
+	mu   sync.Mutex // guards the fields below
+	list []*said    // oldest first
 }
 
 // said is a hook and its answer.
@@ -474,8 +482,8 @@ const (
 	sameEvent = 30 * time.Second
 )
 
-// once answers a hook. One with the same text again gets the same denial, and nothing else: the model has the rest. The
-// text has the time of the event.
+// once answers a hook. A repeated hook has the same text, because the text has the time of the
+// event. It gets the same denial, but no texts for the model, which has them already.
 func (h *heard) once(ctx context.Context, event string, sum [sha256.Size]byte, f func() hook.Answer) hook.Answer {
 	h.mu.Lock()
 	i := slices.IndexFunc(h.list, func(s *said) bool { return s.sum == sum && time.Since(s.begun) < sameEvent })

@@ -12,12 +12,14 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// info is what the gateway knows of every terminal. A terminal without a link can't do all of it: it says so when it is
-// asked.
+// A terminal is the host of its session: the gateway reaches it over its link, if it has one.
+
+// info describes a terminal to the gateway. A terminal without a link lacks some of these
+// abilities. It returns an error when it is asked for them.
 func (t *terminal) info() gateway.HostInfo {
 	return gateway.HostInfo{
 		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true, WhyNotNow: t.whyNotNow,
-		// Those of CLI 1.0.102 and the versions before.
+		// These are the names of CLI 1.0.102 and earlier versions.
 		Aliases: map[string][]string{
 			"shell": {"bash", "write_bash", "powershell", "write_powershell", "local_shell"},
 			"edit":  {"create", "edit", "str_replace_editor", "apply_patch"},
@@ -39,7 +41,7 @@ type terminal struct {
 	heard    heard
 	settling sync.Once
 
-	// toolsLock holds one. Whoever has put something in may change which tools the link has.
+	// toolsLock is a lock with one slot. Its holder may change the link's tools.
 	toolsLock chan struct{}
 
 	mu    sync.Mutex // guards the fields that follow
@@ -88,13 +90,15 @@ func (t *terminal) wait(ctx context.Context) error {
 	}
 }
 
-// isEnding reports whether the gateway ends the session: its gates are about to be unbound.
+// isEnding reports whether the gateway is ending the session, whose gates will be unbound soon.
 func (t *terminal) isEnding() bool { return t.session.View().State == "ending" }
 
-// settleTime is how long the first hook of a session waits for the providers that are on their way to it.
+// settleTime is how long the first hook of a session waits for the providers that are on their way
+// to it.
 const settleTime = 500 * time.Millisecond
 
-// settle waits, once, until the providers that are connected have had the time to join a new session.
+// settle waits, once, until the providers that are connected have had the time to join a new
+// session.
 func (t *terminal) settle(ctx context.Context) {
 	t.settling.Do(func() {
 		ctx, cancel := context.WithTimeout(ctx, settleTime)
@@ -121,7 +125,7 @@ func (t *terminal) hasWay(way Way) bool {
 	return t.ways[way] > 0
 }
 
-// removeWay removes a way and reports whether none is left.
+// removeWay removes a way and reports whether it was the last one.
 func (t *terminal) removeWay(way Way) (none bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +156,8 @@ func (t *terminal) currentLink() Link {
 var (
 	errLinked = &protocol.Error{Code: protocol.CodeInvalidState,
 		Message: "the terminal has a link already, its extension or an attached port, and needs no other"}
-	// ErrAttached is the error of [Registry.Join] for a port by which the terminal has its link already.
+	// ErrAttached is the error of [Registry.Join] for a port by which the terminal has its link
+	// already.
 	ErrAttached = &protocol.Error{Code: protocol.CodeInvalidState, Message: "the terminal is attached already"}
 )
 
@@ -235,7 +240,7 @@ func (t *terminal) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool)
 	return link.SetTools(ctx, tools)
 }
 
-// errNoLink is what a terminal without a link says to what needs one.
+// errNoLink is a terminal's answer, without a link, to requests that need one.
 var errNoLink = errors.New("a terminal that joined by hooks or MCP alone can't do this from outside; " +
 	"give it the extension (tapgw install copilot --extension) or attach to its port (tapctl attach)")
 
@@ -247,7 +252,8 @@ func (t *terminal) Send(ctx context.Context, p gateway.Prompt) error {
 	return errNoLink
 }
 
-// whyNotNow is [gateway.HostInfo].WhyNotNow. Without a link an inject waits until a hook of the CLI can take it along.
+// whyNotNow is [gateway.HostInfo].WhyNotNow. Without a link an inject waits until a hook of the CLI
+// can take it along.
 func (t *terminal) whyNotNow() string {
 	if t.currentLink() != nil {
 		return ""
@@ -256,8 +262,8 @@ func (t *terminal) whyNotNow() string {
 		"or with its next prompt"
 }
 
-// Log implements [gateway.Host]. A session begins before its link does, so lines wait for a link for some time. If none
-// comes, only the gateway's own timeline has them.
+// Log implements [gateway.Host]. A session begins before its link does, so lines wait for a link
+// for some time. Without a link, only the gateway's own timeline has them.
 func (t *terminal) Log(level adminapi.LogLevel, message string) {
 	t.mu.Lock()
 	link := t.link
@@ -285,9 +291,9 @@ func (t *terminal) Close(context.Context, string) error {
 	return nil
 }
 
-// linkCalls is the session of a terminal for its link. The link reports all that the CLI does. Where
-// the CLI's hooks ask too, they alone decide about its own tools and add to its prompts, so that no
-// gate is asked twice. The gates are asked about a provider's tool when its call comes in.
+// linkCalls is the session of a terminal for its link. The link reports all that the CLI does.
+// Where the CLI's hooks ask too, they alone decide about its own tools and add to its prompts, so
+// that no gate is asked twice. The gates are asked about a provider's tool when its call comes in.
 type linkCalls struct {
 	*gateway.Session
 	t *terminal
@@ -319,10 +325,11 @@ func (c *linkCalls) Hook(ctx context.Context, e gateway.HookEvent) gateway.HookA
 	return c.Session.Hook(ctx, e)
 }
 
-// Event implements [gateway.HostCalls]. The terminal in which a person types is the foreground session.
+// Event implements [gateway.HostCalls]. The terminal in which a person types is the foreground
+// session.
 func (c *linkCalls) Event(e gateway.Event) {
 	if e.UserMessage != "" && e.Source == gateway.SourceUser {
-		_ = c.t.r.gateway.SetForeground(c.t.id) // it has ended if that fails
+		_ = c.t.r.gateway.SetForeground(c.t.id) // an error means that the session has ended
 	}
 	c.Session.Event(e)
 }

@@ -1,9 +1,10 @@
-// Package terminals makes sessions of Copilot CLIs that people run in terminals. A terminal joins in several ways:
-// its hooks run `tapgw hook`, it starts `tapgw mcp`, its extension hands over a pipe, or somebody attaches to its port.
-// All ways of one terminal are one session, which has the id that the CLI gave it.
+// Package terminals makes sessions of Copilot CLIs that people run in terminals. A terminal joins
+// in several ways: its hooks run `tapgw hook`, it starts `tapgw mcp`, its extension hands over a
+// pipe, or a person attaches its port. All ways of one terminal are one session, which has the id
+// that the CLI gave it.
 //
-// The package translates hooks itself. It knows nothing of the CLI's own protocol: whoever can speak it gives the
-// registry a [Link]. Without terminals a [Registry] holds nothing and runs nothing.
+// The package translates hooks itself. It does not speak the CLI's own protocol: a package that
+// does gives the registry a [Link]. Without terminals a [Registry] is empty and runs no goroutine.
 package terminals
 
 import (
@@ -31,18 +32,18 @@ const Kind = "terminal"
 // Way is one way in which a terminal has joined.
 type Way string
 
-// The ways. docs/terminals.md says what each can do.
+// The ways in which a terminal joins. docs/terminals.md has the abilities of each.
 const (
 	WayHooks     Way = "hooks"     // the CLI runs `tapgw hook` at its events
 	WayMCP       Way = "mcp"       // the CLI runs `tapgw mcp` as an MCP server
 	WayExtension Way = "extension" // the CLI's extension handed over its pipe
-	WayPort      Way = "port"      // somebody attached to the port of `copilot --ui-server`
+	WayPort      Way = "port"      // a person attached the port of `copilot --ui-server`
 )
 
 // Bounds. A local program that has the admin token could otherwise fill the gateway with terminals.
 const (
 	maxTerminals = 200
-	maxOfProcess = 20  // sessions of one CLI, which keeps those that /new left
+	maxOfProcess = 20  // sessions of one CLI, which keeps the sessions that /new left
 	maxSessionID = 128 // bytes
 )
 
@@ -53,8 +54,8 @@ type Terminal struct {
 	CWD     string // absolute
 }
 
-// Link speaks with the CLI of one terminal. The registry calls SetTools, Send and Interrupt from one goroutine each,
-// and Close once.
+// Link speaks with the CLI of one terminal. The registry calls SetTools, Send and Interrupt from
+// one goroutine each, and Close once.
 type Link interface {
 	// SetTools replaces the tools that providers give the session.
 	SetTools(ctx context.Context, tools []gateway.Tool) error
@@ -70,7 +71,8 @@ type Link interface {
 	Close()
 }
 
-// OpenLink makes the link of a terminal. calls is its session: the link gives it all that the CLI does and asks.
+// OpenLink makes the link of a terminal. calls is its session: the link gives it all that the CLI
+// does and asks.
 type OpenLink func(ctx context.Context, calls gateway.HostCalls) (Link, error)
 
 // Options of a registry. Log may be nil.
@@ -110,17 +112,18 @@ func New(o Options) *Registry {
 	return r
 }
 
-// Close stops following the terminals and waits for what runs. It ends no session: [gateway.Gateway.Drain] does.
+// Close stops following the terminals and waits for running work. It ends no session:
+// [gateway.Gateway.Drain] does.
 func (r *Registry) Close() {
 	r.cancel()
-	r.mu.Lock()   // nothing more is started under it
+	r.mu.Lock()   // no goroutine starts while it is held
 	r.mu.Unlock() //nolint:staticcheck // a barrier
 	r.running.Wait()
 }
 
-// Join adds a way to a terminal. The session begins with the first way. open makes the link of the ways extension and
-// port; it is nil for the others. The caller calls leave once, when the way is gone. The session ends with its last
-// way, or with the CLI's process.
+// Join adds a way to a terminal. The session begins with the first way. open makes the link of the
+// ways extension and port; it is nil for the others. The caller calls leave once, when the way is
+// gone. The session ends with its last way, or with the CLI's process.
 func (r *Registry) Join(ctx context.Context, who Terminal, way Way, open OpenLink) (leave func(), err error) {
 	if r.isStopped(who.Session) {
 		return nil, &protocol.Error{Code: protocol.CodeInvalidState, SessionID: who.Session,
@@ -147,14 +150,16 @@ func (r *Registry) Join(ctx context.Context, who Terminal, way Way, open OpenLin
 	}), nil
 }
 
-// HasLink reports whether a session is that of a terminal whose link gives its model the tools of providers, so that no
-// other way should. [gateway.Gateway.ToolChanges] counts when that changes.
+// HasLink reports whether a session is the session of a terminal whose link gives its model the
+// tools of providers, so that no other way should. [gateway.Gateway.ToolChanges] counts when that
+// changes.
 func (r *Registry) HasLink(session string) bool {
 	t := r.find(session)
 	return t != nil && t.currentLink() != nil
 }
 
-// isStopped reports whether a person has stopped a session. Ways that join by themselves would bring it back at once.
+// isStopped reports whether a person has stopped a session. Ways that join by themselves would
+// bring it back at once.
 func (r *Registry) isStopped(session string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,7 +173,8 @@ func (r *Registry) forgive(session string) {
 	delete(r.stopped, session)
 }
 
-// closed notes that the gateway has ended a terminal's session: a person has stopped it, unless the registry did.
+// closed notes that the gateway has ended a terminal's session: a person has stopped it, unless the
+// registry did.
 func (r *Registry) closed(t *terminal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,14 +191,15 @@ func (r *Registry) closed(t *terminal) {
 	r.drop(t)
 }
 
-// find returns the terminal of a session; nil if there is none.
+// find returns the terminal of a session, or nil if there is no such terminal.
 func (r *Registry) find(session string) *terminal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.terminals[session]
 }
 
-// latest returns the terminal whose session a process used last; nil if there is none.
+// latest returns the terminal whose session a process used last, or nil if there is no such
+// terminal.
 func (r *Registry) latest(id proc.ID) *terminal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +238,7 @@ var errForeign = &protocol.Error{
 	Code: protocol.CodeInvalidSession, Message: "session: another program runs the session of this id",
 }
 
-// check refuses a terminal whose session can't be one of the CLI's.
+// check refuses a terminal whose session can't be a session of the CLI.
 func (who Terminal) check() error {
 	switch {
 	case who.Session == "":
@@ -250,7 +257,8 @@ func (who Terminal) check() error {
 	return nil
 }
 
-// notInSessionID reports whether the CLI's ids of sessions never have a character. The ids stand in paths and URLs.
+// notInSessionID reports whether the CLI's ids of sessions never have a character. The ids stand in
+// paths and URLs.
 func notInSessionID(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
 }
@@ -284,7 +292,7 @@ func (r *Registry) enter(ctx context.Context, who Terminal) (*terminal, error) {
 		}
 		switch {
 		case errors.Is(err, errEnding):
-			continue // the session of before has ended by now
+			continue // the previous session has ended by now
 		case err != nil:
 			return nil, err
 		}
@@ -317,8 +325,8 @@ func (r *Registry) reserve(who Terminal) (t *terminal, isNew bool, err error) {
 	return t, true, nil
 }
 
-// begin registers a new terminal's session with the gateway. When one of the same id is just ending, it waits for
-// that and returns errEnding.
+// begin registers a new terminal's session with the gateway. When one of the same id is just
+// ending, it waits for that and returns errEnding.
 func (r *Registry) begin(ctx context.Context, t *terminal) (err error) {
 	defer func() {
 		if err != nil {
@@ -351,7 +359,7 @@ func (r *Registry) begin(ctx context.Context, t *terminal) (err error) {
 	}
 }
 
-// errEnding says that the session of before has just ended, so that a new one can begin.
+// errEnding says that the previous session has just ended, so that a new one can begin.
 var errEnding = errors.New("the session was just ending")
 
 // remove forgets a terminal.
@@ -371,8 +379,8 @@ func (r *Registry) drop(t *terminal) {
 	}
 }
 
-// follow notes that a process uses a terminal's session now. When a process has too many, the one ends that it has not
-// used for the longest time.
+// follow notes that a process uses a terminal's session now. If a process has too many sessions,
+// follow ends the one that it has not used for the longest time.
 func (r *Registry) follow(id proc.ID, t *terminal) {
 	r.mu.Lock()
 	if r.ctx.Err() != nil || r.terminals[t.id] != t {

@@ -26,8 +26,8 @@ type named struct {
 	quoted bool // as @"a b.txt": it must be a file
 }
 
-// namedFiles returns the files that a prompt names with @: @path, or @"path" for a path with spaces. An @ within a
-// word, as in an address, names none.
+// namedFiles returns the files that a prompt names with @: @path, or @"path" for a path with
+// spaces. An @ within a word, as in an address, does not name a file.
 func namedFiles(prompt string) (files []named) {
 	before := ' '
 	for i := 0; i < len(prompt); {
@@ -58,8 +58,9 @@ func namedFiles(prompt string) (files []named) {
 	return files
 }
 
-// attach reads the files that a prompt names: texts come after the prompt, each with its path, images go along as they
-// are. A word with @ that is no file stays as it is. A file outside the workspace needs consent.
+// attach reads the files that a prompt names. Texts come after the prompt, each with its path;
+// images are returned. A word with @ that is no file is left alone. A file outside the workspace
+// needs consent.
 func (c *chat) attach(ctx context.Context, prompt string) (string, []langserver.Image, error) {
 	var texts strings.Builder
 	var images []langserver.Image
@@ -70,7 +71,7 @@ func (c *chat) attach(ctx context.Context, prompt string) (string, []langserver.
 		name, data, err := f.read(func(path string) ([]byte, error) { return builtin.ReadFile(ctx, env, path) })
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !f.quoted:
-			continue // @somebody
+			continue // an @name of a person
 		case err != nil:
 			return "", nil, fmt.Errorf("@%s: %w", f.path, err)
 		case seen[name]:
@@ -109,7 +110,7 @@ func (f named) read(file func(path string) ([]byte, error)) (path string, data [
 	return f.path, data, err
 }
 
-// imageType returns the type of an image that models see; "": the file is none.
+// imageType returns the type of an image that models see; "" if the file is not such an image.
 func imageType(data []byte) string {
 	switch kind := http.DetectContentType(data); kind {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":

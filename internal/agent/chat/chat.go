@@ -32,8 +32,8 @@ type chat struct {
 	stop      chan os.Signal // Ctrl-C in a turn
 }
 
-// Run talks with a person until the person, or stdin, ends the chat. The agent shows its events on the
-// console, and gets its policy once the console is open, because it may ask there.
+// Run talks with a person until the person, or stdin, ends the chat. The agent shows its events on
+// the console, and gets its policy once the console is open, because it may ask there.
 func Run(ctx context.Context, c *console.Console, o agent.Options,
 	policy func() (*consent.Policy, error)) error {
 	debug.SetGCPercent(50) // a chat has little to collect
@@ -69,7 +69,7 @@ func Run(ctx context.Context, c *console.Console, o agent.Options,
 // exitInterrupted is the exit code after a Ctrl-C that ends the program, as shells have it.
 const exitInterrupted = 130
 
-// start starts the conversation. Ctrl-C ends the chat meanwhile.
+// start starts the conversation. Ctrl-C during the start ends the chat.
 func (c *chat) start(ctx context.Context, o agent.Options) (err error) {
 	starting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -92,7 +92,7 @@ func (c *chat) start(ctx context.Context, o agent.Options) (err error) {
 func (c *chat) interrupt() {
 	select {
 	case c.stop <- os.Interrupt:
-	default: // there is one already
+	default: // a stop is waiting already
 	}
 }
 
@@ -107,7 +107,7 @@ func (c *chat) talk(ctx context.Context) error {
 			return cli.Reported(cli.ExitFailed)
 		case <-c.agent.Server.Done():
 			return cli.Failed("%v", c.agent.Server.Err())
-		case <-c.stop: // no turn runs, and the terminal edits lines by itself, or nobody types
+		case <-c.stop: // Ctrl-C while no turn runs and no screen reads the keys
 			if leaving || !c.lines.Interactive {
 				return cli.Reported(exitInterrupted)
 			}
@@ -197,8 +197,8 @@ func (c *chat) turn(ctx context.Context, prompt, source string) error {
 	return c.console.Reported(c.agent.Turn(ctx, prompt, source))
 }
 
-// work runs something that Ctrl-C ends, and shows that it runs. A chat waits for most of its life, so what the work
-// needed goes back to the system.
+// work runs something that Ctrl-C ends, and shows that it runs. Afterwards it returns unused memory
+// to the system, because a chat waits for most of its life.
 func (c *chat) work(ctx context.Context, run func(context.Context) error) error {
 	defer debug.FreeOSMemory()
 	c.console.Working("thinking")
@@ -206,11 +206,12 @@ func (c *chat) work(ctx context.Context, run func(context.Context) error) error 
 	return c.interruptible(ctx, run)
 }
 
-// interruptible runs something that Ctrl-C ends. A second Ctrl-C ends the chat if it goes on after the first.
+// interruptible runs something that Ctrl-C ends. A second Ctrl-C ends the chat if it goes on after
+// the first.
 func (c *chat) interruptible(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.forgetStop() // from before
+	c.forgetStop() // a Ctrl-C from before
 	defer c.forgetStop()
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
@@ -229,7 +230,7 @@ func (c *chat) interruptible(ctx context.Context, run func(context.Context) erro
 	}
 }
 
-// forgetStop forgets a Ctrl-C that nothing has handled.
+// forgetStop discards a Ctrl-C that was not handled.
 func (c *chat) forgetStop() {
 	select {
 	case <-c.stop:

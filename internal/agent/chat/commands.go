@@ -23,6 +23,8 @@ import (
 	"tapgw/tools/builtin"
 )
 
+// The commands of a chat, such as /model.
+
 // slashCommand is a line of a chat that is not a prompt, such as /model.
 type slashCommand struct {
 	name      string // with its slash
@@ -255,7 +257,7 @@ func (c *chat) redo(ctx context.Context, _ string) error {
 	return c.undone(out, err, "redone")
 }
 
-// undone shows what an undo or redo did.
+// undone shows the result of an undo or redo.
 func (c *chat) undone(out checkpoint.Outcome, err error, verb string) error {
 	if errors.Is(err, checkpoint.ErrNothing) {
 		c.console.Out.Notef("no edit of this conversation can be %s", verb)
@@ -271,8 +273,8 @@ func (c *chat) undone(out checkpoint.Outcome, err error, verb string) error {
 	return nil
 }
 
-// diff is /diff: what the files of the last turn with edits, or of the turns from a number on, held before, and hold
-// now.
+// diff implements /diff. It shows the changes of the last turn with edits, or of the turns from a
+// number on, against the present files.
 func (c *chat) diff(_ context.Context, argument string) error {
 	from, err := turnArgument(argument)
 	if err != nil {
@@ -320,7 +322,8 @@ func (c *chat) beginAnew(ctx context.Context, _ string) error {
 	return nil
 }
 
-// resume is /resume: it goes on with another conversation, or lists those of the workspace.
+// resume implements /resume: it goes on with another conversation, or lists the conversations of
+// the workspace.
 func (c *chat) resume(ctx context.Context, word string) error {
 	if word == "" {
 		list, err := agent.ListKept(c.workspace.Note)
@@ -341,7 +344,8 @@ func (c *chat) resume(ctx context.Context, word string) error {
 // maxCandidates is how many files are offered for a word.
 const maxCandidates = 50
 
-// candidates returns the ways to complete a word of a prompt: a command, or @ and the path of a file.
+// candidates returns the ways to complete a word of a prompt: a command, or @ and the path of a
+// file.
 func (c *chat) candidates(word string) (found []terminal.Candidate) {
 	if part, ok := strings.CutPrefix(word, "@"); ok {
 		return c.fileCandidates(strings.TrimPrefix(part, `"`))
@@ -360,7 +364,8 @@ func (c *chat) candidates(word string) (found []terminal.Candidate) {
 	return found
 }
 
-// fileCandidates returns the workspace's files whose path has part in it: first those whose name begins with it.
+// fileCandidates returns the workspace's files with part in their path. Files whose name begins
+// with it come first.
 func (c *chat) fileCandidates(part string) (found []terminal.Candidate) {
 	files, err := builtin.WorkspaceFiles(context.Background(), c.workspace.Env())
 	if err != nil {

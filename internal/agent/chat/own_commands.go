@@ -16,8 +16,8 @@ import (
 	"tapgw/internal/cli"
 )
 
-// ownCommand is a command of a chat that the user, or a trusted workspace, has written: a Markdown file, whose text is
-// the prompt.
+// ownCommand is a command of a chat that the user, or a trusted workspace, has written: a Markdown
+// file, whose text is the prompt.
 type ownCommand struct {
 	name        string // with its slash
 	description string
@@ -30,8 +30,9 @@ const (
 	maxOwnCommand  = 64 << 10 // bytes of a file
 )
 
-// ownCommands returns the commands of the user and of the workspace, if that is trusted, by name. The workspace's count
-// over the user's, the built-in ones over both. Files that can't be read are left out, each with a fault.
+// ownCommands returns the commands of the user and of the workspace, if that is trusted, by name.
+// The workspace's count over the user's, the built-in ones over both. Files that can't be read are
+// left out, each with a fault.
 func (c *chat) ownCommands() (commands []ownCommand, faults []error) {
 	found := map[string]ownCommand{}
 	read := func(files fs.FS, dir string) {
@@ -41,7 +42,7 @@ func (c *chat) ownCommands() (commands []ownCommand, faults []error) {
 			found[o.name] = o
 		}
 	}
-	// The user's own files may be links, as those that lead to a directory of settings.
+	// The user's own files may be links, such as links to a directory of settings.
 	user := filepath.Join(configs.UserDir(), "commands")
 	read(os.DirFS(user), user)
 	if trusted, err := configs.Trusted(c.workspace.Dir); trusted && err == nil {
@@ -62,7 +63,7 @@ func (c *chat) ownCommands() (commands []ownCommand, faults []error) {
 	return commands, faults
 }
 
-// commandName is what a command may be called.
+// commandName is the form of a command's name.
 var commandName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // readOwnCommands reads the files of a directory; dir names it in faults.
@@ -112,7 +113,8 @@ func readOwnCommand(files fs.FS, name string) (ownCommand, error) {
 	return ownCommand{description: description, prompt: strings.TrimSpace(prompt)}, nil
 }
 
-// frontMatter splits a Markdown file into the description of its front matter, if it has one, and the text after it.
+// frontMatter splits a Markdown file into the description of its front matter, if it has one, and
+// the text after it.
 func frontMatter(text string) (description, rest string) {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
 	head, ok := strings.CutPrefix(text, "---\n")
@@ -136,11 +138,11 @@ func frontMatter(text string) (description, rest string) {
 	return description, rest
 }
 
-// argument is a place in a command's text for what the user typed after its name.
+// argument is a placeholder in a command's text for the words that the user typed after its name.
 var argument = regexp.MustCompile(`\$(ARGUMENTS|[1-9])`)
 
-// fill puts the arguments into the command's text: $ARGUMENTS is all of them, $1 the first word. Without such a place
-// they come after the text.
+// fill puts the arguments into the command's text: $ARGUMENTS is all of them, $1 the first word.
+// Without such a place they come after the text.
 func (o ownCommand) fill(arguments string) string {
 	if !argument.MatchString(o.prompt) {
 		return strings.TrimSpace(o.prompt + "\n\n" + arguments)
@@ -158,7 +160,7 @@ func (o ownCommand) fill(arguments string) string {
 	})
 }
 
-// runOwn runs the turn of an own command. done is false if there is none of that name.
+// runOwn runs the turn of an own command. done is false if there is no command of that name.
 func (c *chat) runOwn(ctx context.Context, name, arguments string) (done bool, err error) {
 	commands, faults := c.ownCommands()
 	for _, o := range commands {

@@ -12,21 +12,21 @@ import (
 	"tapgw/tools/provide"
 )
 
-// editConsent is what a person has allowed about edits beyond a single one.
+// editConsent records a person's consent to edits beyond a single one.
 type editConsent struct {
 	all  bool      // all edits of this conversation
 	dirs []editDir // places whose files may always be edited
 }
 
-// editDir is a directory, with all below it or with its own files only.
+// editDir is a directory whose files may be edited, with all directories below it or without them.
 type editDir struct {
 	path  string // absolute, with symbolic links resolved
 	below bool
 }
 
-// Edit decides about changes of files below root, and reports whether it asked a person, who then has
-// seen the diffs. Without an asker all are allowed: the tools refuse by themselves what lies outside
-// the workspace or is protected.
+// Edit decides about changes of files below root, and reports whether it asked a person, who then
+// has seen the diffs. Without an asker it allows all edits, because the tools themselves refuse
+// files outside the workspace and protected files.
 func (p *Policy) Edit(ctx context.Context, root string, list []tools.FileEdit,
 	diffs []diff.Diff) (asked bool, err error) {
 	if p.yes || p.asker == nil {
@@ -93,8 +93,9 @@ func (c *editConsent) allows(path string) bool {
 	return false
 }
 
-// commonDir returns the directory that holds all of the edits, for the answer always. It is not offered if that is the
-// workspace's root and some edits lie further below, because it would be all files, or if it lies outside.
+// commonDir returns the directory that contains all of the edits, to offer the answer "always" for
+// it. It is not offered if it lies outside the workspace, or if it is the root and some edits lie
+// further below, because the answer would then cover all files.
 func commonDir(root string, list []tools.FileEdit) (dir editDir, isOffered bool) {
 	if len(list) == 0 {
 		return editDir{}, false
@@ -125,7 +126,7 @@ func isBelow(path, dir string) bool {
 	return strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// pattern is how people write the directory's files.
+// pattern returns the directory's files as a pattern for people.
 func (d editDir) pattern(root string) string {
 	rel, err := filepath.Rel(root, d.path)
 	if err != nil {

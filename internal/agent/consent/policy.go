@@ -14,9 +14,9 @@ import (
 	"tapgw/tools/provide"
 )
 
-// Policy decides what tools may do. lsclient.toml allows a call, else a person is asked, else the
-// call is refused. Its methods may be called by several calls at a time; one question is asked after
-// the other. Their errors are for the model.
+// Policy decides which tool calls are allowed. lsclient.toml allows a call, else a person is asked,
+// else the call is refused. Several calls may use its methods at a time; it asks one question after
+// the other. Its errors are for the model.
 type Policy struct {
 	NoKind bool // see [provide.Allow]
 
@@ -30,18 +30,19 @@ type Policy struct {
 	edits      editConsent
 }
 
-// Allowed returns what a configuration allows.
+// Allowed returns the permissions of a configuration.
 func Allowed(c configs.LSClient) provide.Allow {
 	return provide.Allow{Terminal: c.Allow.Terminal, Outside: c.Allow.Outside, Web: c.Allow.Web, Tools: c.Allow.Tools}
 }
 
-// New returns a policy for the configuration that conf returns at the time of a call. With yes it
-// allows all that a person could allow with one answer. A nil asker means that nobody is asked.
+// New returns a policy for the configuration that conf returns at the time of a call. With yes, the
+// policy allows everything that a person could allow with one answer. With a nil asker, it asks no
+// person.
 func New(conf func() configs.LSClient, yes bool, asker Asker) *Policy {
 	return &Policy{conf: conf, yes: yes, asker: asker}
 }
 
-// Guard makes the tools of env ask the policy about what lies outside their workspace.
+// Guard makes the tools of env ask the policy before they leave their workspace.
 func (p *Policy) Guard(env *tools.Env) {
 	env.Outside, env.Private, env.Protected = p.outside, p.private, p.protected
 }
@@ -61,8 +62,8 @@ func (p *Policy) Tool(ctx context.Context, t *tools.Tool, args json.RawMessage) 
 	return p.ask(ctx, request{what: what, key: key, refused: what}, err)
 }
 
-// Path decides about a path that the server itself reads or writes. A protected one needs consent as
-// such, and one outside the workspace too; why says why it is protected, "" if it is not.
+// Path decides about a path that the server itself reads or writes. A protected path needs consent,
+// and so does a path outside the workspace. why is the reason of the protection, or "".
 func (p *Policy) Path(ctx context.Context, path, why string, write bool) error {
 	if why != "" && write {
 		if err := p.protected(ctx, path, why); err != nil {
@@ -88,8 +89,8 @@ func (p *Policy) outside(ctx context.Context, path string, write bool) error {
 	return p.ask(ctx, request{what: verb + " outside the workspace: " + visible.Line(path), key: verb + " " + path}, no)
 }
 
-// protected decides about writing to places where files make programs run. A person must allow each such write,
-// whatever lsclient.toml allows, and --yes does not.
+// protected decides about writing to places where files make programs run. A person must allow each
+// such write, whatever lsclient.toml allows, and --yes does not.
 func (p *Policy) protected(ctx context.Context, path, why string) error {
 	if p.yes || p.asker == nil {
 		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked here: " +
@@ -99,7 +100,7 @@ func (p *Policy) protected(ctx context.Context, path, why string) error {
 	return p.ask(ctx, request{what: "write " + visible.Line(path) + ", which is protected: " + why}, no)
 }
 
-// private decides about a web server whose address is not public or not known.
+// private decides about a web server whose address is private or unknown.
 func (p *Policy) private(ctx context.Context, host string, addr netip.AddrPort) error {
 	allow := Allowed(p.conf())
 	if allow.AllowsHost(host) {
@@ -124,36 +125,38 @@ func (p *Policy) MCPTool(ctx context.Context, server, tool string, args json.Raw
 			"the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are", name)})
 }
 
-// SetBusy sets whether the person is busy with something else, so that questions are answered with no.
+// SetBusy sets whether the person does something else, so that questions are answered with no.
 func (p *Policy) SetBusy(busy bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.userIsBusy = busy
 }
 
-// Limits of a question's text. Of a longer text than askedBytes or askedLines the question first shows the ends only.
+// Limits of a question's text. Of a longer text than askedBytes or askedLines the question first
+// shows the ends only.
 const (
 	maxAsked   = 64 << 10 // bytes; a longer one is refused
 	askedBytes = 3000
 	askedLines = 20
 )
 
-// request is what a person is asked to allow.
+// request is a request for a person's permission.
 type request struct {
 	what    string // in words after "the model wants to"
-	key     string // under which the answer always is remembered; "": always is no choice
-	refused string // what the error of a no names; "": the caller's error names it
+	key     string // the answer always is stored under it; "": always is no choice
+	refused string // the subject in the error of a no; "": the caller's error names it
 }
 
 // Action decides about an action of the server that has no rule in the configuration: only a person
-// allows it. kind and what together are what the answer always covers.
+// allows it. An answer always covers the action that kind and what describe together.
 func (p *Policy) Action(ctx context.Context, kind, what string) error {
 	return p.ask(ctx, request{what: what, key: kind + " " + what, refused: what},
 		fmt.Errorf("not allowed: %s", what))
 }
 
-// ask asks a person and returns nil for yes. It returns no if there is no person to ask. The person sees the whole
-// text, with control characters spelt out, or its ends, its size and how to see all of it.
+// ask asks a person and returns nil for yes. It returns no if there is no person to ask. The person
+// sees the whole text, with control characters spelt out, or its ends, its size and how to see all
+// of it.
 func (p *Policy) ask(ctx context.Context, r request, no error) error {
 	if p.yes {
 		return nil

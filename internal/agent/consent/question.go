@@ -1,5 +1,5 @@
-// Package consent decides what the tools of an agent may do: the configuration allows it, or a person
-// does, or it is refused. How a person is asked is the matter of an [Asker].
+// Package consent decides about the tool calls of an agent. The configuration allows a call, or a
+// person does, or the call is refused. An [Asker] asks the person.
 package consent
 
 import (
@@ -18,22 +18,22 @@ type Asker interface {
 
 // Question is a question to a person, about a text or about edits. No is always a choice.
 type Question struct {
-	Worker  string           // that asks; "" outside an orchestration
-	Text    string           // what the model wants to do, safe to show; it may have several lines
-	Whole   string           // all of it if Text is shortened, else ""
-	Edits   []tools.FileEdit // what the model wants to change; then there is no Text
+	Worker  string           // the worker that asks; "" outside an orchestration
+	Text    string           // the model's intention, safe to show; it may have several lines
+	Whole   string           // the full text if Text is shortened, else ""
+	Edits   []tools.FileEdit // the changes that the model wants to make; then there is no Text
 	Diffs   []diff.Diff      // of the Edits that are no directories
 	Choices []Choice
 }
 
-// Choice is an answer other than no, and what it covers beyond this question.
+// Choice is an answer other than no. Covers describes its effect beyond this question.
 type Choice struct{ Answer, Covers string }
 
-// Answer is what a person has answered: one of the choices, or "" for no. The reason of a no is for
-// the model.
+// Answer is a person's answer: one of the choices, or "" for no. The reason of a no is for the
+// model.
 type Answer struct{ Word, Reason string }
 
-// The answers that a question may offer. Each begins with a letter of its own.
+// The answers that a question may offer. They begin with different letters.
 const (
 	Once    = "yes"
 	Always  = "always"

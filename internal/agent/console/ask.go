@@ -21,6 +21,8 @@ import (
 	"tapgw/tools"
 )
 
+// Questions to the person: on the chat's screen, or in lines of a terminal.
+
 // showMore is the choice that shows all of a question.
 const showMore = "whole"
 
@@ -58,7 +60,8 @@ func editText(list []tools.FileEdit, diffs []diff.Diff, view diffView) (text, wh
 	return text, whole
 }
 
-// ask is the text of the question. Its lines are indented, so that none of them looks like our own question.
+// ask returns the text of the question. It indents the lines, so that no line looks like a question
+// of our own.
 func (q *question) ask() string {
 	from := ""
 	if q.Worker != "" {
@@ -133,8 +136,8 @@ func (a *asker) Ask(ctx context.Context, q consent.Question) (consent.Answer, er
 	}
 }
 
-// Asker returns an asker on the chat's terminal, else on stdin, else on the terminal that controls the
-// process. The error says that there is none.
+// Asker returns an asker on the chat's terminal, else on stdin, else on the terminal that controls
+// the process. It returns an error if there is no way to ask.
 func (c *Console) Asker() (consent.Asker, error) {
 	if c.screen != nil {
 		return &asker{&c.mu, c.view(), c.askOnScreen}, nil
@@ -154,10 +157,11 @@ func (c *Console) Asker() (consent.Asker, error) {
 // interruptTime is how long Ctrl-C may take to end the turn that asks.
 const interruptTime = time.Second
 
-// askOnScreen asks on the terminal that a chat has for itself. Ctrl-C and a closed terminal are a no.
+// askOnScreen asks on the terminal that a chat has for itself. Ctrl-C and a closed terminal are a
+// no.
 func (c *Console) askOnScreen(ctx context.Context, text, prompt string) (string, error) {
 	line, err := c.screen.Ask(ctx, text, prompt)
-	if errors.Is(err, terminal.ErrInterrupted) { // it ends the turn as well; then the model is not to read a no
+	if errors.Is(err, terminal.ErrInterrupted) { // the turn ends too: the model must not read a no
 		select {
 		case <-ctx.Done():
 		case <-time.After(interruptTime):
@@ -169,19 +173,19 @@ func (c *Console) askOnScreen(ctx context.Context, text, prompt string) (string,
 // answers reads answers from a terminal whose lines the terminal itself edits.
 type answers struct {
 	in      *bufio.Reader
-	flush   func() // throws away what was typed and not read yet; nil: nobody types
+	flush   func() // discards unread typed input; nil without a terminal
 	out     io.Writer
-	status  *status.Line // on the terminal that out is; nil: none
-	pending chan string  // the line that a question before did not wait for; nil: none
+	status  *status.Line // on the terminal that out is; nil without one
+	pending chan string  // the line that the previous question did not await; may be nil
 }
 
 func (a *answers) read(ctx context.Context, text, prompt string) (string, error) {
 	select {
-	case <-a.pending: // a line from between the questions answers none
+	case <-a.pending: // discard a line that was typed between the questions
 		a.pending = nil
 	default:
 	}
-	if a.flush != nil { // what was typed before the question is no answer to it
+	if a.flush != nil { // input that was typed before the question is not an answer to it
 		a.flush()
 	}
 	_, _ = fmt.Fprintf(a.out, "%s\n%s", text, prompt)

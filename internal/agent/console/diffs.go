@@ -13,7 +13,9 @@ import (
 	"tapgw/internal/visible"
 )
 
-// How much of a long diff is shown unless somebody wants all of it.
+// Diffs as a person sees them before and after an edit.
+
+// How much of a long diff is shown unless the user asks for all of it.
 const (
 	shownLines   = 40
 	shownColumns = 500
@@ -24,7 +26,7 @@ const (
 type diffView struct {
 	color bool
 	all   bool   // whole diffs, however long
-	more  string // how to see all of a diff that is cut; "": nothing shows more
+	more  string // how to see all of a diff that is cut; "": there is no way
 }
 
 // view returns how diffs are shown on stderr.
@@ -39,11 +41,12 @@ func (c *Console) PrintDiff(d *diff.Diff) {
 	view.print(c.Out.Err, d)
 }
 
-// print writes a diff with a line end. The text is safe, so it needs no check for control characters.
+// print writes a diff with a line end. The text is safe, so it needs no check for control
+// characters.
 func (v diffView) print(w io.Writer, d *diff.Diff) { _, _ = io.WriteString(w, v.show(d)+"\n") }
 
-// show returns a diff for people, with all characters that can't be seen spelt out: a line with the file and the size
-// of the change, and below it the hunks. It ends without a line end.
+// show returns a diff for people, with all characters that can't be seen spelt out: a line with the
+// file and the size of the change, and below it the hunks. It ends without a line end.
 func (v diffView) show(d *diff.Diff) string {
 	lines := []string{v.paint(cli.Bold, heading(d))}
 	for i := range d.Hunks {
@@ -126,7 +129,8 @@ func diffText(diffs []diff.Diff) string {
 	return text[:end] + fmt.Sprintf("… %d more bytes\n", len(text)-end)
 }
 
-// UndoLines names what an undo or redo changed. Directories count only if there are no files in them.
+// UndoLines names the files that an undo or redo changed. Directories count only if there are no
+// files in them.
 func UndoLines(out checkpoint.Outcome) (lines []string) {
 	for _, name := range out.Changed {
 		lines = append(lines, "changed "+visible.Line(name))

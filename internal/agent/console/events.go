@@ -14,6 +14,8 @@ import (
 	md "tapgw/internal/markdown"
 )
 
+// The events of an agent as a person or a program sees them.
+
 // eventLine is an event as --json prints it.
 type eventLine struct {
 	Type     string          `json:"type"`
@@ -34,8 +36,8 @@ type eventLine struct {
 	Fault    string          `json:"fault,omitempty"`
 }
 
-// Show shows an event. It may be called from several goroutines. While a question waits for its answer, most events
-// wait too.
+// Show shows an event. It may be called from several goroutines. While a question waits for its
+// answer, most events wait too.
 func (c *Console) Show(e agent.Event) {
 	switch e := e.(type) {
 	case agent.Working:
@@ -123,7 +125,7 @@ func (c *Console) progress(p agent.Progress) any {
 	return nil
 }
 
-// note prints a line on stderr, behind the name of the worker that it is about.
+// note prints a line on stderr, after the name of the worker that the line is about.
 func (c *Console) note(worker, format string, args ...any) {
 	c.endLine()
 	if worker != "" {
@@ -132,8 +134,8 @@ func (c *Console) note(worker, format string, args ...any) {
 	c.Out.Notef(format, args...)
 }
 
-// printText prints a piece of the model's text: on a terminal the blocks that are complete for good, and the rest until
-// it is.
+// printText prints a piece of the model's text. On a terminal it prints finished blocks at once,
+// and the rest when it is finished.
 func (c *Console) printText(delta string) {
 	if c.Out.JSON || c.OutputOnly || delta == "" {
 		return
@@ -156,7 +158,7 @@ func (c *Console) printText(delta string) {
 // rendersMarkdown reports whether the model's text goes to the terminal.
 func (c *Console) rendersMarkdown() bool { return c.display != nil && c.Out.Terminal }
 
-// endLine ends the model's text or reasoning, so that something else can be printed.
+// endLine ends the model's text or reasoning, so that other output can follow.
 func (c *Console) endLine() {
 	c.endReasoning()
 	c.endMarkdown()
@@ -177,7 +179,8 @@ func (c *Console) endMarkdown() {
 	c.display.Coming("")
 }
 
-// printReasoning notes that the model reasons, and shows how where the person wants to see it.
+// printReasoning notes that the model reasons, and shows its reasoning if the person wants to see
+// it.
 func (c *Console) printReasoning(delta string) {
 	if c.display == nil {
 		return
@@ -246,7 +249,7 @@ func (c *Console) tool(worker string, e langserver.ToolCall) {
 	}
 }
 
-// printDiffs prints what a call has changed.
+// printDiffs prints the changes of a call.
 func (c *Console) printDiffs(diffs []diff.Diff) {
 	if c.Out.JSON || len(diffs) == 0 {
 		return
@@ -257,10 +260,10 @@ func (c *Console) printDiffs(diffs []diff.Diff) {
 	}
 }
 
-// todoTool is the tool of the server with which the model keeps its list of what is to do.
+// todoTool is the tool of the server with which the model keeps its list of open tasks.
 const todoTool = "manage_todo_list"
 
-// todoList returns the model's list of what is to do, for people; "" if the call does not change it.
+// todoList returns the model's list of open tasks, for people; "" if the call does not change it.
 func todoList(input json.RawMessage) string {
 	var call struct {
 		Operation string
@@ -301,7 +304,7 @@ func (c *Console) turnEnded(e agent.TurnEnded) any {
 	return line
 }
 
-// summary says in one line what a turn took.
+// summary returns the time and tokens of a turn, in one line.
 func (c *Console) summary(r langserver.Turn) {
 	if c.display == nil || r.Usage == (langserver.Usage{}) {
 		return

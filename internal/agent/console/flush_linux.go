@@ -2,5 +2,5 @@ package console
 
 import "golang.org/x/sys/unix"
 
-// flushInput throws away what was typed on a terminal and not read yet.
+// flushInput discards input that was typed on a terminal and not read yet.
 func flushInput(fd uintptr) { _ = unix.IoctlSetInt(int(fd), unix.TCFLSH, unix.TCIFLUSH) }

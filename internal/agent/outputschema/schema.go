@@ -74,14 +74,14 @@ func parse(data []byte) (*Schema, error) {
 	return &Schema{text.Bytes(), schema}, nil
 }
 
-// Request adds to a prompt what the answer must be.
+// Request adds to a prompt the required form of the answer.
 func (s *Schema) Request(prompt string) string {
 	return fmt.Sprintf("%s\n\nYour last message must be one JSON value and nothing else: no text around it. "+
 		"It must be valid by this JSON Schema:\n%s", prompt, s.text)
 }
 
-// Read returns the JSON value of an answer: all of it, or of its last fenced block. The error says, to the model too,
-// why there is none or how it differs from the schema.
+// Read returns the JSON value of an answer: all of it, or of its last fenced block. The error tells
+// the model, too, that there is no such value or how it differs from the schema.
 func (s *Schema) Read(answer string) (json.RawMessage, error) {
 	text := strings.TrimSpace(answer)
 	if block, ok := lastFenced(text); ok && !json.Valid([]byte(text)) {
@@ -99,7 +99,7 @@ func (s *Schema) Read(answer string) (json.RawMessage, error) {
 	return json.RawMessage(text), nil
 }
 
-// printable shortens what a validator says about a value of the model.
+// printable shortens a validator's message about a value of the model.
 func printable(fault string) string {
 	fault = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || unicode.IsControl(r) {

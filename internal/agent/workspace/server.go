@@ -16,8 +16,11 @@ import (
 	"tapgw/internal/langserver"
 )
 
-// StartServer starts the language server with the settings of the configuration, to which the caller
-// has added its own. A MaxRounds of 0 becomes the configuration's. The error has an exit code.
+// The workspace's language server and the MCP servers that it runs.
+
+// StartServer starts the language server with the settings of the configuration, to which the
+// caller has added its own. A MaxRounds of 0 becomes the configuration's. The error has an exit
+// code.
 func (w *Workspace) StartServer(ctx context.Context, o langserver.Options) (*langserver.Client, error) {
 	config := w.Config()
 	o.Command, o.Workspace, o.Version, o.Log = config.Server, w.Dir, cli.Version(), w.logger()
@@ -165,7 +168,8 @@ func (w *Workspace) mcpStarted(states []langserver.MCPState) bool {
 	return true
 }
 
-// MCPState returns the state of a server. One that the language server does not name has not started.
+// MCPState returns the state of a server. A server that the language server does not name has not
+// started.
 func MCPState(states []langserver.MCPState, name string) langserver.MCPState {
 	for _, s := range states {
 		if s.Name == name {
@@ -178,7 +182,7 @@ func MCPState(states []langserver.MCPState, name string) langserver.MCPState {
 // IsRunning reports whether an MCP server has sent its tools. Its status is "running" before that.
 func IsRunning(s langserver.MCPState) bool { return s.Status == "running" && len(s.Tools) > 0 }
 
-// WaitForMCP waits for the MCP servers and notes those that do not run.
+// WaitForMCP waits for the MCP servers and notes servers that do not run.
 func (w *Workspace) WaitForMCP(ctx context.Context, server *langserver.Client) error {
 	ours := w.MCP()
 	if len(ours) == 0 {
@@ -197,8 +201,8 @@ func (w *Workspace) WaitForMCP(ctx context.Context, server *langserver.Client) e
 	return err
 }
 
-// ChangeMCP starts or stops MCP servers, or leaves them with an empty action, and returns the states
-// of all, with the reason if an action failed.
+// ChangeMCP starts or stops MCP servers, or leaves them with an empty action, and returns the
+// states of all, with the reason if an action failed.
 func (w *Workspace) ChangeMCP(ctx context.Context, server *langserver.Client, names []string,
 	action langserver.MCPAction) ([]langserver.MCPState, error) {
 	status, err := server.Status(ctx)
@@ -208,7 +212,7 @@ func (w *Workspace) ChangeMCP(ctx context.Context, server *langserver.Client, na
 	if !status.OK {
 		return nil, langserver.ErrNotSignedIn
 	}
-	// They start by themselves, and what has not ended starting can't be stopped.
+	// They start by themselves, and a server that is still starting can't be stopped.
 	states, err := w.MCPStates(ctx, server)
 	if err != nil || action == "" {
 		return states, err

@@ -20,8 +20,8 @@ func (w *Workspace) Tools(ctx context.Context) ([]*tools.Tool, []tools.Fault) {
 	return withBuiltins(dropins), append(faults, w.missingDirs()...)
 }
 
-// missingDirs returns faults for tool directories that a config file names and that do not exist. The directory
-// tools beside a config file may come later, and those of --tools exist.
+// missingDirs returns faults for tool directories that a config file names and that do not exist.
+// The directory tools beside a config file may come later, and the directories of --tools exist.
 func (w *Workspace) missingDirs() (faults []tools.Fault) {
 	for _, dir := range w.Config().Tools.Dirs {
 		beside := filepath.Base(dir) == "tools" && slices.Contains(w.Files.ConfigDirs(w.Dir), filepath.Dir(dir))
@@ -34,8 +34,9 @@ func (w *Workspace) missingDirs() (faults []tools.Fault) {
 	return faults
 }
 
-// WatchTools calls changed with the tools, at once and whenever the tools or their settings have changed, until ctx
-// ends. It prints new faults. When the configuration has changed it calls configured first.
+// WatchTools calls changed with the tools, at once and whenever the tools or their settings have
+// changed, until ctx ends. It prints new faults. When the configuration has changed it calls
+// configured first.
 func (w *Workspace) WatchTools(ctx context.Context, configured func(), changed func([]*tools.Tool)) {
 	again := make(chan struct{}, 1)
 	var wg sync.WaitGroup
@@ -77,8 +78,8 @@ func (w *Workspace) WatchTools(ctx context.Context, configured func(), changed f
 	}
 }
 
-// withBuiltins adds drop-ins to the built-in tools. Those come first, because the language server takes so many tools
-// and no more. A drop-in replaces the built-in tool of its name.
+// withBuiltins adds drop-ins to the built-in tools. Those come first, because the language server
+// takes so many tools and no more. A drop-in replaces the built-in tool of its name.
 func withBuiltins(dropins []*tools.Tool) []*tools.Tool {
 	all := builtin.All()
 	for _, t := range dropins {

@@ -1,5 +1,5 @@
-// Package workspace is the directory in which lsclient works, with what belongs to it: the
-// configuration, the tools, the MCP servers, and the language server that is started there.
+// Package workspace is the directory in which lsclient works, with the configuration, the tools,
+// the MCP servers, and the language server that belong to it.
 package workspace
 
 import (
@@ -25,7 +25,7 @@ import (
 	"tapgw/tools/builtin"
 )
 
-// Options say which directory it is, and what the command line adds to its configuration.
+// Options choose the directory, and have the command line's additions to its configuration.
 type Options struct {
 	Dir         string   // absolute
 	ConfigFile  string   // --config; "": the user's and the project's files count
@@ -39,18 +39,18 @@ type Options struct {
 	Log  io.Writer                        // of the server and the tools; nil: no log
 }
 
-// Workspace is a directory with its configuration as it is now. It may be used by several goroutines.
+// Workspace is a directory with its present configuration. It may be used by several goroutines.
 type Workspace struct {
 	Options
-	Files configs.LSFiles // that were found at the beginning
+	Files configs.LSFiles // the files that were found at the beginning
 
 	mcp      map[string]configs.MCPServer // of --mcp, by name
 	config   atomic.Pointer[configs.LSClient]
 	external *tools.External
 }
 
-// Open reads the configuration of a directory, and notes project files that are left out. Its errors
-// have exit codes. The caller ends with [Workspace.Close].
+// Open reads the configuration of a directory, and notes project files that are left out. Its
+// errors have exit codes. The caller ends with [Workspace.Close].
 func Open(o Options) (_ *Workspace, err error) {
 	w := &Workspace{Options: o}
 	if w.ToolDirs, err = absoluteDirs(o.ToolDirs); err != nil {
@@ -93,7 +93,7 @@ func (w *Workspace) Close() {
 	builtin.Close()
 }
 
-// Config returns the configuration as it is now.
+// Config returns the present configuration.
 func (w *Workspace) Config() configs.LSClient { return *w.config.Load() }
 
 // WhyUntrusted returns why the project's files are left out.
@@ -104,7 +104,7 @@ func (w *Workspace) WhyUntrusted() string {
 	return "this directory is not trusted yet; trust it with: " + configs.TrustCommand(w.Dir)
 }
 
-// Env returns what tools in the workspace work with, without anything to ask about their calls.
+// Env returns the environment of tools in the workspace, without a policy to ask about their calls.
 func (w *Workspace) Env() *tools.Env {
 	config := w.Config()
 	libraries := config.LibraryDocs
@@ -123,8 +123,8 @@ func (w *Workspace) Env() *tools.Env {
 	}
 }
 
-// Sources returns the directories whose files start programs: those of drop-in tools, and the user's
-// config and Copilot files.
+// Sources returns the directories whose files start programs: the directories of drop-in tools, and
+// the user's config and Copilot files.
 func (w *Workspace) Sources() []string {
 	return slices.Concat(w.Config().Tools.Dirs, []string{configs.UserDir(), configs.Home()})
 }
@@ -146,13 +146,13 @@ func (w *Workspace) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// StateDir is the directory of what lsclient keeps for itself.
+// StateDir is the directory of lsclient's own data.
 func StateDir() string { return filepath.Join(xdg.StateHome, "tapgw") }
 
-// CheckpointsDir is the directory of what undo needs, of all workspaces.
+// CheckpointsDir is the directory with the data that undo needs, of all workspaces.
 func CheckpointsDir() string { return filepath.Join(StateDir(), "checkpoints") }
 
-// Checkpoints returns what undo needs of the workspace.
+// Checkpoints returns the workspace's data that undo needs.
 func (w *Workspace) Checkpoints() *checkpoint.Workspace {
 	root := w.Dir
 	if resolved, err := protect.Resolve(root); err == nil {
@@ -215,16 +215,16 @@ func (w *Workspace) readConfig() (config configs.LSClient, files configs.LSFiles
 	return config, files, nil
 }
 
-// isLive reports whether a changed key is applied while lsclient runs. The other keys are applied when the language
-// server starts.
+// isLive reports whether a changed key is applied while lsclient runs. The other keys are applied
+// when the language server starts.
 func isLive(key string) bool {
 	return slices.Contains([]string{"model", "library_docs", "tool_timeout"}, key) ||
 		slices.ContainsFunc([]string{"allow.", "tools.", "conversations.", "roles."},
 			func(table string) bool { return strings.HasPrefix(key, table) })
 }
 
-// follow reloads the config files when they change, until ctx ends, and calls changed afterwards. It reports a
-// wrong file on stderr, with its line, and keeps its earlier settings.
+// follow reloads the config files when they change, until ctx ends, and calls changed afterwards.
+// It reports a wrong file on stderr, with its line, and keeps its earlier settings.
 func (w *Workspace) follow(ctx context.Context, changed func(old, now configs.LSClient)) {
 	started := w.Config()
 	f := configs.Follower[configs.LSClient]{

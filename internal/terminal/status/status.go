@@ -1,5 +1,5 @@
-// Package status has the line of a terminal that says what runs. It is a room of its own because a program that shows
-// only that must not link the editor of package terminal.
+// Package status has the line of a terminal that names the work in progress. It is a package of its
+// own because a program that shows only that must not link the editor of package terminal.
 package status
 
 import (
@@ -16,9 +16,9 @@ import (
 	"tapgw/internal/visible"
 )
 
-// Line is a line at the end of a terminal that says what runs and for how long. It reads no keys and takes nothing
-// over: before anything is printed through [Line.Writer] the line goes away, and after [Line.Close] for good. Its
-// methods may be called from several goroutines.
+// Line is a line at the end of a terminal that names the work in progress and its time. It reads no
+// keys and does not take over the terminal: before text is printed through [Line.Writer] the line
+// goes away, and after [Line.Close] for good. Its methods may be called from several goroutines.
 type Line struct {
 	out   io.Writer
 	text  io.Writer // see Print
@@ -27,12 +27,12 @@ type Line struct {
 	ended chan struct{}
 
 	mu     sync.Mutex // held while something is written; guards the fields that follow
-	what   string     // what runs; "": nothing
+	what   string     // the work in progress; "" if there is no work
 	since  time.Time
-	newest string // line of what runs
+	newest string // the newest line of the work's output
 	frame  int    // of the spinner
 	shown  bool   // the line is on the terminal
-	inLine bool   // what was printed last did not end its line
+	inLine bool   // the last output did not end its line
 	closed bool
 }
 
@@ -48,11 +48,11 @@ const (
 	MinWidth   = 20
 )
 
-// erase takes away the line in which the cursor stands.
+// erase clears the line of the cursor.
 const erase = "\r\x1b[K"
 
-// New returns a status line on the terminal out. What [Line.Print] prints goes to text, which may be the same
-// terminal. The caller ends it with [Line.Close].
+// New returns a status line on the terminal out. [Line.Print] prints to text, which may be the same
+// terminal. The caller ends the line with [Line.Close].
 func New(out, text io.Writer, color bool) *Line {
 	s := &Line{out: out, text: text, color: color, stop: make(chan struct{}), ended: make(chan struct{})}
 	go s.animate()
@@ -73,7 +73,7 @@ func (s *Line) animate() {
 	}
 }
 
-// draw shows the line as it is now, unless a printed line has not ended.
+// draw shows the present line, unless a printed line has not ended.
 func (s *Line) draw() {
 	width := s.Width()
 	s.mu.Lock()
@@ -102,7 +102,7 @@ func (s *Line) hide() {
 	}
 }
 
-// Close takes the line away for good. It may be called again.
+// Close removes the line permanently. It may be called again.
 func (s *Line) Close() {
 	s.mu.Lock()
 	if !s.closed {
@@ -139,12 +139,14 @@ func (s *Line) Entered() {
 	s.inLine = false
 }
 
-// Print prints text with a line end. It prints control characters as they are: the caller cleans what others wrote.
+// Print prints text with a line end. It prints control characters as they are: the caller cleans
+// text that others wrote.
 func (s *Line) Print(text string) {
 	_, _ = io.WriteString(s.Writer(s.text), strings.TrimSuffix(text, "\n")+"\n")
 }
 
-// Working shows that something runs, with the time since the first such call. "" says that nothing runs any more.
+// Working shows the work in progress, with the time since the first such call. "" says that the
+// work has ended.
 func (s *Line) Working(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,13 +160,14 @@ func (s *Line) Working(what string) {
 	}
 }
 
-// Coming shows the last line of a text that is not complete yet. "" takes it away.
+// Coming shows the last line of an incomplete text. "" clears it.
 func (s *Line) Coming(text string) {
 	text = strings.TrimSpace(ansi.Strip(text))
 	s.Live(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
-// Live shows the newest line of the output of what runs. It makes control characters visible. "" takes it away.
+// Live shows the newest line of the work's output. It makes control characters visible. "" clears
+// the line.
 func (s *Line) Live(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +188,7 @@ func (s *Line) Width() int {
 // FrameTime is how long a frame of the spinner is shown.
 const FrameTime = 100 * time.Millisecond
 
-// Spin is a frame of the spinner, with what runs since when.
+// Spin returns a frame of the spinner, with the work in progress and the time since its start.
 func Spin(frame int, what string, since time.Time) string {
 	spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 	return string(spinner[frame%len(spinner)]) + " " + what + " · " + elapsed(time.Since(since))

@@ -1,5 +1,6 @@
-// Package hook is what tapgw hook does for a Copilot CLI: it asks the gateway about an event, and prints the answer in
-// the form that the CLI knows. It knows nothing of sessions, so that a hook starts fast.
+// Package hook implements tapgw hook for a Copilot CLI: it asks the gateway about an event, and
+// prints the answer in the form that the CLI expects. It does not link the code of sessions, so
+// that a hook starts fast.
 package hook
 
 import (
@@ -31,19 +32,19 @@ var Events = []string{
 	EventError, EventSessionEnd,
 }
 
-// Decides reports whether the CLI asks at an event whether a tool may be called. There, whatever goes wrong is a
-// denial: the CLI lets the call through when it does not understand the answer.
+// Decides reports whether the CLI asks at an event whether a tool may be called. There, any failure
+// is a denial: the CLI lets the call through when it does not understand the answer.
 func Decides(event string) bool { return event == EventPreToolUse || event == EventPermissionRequest }
 
-// Answer is what a hook says, before it is written in the form of its event. The zero value leaves everything to the
-// CLI and its person.
+// Answer is a hook's answer, before it is written in the form of its event. The zero value leaves
+// the decision to the CLI and its person.
 type Answer struct {
 	Deny    bool   // of the events that decide
 	Reason  string // of Deny; of agentStop, the next prompt, or ""
 	Context string // for the model
 }
 
-// The forms that the CLI knows. Anything else lets a call through.
+// The forms of the answers that the CLI knows. An answer in any other form lets a call through.
 type (
 	preToolUseOutput struct {
 		Decision string `json:"permissionDecision,omitempty"`
@@ -64,7 +65,8 @@ type (
 	noOutput struct{}
 )
 
-// deny and block are the only decisions that tapgw ever prints. "allow" would keep the CLI from asking the person.
+// deny and block are the only decisions that tapgw ever prints. "allow" would keep the CLI from
+// asking the person.
 const (
 	deny  = "deny"
 	block = "block"
@@ -113,7 +115,8 @@ func (a Answer) Output(event string) []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// Denial is the output that denies a call at an event that decides, and says nothing at the others.
+// Denial is the output that denies a call at an event that decides. At the other events it is
+// empty.
 func Denial(event, reason string) []byte {
 	if !Decides(event) {
 		return Allowance(event)
@@ -124,7 +127,8 @@ func Denial(event, reason string) []byte {
 // Allowance is the output that leaves everything to the CLI and its person.
 func Allowance(event string) []byte { return Answer{}.Output(event) }
 
-// CheckOutput returns an error if the CLI does not know an output at an event. `tapgw hook` prints no such.
+// CheckOutput returns an error if the CLI does not know an output at an event. `tapgw hook` prints
+// no such.
 func CheckOutput(event string, output []byte) error {
 	const unknown = "the gateway's output is none that the CLI knows"
 	o := outputOf(event)

@@ -21,28 +21,30 @@ import (
 )
 
 const (
-	// deadline is what a hook may take in all. The CLI lets a call through when its own timeout for the hook is
-	// over, which is 30 seconds. Gates have 5 seconds, required providers 10, and a gateway that has just started waits
-	// 5 for others.
+	// deadline bounds a hook's time. The CLI lets a call through when its own timeout for the hook
+	// is over, which is 30 seconds. Gates have 5 seconds, required providers 10, and a gateway that
+	// has just started waits 5 for others.
 	deadline = 25 * time.Second
 	// maxInput is the longest text of a hook, with room for the request around it.
 	maxInput = protocol.MaxMessage - 1<<10
-	// maxDrained is how much of a longer text is read and thrown away, so that the CLI can write it.
+	// maxDrained is how much of a longer text is read and thrown away, so that the CLI can write
+	// it.
 	maxDrained = 256 << 20
 	// maxAncestors is how far above this process its CLI may be.
 	maxAncestors = 16
 )
 
-// Run answers a hook of the CLI: it reads the hook's text, asks the gateway, and returns what the CLI reads and a note
-// for people, which may be "". It returns within 25 seconds, and does not wait for a read that hangs. While no gateway
-// runs, the user's settings decide; settings reads them.
+// Run answers a hook of the CLI: it reads the hook's text, asks the gateway, and returns the text
+// for the CLI and a note for people, which may be "". It returns within 25 seconds, and does not
+// wait for a read that hangs. While no gateway runs, the user's settings decide; settings reads
+// them.
 func Run(
 	ctx context.Context, event string, stdin io.Reader, settings func() (configs.Config, error),
 ) (output []byte, note string) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	answers := make(chan result, 1)
-	// Nothing interrupts a read of stdin, so this process ends without waiting for it.
+	// A read of stdin can't be interrupted, so this process ends without waiting for it.
 	go func() { answers <- ask(ctx, event, stdin, settings) }()
 	select {
 	case r := <-answers:
@@ -52,13 +54,14 @@ func Run(
 	}
 }
 
-// result is what the CLI reads, and a note for people on stderr, which may be empty.
+// result is the text for the CLI, and a note for people on stderr, which may be empty.
 type result struct {
 	output []byte
 	note   string
 }
 
-// Print prints an answer. After an error the exit code must be 2, the one that the CLI takes for a denial.
+// Print prints an answer. After an error the exit code must be 2, the one that the CLI takes for a
+// denial.
 func Print(w io.Writer, event string, output []byte) error {
 	if f, ok := w.(*os.File); ok && Decides(event) && isNowhere(f) {
 		return cli.Usage("stdout leads nowhere, so the CLI would not read a denial")
@@ -69,7 +72,8 @@ func Print(w io.Writer, event string, output []byte) error {
 	return nil
 }
 
-// isNowhere reports whether a file is /dev/null. The Go runtime opens it in place of a closed stdout.
+// isNowhere reports whether a file is /dev/null. The Go runtime opens it in place of a closed
+// stdout.
 func isNowhere(f *os.File) bool {
 	null, err := os.Stat(os.DevNull)
 	if err != nil {
@@ -79,7 +83,8 @@ func isNowhere(f *os.File) bool {
 	return err != nil || os.SameFile(info, null)
 }
 
-// ask asks the gateway about a hook. Whatever fails is a denial at the events that decide about a tool call.
+// ask asks the gateway about a hook. At the events that decide about a tool call, any failure is a
+// denial.
 func ask(ctx context.Context, event string, stdin io.Reader, settings func() (configs.Config, error)) result {
 	output, err := askGateway(ctx, event, stdin)
 	if err == nil {
@@ -123,8 +128,8 @@ func readInput(r io.Reader) (json.RawMessage, error) {
 	return data, nil
 }
 
-// withoutGateway is the answer while no gateway runs. Only the user's own file counts: a project must not open what the
-// user has closed.
+// withoutGateway is the answer while no gateway runs. Only the user's own file counts, so that a
+// project can't allow calls that the user has forbidden.
 func withoutGateway(event string, settings func() (configs.Config, error)) result {
 	if !Decides(event) {
 		return result{output: Allowance(event)}
@@ -142,8 +147,8 @@ func withoutGateway(event string, settings func() (configs.Config, error)) resul
 		`no gateway of tapgw runs, and terminals.without_gateway is "deny": start one with tapgw ensure`)}
 }
 
-// cliProcess returns the process of the CLI that runs this hook: the one that the CLI names in the environment, if this
-// process is below it, else the parent.
+// cliProcess returns the process of the CLI that runs this hook: the process that the CLI names in
+// the environment, if it is an ancestor of this process, else the parent.
 func cliProcess() int {
 	parent := os.Getppid()
 	named, err := strconv.Atoi(cmp.Or(os.Getenv("COPILOT_LOADER_PID"), "0"))

@@ -51,7 +51,7 @@ func Dial(ctx context.Context, session string, had []string) (io.ReadWriteCloser
 type gatewayConn struct {
 	ctx     context.Context
 	ws      *websocket.Conn
-	message io.Reader // that is being read; nil: none
+	message io.Reader // the message that is being read, or nil
 }
 
 // Read says in its error why the gateway closed the connection.

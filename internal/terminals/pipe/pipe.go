@@ -1,11 +1,13 @@
-// Package pipe keeps the pipe that a Copilot CLI gave its extension, and lends it to one gateway after the other. It
-// knows only as much of the CLI's JSON-RPC as that takes: whole messages, whose answer is whose, and which calls of
-// tools wait for a gateway that is gone.
+// Package pipe keeps the pipe that a Copilot CLI gave its extension, and lends it to one gateway
+// after the other. It reads only the parts of the CLI's JSON-RPC that this needs: where a message
+// ends, which request an answer belongs to, and which calls of tools wait for a gateway that is
+// gone.
 //
 // Invariants:
 //
 //   - The CLI is always read, so that a missing or frozen gateway never holds it up.
-//   - The CLI gets whole messages only, and an answer to each of its requests and each call of our tools.
+//   - The CLI gets whole messages only, and an answer to each of its requests and each call of our
+//     tools.
 //   - A gateway gets only answers to its own requests.
 package pipe
 
@@ -28,20 +30,21 @@ import (
 const (
 	maxMessage = 64 << 20
 	maxHad     = 500 // names of tools, which have to fit into the head of a request
-	// maxWaiting bounds what waits for a gateway that does not read, in bytes.
+	// maxWaiting bounds the messages that wait for a gateway that does not read, in bytes.
 	maxWaiting = 16 << 20
 
 	joinTimeout  = 10 * time.Second
 	firstBackOff = 100 * time.Millisecond
 	maxBackOff   = 2 * time.Second
-	// toolsGrace is how long the CLI keeps the tools of a gateway that is gone. A restart takes less.
+	// toolsGrace is how long the CLI keeps the tools of a gateway that is gone. A restart takes
+	// less.
 	toolsGrace = 10 * time.Second
 )
 
-// ownID begins the ids of our own requests. Those of gateways are others.
+// ownID begins the ids of our own requests. Gateways use other ids.
 const ownID = "tapgw-pipe-"
 
-// NoGateway is what the model reads when it calls a tool of a gateway that is gone.
+// NoGateway is the model's result when it calls a tool of a gateway that is gone.
 const NoGateway = "The tool's gateway is not running at present. Try again later, or go on without it."
 
 // Pipe is the pipe of one session of a CLI.
@@ -49,19 +52,20 @@ type Pipe struct {
 	In      io.Reader // from the CLI
 	Out     io.Writer // to it
 	Session string    // the CLI's id of the session
-	// Dial connects to a gateway. had names the tools that the CLI has had from other gateways: it goes on to list them
-	// as if they were its own. The error is logged once while it stays the same.
+	// Dial connects to a gateway. had names the tools that the CLI has had from other gateways: it
+	// goes on to list them as if they were its own. The error is logged once while it stays the
+	// same.
 	Dial func(ctx context.Context, had []string) (io.ReadWriteCloser, error)
 	Note func(text string) // for the CLI's log
 
 	writing sync.Mutex // held while a message is written to the CLI
 
 	mu       sync.Mutex // guards the fields that follow
-	gateway  *gateway   // nil: none is there
+	gateway  *gateway   // nil while there is no gateway
 	lastID   int
 	own      map[string]chan struct{} // our requests that wait, by id; closed at the answer
-	tools    map[string]bool          // that gateways ever gave the CLI
-	calls    map[string]bool          // of these tools that wait, by request id
+	tools    map[string]bool          // names of tools that gateways ever gave the CLI
+	calls    map[string]bool          // waiting calls of these tools, by request id
 	requests map[string]bool          // of the CLI that the gateway has not answered, by id
 	asked    map[string]bool          // ids of the gateway's requests that the CLI has not answered
 }
@@ -76,15 +80,16 @@ type gateway struct {
 	ended   bool
 }
 
-// message is what the pipe needs to know of a message.
+// message has the members of a message that the pipe needs.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
 }
 
-// Run lends the pipe to gateways until the CLI closes it, or ctx ends. It joins the CLI's session by itself first,
-// because the CLI shows that it waits for an extension which has not joined.
+// Run lends the pipe to gateways until the CLI closes it, or ctx ends. It first joins the CLI's
+// session without a gateway, because the CLI shows that it waits for an extension that has not
+// joined.
 func (p *Pipe) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.own, p.tools = map[string]chan struct{}{}, map[string]bool{}
@@ -98,7 +103,7 @@ func (p *Pipe) Run(ctx context.Context) error {
 	return nil
 }
 
-// lend connects with one gateway after the other.
+// lend lends the pipe to one gateway after the other.
 func (p *Pipe) lend(ctx context.Context) {
 	noted, wait := "", time.Duration(0)
 	var since time.Time // no gateway was there
@@ -133,7 +138,8 @@ func (p *Pipe) lend(ctx context.Context) {
 	}
 }
 
-// join joins the CLI's session without tools. What goes wrong is seen by the gateway, which does the same.
+// join joins the CLI's session without tools. It ignores errors, because the gateway joins too and
+// sees the same errors.
 func (p *Pipe) join(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
@@ -161,7 +167,7 @@ func (p *Pipe) request(method string, params any) (done <-chan struct{}) {
 	return answered
 }
 
-// tell sends the CLI a message of our own.
+// tell sends the CLI a message that the pipe itself makes.
 func (p *Pipe) tell(m any) {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -178,7 +184,7 @@ func (p *Pipe) write(data []byte) {
 	_, _ = p.Out.Write(jsonrpc.AppendFrame(nil, data))
 }
 
-// readCLI handles what the CLI sends, until it closes the pipe.
+// readCLI handles the CLI's messages until it closes the pipe.
 func (p *Pipe) readCLI() error {
 	in := bufio.NewReaderSize(p.In, 64<<10)
 	for {
@@ -188,7 +194,7 @@ func (p *Pipe) readCLI() error {
 		}
 		var m message
 		if json.Unmarshal(data, &m) != nil {
-			continue // nobody could read it
+			continue // there is no reader
 		}
 		for _, answer := range p.fromCLI(&m, data) {
 			p.tell(answer)
@@ -196,7 +202,8 @@ func (p *Pipe) readCLI() error {
 	}
 }
 
-// fromCLI hands a message on to the gateway, if it is for it. The result is what to answer when no gateway is there.
+// fromCLI passes a message on to the gateway, if the message is for the gateway. Without a gateway
+// it returns the answers to send instead.
 func (p *Pipe) fromCLI(m *message, data []byte) (answers []any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +235,8 @@ func (p *Pipe) fromCLI(m *message, data []byte) (answers []any) {
 	return nil
 }
 
-// followCall follows which calls of our tools wait, and returns the id of one that begins. Call with mu held.
+// followCall follows which calls of our tools wait, and returns the id of one that begins. Call
+// with mu held.
 func (p *Pipe) followCall(m *message) (begun string) {
 	if m.Method != "session.event" {
 		return ""
@@ -271,7 +279,8 @@ func refusal(id json.RawMessage) any {
 		"error": map[string]any{"code": jsonrpc.CodeInternal, "message": "the gateway is not running"}}
 }
 
-// serve lends the pipe to a gateway until that is gone. Then it answers what the CLI waits for.
+// serve lends the pipe to a gateway until that gateway is gone. Then it answers the requests for
+// which the CLI still waits.
 func (p *Pipe) serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	g := &gateway{conn: conn}
 	g.changed = sync.NewCond(&g.mu)
@@ -376,7 +385,7 @@ func (g *gateway) end() {
 	g.changed.Signal()
 }
 
-// write writes what is queued until the connection ends.
+// write writes the queued messages until the connection ends.
 func (g *gateway) write() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
