@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// clock is the context of a call. It ends when the call has run for its timeout; the time in which a person is asked
-// does not count.
+// clock is the context of a call. It ends when the call has run for its timeout; the time in which
+// a person is asked does not count.
 type clock struct {
 	context.Context
 	end context.CancelCauseFunc

@@ -22,14 +22,14 @@ import (
 type External struct {
 	// Python is the interpreter of modules; "": python3 on PATH.
 	Python string
-	// Allow returns the names of environment variables that drop-ins get besides those
-	// that every child process gets; a trailing * stands for any ending. After a change,
-	// the next load gives each drop-in a new process. nil: none.
+	// Allow returns the names of environment variables that drop-ins get besides those that every
+	// child process gets; a trailing * matches any ending. After a change, the next load gives each
+	// drop-in a new process. nil adds no variable.
 	Allow func() []string
-	// Beside returns the tools that drop-ins stand beside. A drop-in may have the name of
-	// one of them, or of a tool of the language server, only if Replace returns that name.
-	Beside  func() []*Tool  // nil: none
-	Replace func() []string // nil: none
+	// Beside returns the tools that drop-ins are added to. A drop-in may have the name of one of
+	// them, or of a tool of the language server, only if Replace returns that name.
+	Beside  func() []*Tool  // may be nil
+	Replace func() []string // may be nil
 	// Check returns why the tools of a directory may not run now. It is called before
 	// a directory is loaded and before each call. nil: all tools may run.
 	Check func(dir string) error
@@ -56,7 +56,7 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s: %s", visible.Line(f.File), f.Reason)
 }
 
-// dropFile is what a load found out about one file.
+// dropFile is the result of loading one file.
 type dropFile struct {
 	digest string         // of its content and of all files that it may use
 	tool   *Tool          // nil: the file is no tool
@@ -194,7 +194,8 @@ func (x *External) faultOfName(d *dropFile) *dropin.Fault {
 		"file take its place by tools.replace = [%[1]q] in lsclient.toml", name, owner)}
 }
 
-// faultBeside returns why the tool can't be used beside those of byName, nil if it can.
+// faultBeside returns the reason why the tool can't be used beside the tools of byName, or nil if
+// it can.
 func (d *dropFile) faultBeside(byName map[string]*Tool) *dropin.Fault {
 	t := d.tool
 	if err := t.Check(); err != nil {

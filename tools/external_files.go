@@ -22,6 +22,8 @@ import (
 	"tapgw/tools/internal/dropin"
 )
 
+// The files of drop-in tools, and the tools that are made of them.
+
 // mayBeDropIn reports whether a file may be a tool or a part of one.
 func mayBeDropIn(info fs.FileInfo) bool {
 	name := info.Name()
@@ -67,15 +69,15 @@ var word = lazyregexp.New(`\w+`)
 
 func readSource(f file) pySource {
 	s := pySource{file: f, mentions: map[string]bool{}}
-	s.text, _ = os.ReadFile(f.path) // an unreadable file imports nothing and is no tool
+	s.text, _ = os.ReadFile(f.path) // an unreadable file has no imports and is no tool
 	for _, w := range word.FindAll(s.text, -1) {
 		s.mentions[string(w)] = true
 	}
 	return s
 }
 
-// withImports returns a source and all files that it may import from its directory:
-// those whose names occur in it, and in turn in them.
+// withImports returns a source and all files that it may import from its directory: the files whose
+// names occur in it, and in turn in them.
 func (s pySource) withImports(all []pySource) []file {
 	parts := []pySource{s}
 	for i := 0; i < len(parts); i++ {
@@ -177,8 +179,8 @@ func (x *External) environ() []string {
 	if x.Allow != nil {
 		names = slices.Concat(toolchains, x.Allow())
 	}
-	// Python would run compiled files from a directory beside the tools. Whoever trusts
-	// the tools does not look at that one, so compiled files live in the user's cache.
+	// Python would run compiled files from a directory beside the tools. A person who trusts the
+	// tools does not look at that directory, so compiled files live in the user's cache.
 	return proc.Environ(map[string]string{"PYTHONPYCACHEPREFIX": filepath.Join(xdg.CacheHome, "tapgw", "pycache")},
 		names...)
 }
@@ -227,7 +229,7 @@ func (d *dropFile) setTool(path string, spec *dropin.Spec, call toolCall) {
 
 // dropinLibraries returns the documentation that tools of this environment have.
 func (e *Env) dropinLibraries() (all []dropin.Library) {
-	catalog, _ := library_docs.Load(e.LibraryDir()) // without those that can't be read
+	catalog, _ := library_docs.Load(e.LibraryDir()) // without libraries that can't be read
 	for _, lib := range catalog {
 		d := dropin.Library{
 			ID: lib.ID, Title: lib.Title, Description: lib.Description, Aliases: append([]string{}, lib.Aliases...),

@@ -19,7 +19,9 @@ import (
 	"tapgw/tools/internal/schema"
 )
 
-// Kind is what a tool touches. A policy decides by it whether a call is allowed.
+// A tool, its environment and its result.
+
+// Kind is the kind of things that a tool touches. A policy decides by it whether a call is allowed.
 type Kind int
 
 // Kinds of tools. Manifests and modules of drop-ins name them in lower case.
@@ -51,8 +53,8 @@ func (k Kind) String() string {
 // DefaultTimeout is how long a call may run when neither the tool nor [Env] sets a timeout.
 const DefaultTimeout = 2 * time.Minute
 
-// cancelGrace is how long [Tool.Call] waits for a tool whose context has ended: a
-// tool that stops a command wants to report what the command printed.
+// cancelGrace is how long [Tool.Call] waits for a tool whose context has ended: a tool that stops a
+// command wants to report the command's output.
 const cancelGrace = 2 * time.Second
 
 // Tool is one tool that a model may call. Use it through a pointer. The built-in
@@ -65,8 +67,8 @@ type Tool struct {
 	Timeout     time.Duration // 0: [DefaultTimeout]
 	Source      string        // file of a drop-in; "" for a built-in tool
 	Consent     bool          // a built-in tool of which each call needs consent, as a drop-in's does
-	// Run does the work. args fit Parameters, and ctx ends with the timeout. The model
-	// reads the text of an error: what failed, on what, what to do.
+	// Run does the work. args fit Parameters, and ctx ends with the timeout. The model reads the
+	// text of an error, so it names the failed action, its object and the cure.
 	Run func(ctx context.Context, env *Env, args json.RawMessage) (Result, error)
 
 	compile    sync.Once // guards the two below
@@ -74,29 +76,29 @@ type Tool struct {
 	compileErr error
 }
 
-// Env is what a call of a tool works with: the workspace and the decisions about
-// everything outside it. Its functions may be called by several calls at a time,
-// and those that return an error may ask a person and take their time.
+// Env is the environment of a tool's call: the workspace and the decisions about everything outside
+// it. Its functions may be called by several calls at a time, and those that return an error may
+// ask a person and take their time.
 type Env struct {
 	Root string // of the workspace, absolute
-	// Sync is called after a file was written. nil: nothing is called.
+	// Sync is called after a file was written. It may be nil.
 	Sync func(path, content string)
-	// Output is called for each line that a command of a tool writes, while it runs. nil: nothing is called.
+	// Output is called for each line that a command of a tool writes, while it runs. It may be nil.
 	Output func(line string)
 	// Open opens a document in the editor. nil: there is no editor.
 	Open func(uri, language, text string)
 	// Outside decides about a path outside Root, absolute and with its symbolic
 	// links resolved. A nil error allows it. Without Outside, such paths are refused.
 	Outside func(ctx context.Context, path string, write bool) error
-	// Protected decides about a write to a file that makes programs run, such as those
-	// in .git; why describes it. A nil error allows it. Without Protected, such writes
-	// are refused. Sources lists further directories to protect.
+	// Protected decides about a write to a file that makes programs run, such as a file in .git;
+	// why describes it. A nil error allows it. Without Protected, such writes are refused. Sources
+	// lists further directories to protect.
 	Protected func(ctx context.Context, path, why string) error
 	Sources   []string
-	// Secrets are the directories of the gateway's tokens and of what lsclient keeps.
-	// No tool reads or lists them, whatever else is allowed.
+	// Secrets are the directories of the gateway's tokens and of lsclient's own data. No tool reads
+	// or lists them, whatever else is allowed.
 	Secrets []string
-	// LanguageServers are the user's own, which come before those that tools know.
+	// LanguageServers are the user's own, which come before the known ones.
 	LanguageServers []LanguageServer
 	Home            string        // the user's directory of the program: memory notes, added libraries
 	Libraries       string        // directory of added libraries; "": library_docs in Home
@@ -105,24 +107,25 @@ type Env struct {
 	// this machine or its networks. addr is not valid when only a proxy knows the
 	// address. A nil error allows it. Without Private, such servers are refused.
 	Private func(ctx context.Context, host string, addr netip.AddrPort) error
-	// Edit is called before a call writes or deletes files, with all that it is about
-	// to do. An error refuses the call, and nothing is changed. Otherwise done is
-	// called after the attempt, with its error. Without Edit nothing is called.
+	// Edit is called before a call writes or deletes files, with all its edits. After an error the
+	// call is refused, and no file is changed. Otherwise done is called after the attempt, with its
+	// error. Edit may be nil.
 	Edit func(ctx context.Context, edits []FileEdit) (done func(error), err error)
 	Log  *slog.Logger // gets, at level debug, the stack of a tool that panicked. nil: no log
 }
 
-// LanguageServer is a language server of the user's for questions about code: a name for people, the command (a program
-// on PATH or an absolute path, and its arguments), and the languages' ids by the endings of files, such as ".rs" to
-// "rust". It takes the place of the built-in ones for these endings.
+// LanguageServer is a language server of the user's for questions about code: a name for people,
+// the command (a program on PATH or an absolute path, and its arguments), and the languages' ids by
+// the endings of files, such as ".rs" to "rust". It takes the place of the built-in ones for these
+// endings.
 type LanguageServer struct {
 	Name      string
 	Command   []string
 	Languages map[string]string
 }
 
-// FileEdit is what a tool is about to do to one file or directory. Was and Now are its
-// content before and after; nil means that there is no file.
+// FileEdit is a tool's intended change of one file or directory. Was and Now are its content before
+// and after; nil means that there is no file.
 type FileEdit struct {
 	Path     string // absolute, with its symbolic links resolved
 	Name     string // for people: relative to the workspace if the file lies there
@@ -197,7 +200,7 @@ func (t *Tool) Validate(args json.RawMessage) error {
 	return nil
 }
 
-// LibraryDir returns the directory of the libraries whose documentation the user has added; "" if there is none.
+// LibraryDir returns the directory of the libraries whose documentation the user has added, or "".
 func (e *Env) LibraryDir() string {
 	if e.Libraries == "" && e.Home != "" {
 		return filepath.Join(e.Home, "library_docs")

@@ -3,8 +3,8 @@
 //
 //	go test -run '^$' -bench Call ./bench | go run ./bench/table
 //
-// It prints what it reads first, so that benchstat can read all of it. The rows are in rows.txt,
-// which explains its own form. Rows of benchmarks that did not run are left out.
+// It prints its input first, so that benchstat can read all of it. The rows are in rows.txt, which
+// explains its own form. Rows of benchmarks that did not run are left out.
 package main
 
 import (
@@ -39,7 +39,7 @@ type results map[string]metrics
 
 type metrics map[string][]float64
 
-// median is that of a metric, if the benchmark reports it.
+// median returns the median of a metric, if the benchmark reports it.
 func (m metrics) median(name string) (v float64, ok bool) {
 	values := slices.Sorted(slices.Values(m[name]))
 	if len(values) == 0 {

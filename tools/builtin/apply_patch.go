@@ -39,7 +39,7 @@ func applyPatch(ctx context.Context, env *access, in applyPatchIn) (tools.Result
 		return tools.Result{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	return env.edit(ctx, func(edits *workspace.Edits) error {
-		var faults []string // of all files, so that the model can mend them in one more try
+		var faults []string // of all files, so that the model can correct them at once
 		for i := range files {
 			if err := patchFile(ctx, edits, &files[i]); err != nil {
 				faults = append(faults, err.Error())
@@ -52,7 +52,7 @@ func applyPatch(ctx context.Context, env *access, in applyPatchIn) (tools.Result
 	})
 }
 
-// patchFile adds to the edits what the patch does to one file.
+// patchFile adds the patch's changes of one file to the edits.
 func patchFile(ctx context.Context, edits *workspace.Edits, f *patch.File) error {
 	c, err := edits.At(ctx, f.Path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package builtin has the tools that a model uses in a workspace. Each is one Go file that calls
-// add; [All] lists them. A tool reaches files only through internal/workspace.
+// Package builtin has the tools that a model uses in a workspace. Each tool is one Go file that
+// calls add, and [All] lists them. A tool reaches files only through internal/workspace.
 package builtin
 
 import (
@@ -19,14 +19,14 @@ import (
 	"tapgw/tools/internal/workspace"
 )
 
-// access is what a built-in tool works with: the environment of its call, and the workspace's files.
+// access is the environment of a built-in tool's call, and the workspace's files.
 type access struct{ *tools.Env }
 
 // constructors build the built-in tools; [add] fills it before main runs.
 var constructors []func() *tools.Tool
 
-// builtinTools are the built-in tools, sorted by name. They are built at the first use,
-// because a gateway that runs none of them should not pay for their schemas.
+// builtinTools are the built-in tools, sorted by name. They are built at the first use, because a
+// gateway that does not run them should not pay for their schemas.
 var builtinTools = sync.OnceValue(func() []*tools.Tool {
 	list := make([]*tools.Tool, len(constructors))
 	for i, construct := range constructors {
@@ -77,16 +77,16 @@ func add[In any](
 // All returns the built-in tools, sorted by name. The caller leaves them unchanged.
 func All() []*tools.Tool { return slices.Clone(builtinTools()) }
 
-// files returns the access to the workspace's files, and to others as far as the
-// policy allows.
+// files returns the access to the workspace's files, and to other files if the policy allows it.
 func (e *access) files() workspace.Files {
 	return workspace.Files{
 		Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources, Secrets: e.Secrets,
 	}
 }
 
-// ReadFile reads a file that a person names: a path in the workspace, or one outside that Outside allows. No other file
-// is reached through symbolic links. The error wraps fs.ErrNotExist if there is none.
+// ReadFile reads a file that a person names: a path in the workspace, or one outside that Outside
+// allows. No other file is reached through symbolic links. The error wraps fs.ErrNotExist if the
+// file does not exist.
 func ReadFile(ctx context.Context, env *tools.Env, path string) ([]byte, error) {
 	at, err := (&access{env}).files().At(ctx, path, false)
 	if err != nil {
@@ -96,8 +96,8 @@ func ReadFile(ctx context.Context, env *tools.Env, path string) ([]byte, error) 
 	return at.Read()
 }
 
-// WorkspaceFiles lists the workspace's files, with / between directories and seen from its root, without those that
-// .gitignore names.
+// WorkspaceFiles lists the workspace's files, with / between directories and seen from its root,
+// without the files that .gitignore names.
 func WorkspaceFiles(ctx context.Context, env *tools.Env) ([]string, error) {
 	tree, done, err := (&access{env}).searchTree(ctx)
 	if err != nil {

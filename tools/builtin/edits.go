@@ -10,8 +10,10 @@ import (
 	"tapgw/tools/internal/workspace"
 )
 
-// write replaces the content of a file. If there is an Edit and another program writes the file while it runs, the
-// file is read again, so that Edit has seen what is replaced.
+// Edits of the built-in tools, which a policy sees before they are written.
+
+// write replaces the content of a file. If there is an Edit and another program writes the file
+// while it runs, the file is read again, so that Edit has seen the replaced content.
 func (e *access) write(ctx context.Context, at *workspace.Place, content string) (tools.Result, error) {
 	for {
 		c := &workspace.Change{At: at, Any: true, Now: &content}
@@ -32,7 +34,8 @@ func (e *access) write(ctx context.Context, at *workspace.Place, content string)
 	}
 }
 
-// readBefore makes a change depend on what the file holds now, unless that is too large to be read.
+// readBefore makes a change depend on the file's present content, unless that is too large to be
+// read.
 func readBefore(c *workspace.Change) error {
 	data, err := c.At.Read()
 	switch {
@@ -47,9 +50,9 @@ func readBefore(c *workspace.Change) error {
 	return nil
 }
 
-// edit changes several files, all or none. prepare sets what each file is to hold.
-// It runs again if another program wrote one of the files in the meantime, so that
-// nothing is overwritten unseen.
+// edit changes all of several files, or leaves all as they are. prepare sets the new content of
+// each file. It runs again if another program wrote one of the files in the meantime, so that no
+// unseen content is overwritten.
 func (e *access) edit(ctx context.Context, prepare func(*workspace.Edits) error) (tools.Result, error) {
 	for {
 		edits := e.files().Edits()
@@ -88,7 +91,7 @@ func (e *access) commitEdits(ctx context.Context, edits *workspace.Edits) (tools
 	return res, nil
 }
 
-// commit makes the changes, all or none, if Edit lets it.
+// commit makes all the changes, or leaves all files as they are, if Edit lets it.
 func (e *access) commit(ctx context.Context, changes []*workspace.Change) error {
 	var edits []tools.FileEdit
 	for _, c := range changes {
@@ -103,7 +106,8 @@ func (e *access) commit(ctx context.Context, changes []*workspace.Change) error 
 	return e.announced(ctx, edits, func() error { return workspace.Commit(changes) })
 }
 
-// makeDir makes a directory and missing parents, if Edit lets it. created is false if the directory exists.
+// makeDir makes a directory and missing parents, if Edit lets it. created is false if the directory
+// exists.
 func (e *access) makeDir(ctx context.Context, at *workspace.Place) (created bool, err error) {
 	var edits []tools.FileEdit
 	if _, err := at.Stat(); errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +131,7 @@ func (e *access) announced(ctx context.Context, edits []tools.FileEdit, do func(
 	}
 	err = errors.New("the call broke down")
 	defer func() { done(err) }()              // also when do panics
-	if err = context.Cause(ctx); err == nil { // it is too late for a yes
+	if err = context.Cause(ctx); err == nil { // a yes comes too late
 		err = do()
 	}
 	return err

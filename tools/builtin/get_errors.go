@@ -25,7 +25,7 @@ var _ = add(&tools.Tool{
 	Kind: tools.Read,
 }, getErrors)
 
-// maxChecked is how many files are checked when the call names none.
+// maxChecked is how many files are checked when the call does not name files.
 const maxChecked = 100
 
 func getErrors(ctx context.Context, env *access, in getErrorsIn) (tools.Result, error) {
@@ -63,8 +63,8 @@ func getErrors(ctx context.Context, env *access, in getErrorsIn) (tools.Result, 
 	return answerResult(visible.Count(len(a.Lines), "problem")+" in "+files+more, a), nil
 }
 
-// changedSources lists the source files that git reports as changed. It lists all
-// source files if git reports none or the workspace is no repository.
+// changedSources lists the source files that git reports as changed. It lists all source files if
+// git reports no changes or the workspace is no repository.
 func changedSources(ctx context.Context, w code.Workspace) (names []string) {
 	all := slices.DeleteFunc(slices.Clone(w.Files), func(name string) bool { return !w.Checkable(name) })
 	dir, err := gitstate.Open(ctx, w.Tree.Dir, w.Tree.Dir)

@@ -25,7 +25,7 @@ var _ = add(&tools.Tool{
 	Name: "memory",
 	Description: "Notes that outlast the conversation and are shared by all workspaces: save, read, list or delete " +
 		"them by name. Save what will be of use later: decisions, conventions, how things are done here.",
-	Kind: tools.Read, // it writes nothing but its own notes
+	Kind: tools.Read, // it writes only its own notes
 }, memory)
 
 const (

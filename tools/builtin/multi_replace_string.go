@@ -34,7 +34,7 @@ func multiReplace(ctx context.Context, env *access, in multiReplaceIn) (tools.Re
 		return tools.Result{}, errors.New("replacements is empty: give at least one")
 	}
 	return env.edit(ctx, func(edits *workspace.Edits) error {
-		var faults []string // all of them, so that the model can mend them in one more try
+		var faults []string // of all edits, so that the model can correct them at once
 		for i, r := range in.Replacements {
 			if err := replaceIn(ctx, edits, r.FilePath, r.OldString, r.NewString); err != nil {
 				faults = append(faults, fmt.Sprintf("replacement %d of %d: %v", i+1, len(in.Replacements), err))

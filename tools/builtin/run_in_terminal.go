@@ -38,8 +38,8 @@ func runInTerminal(ctx context.Context, env *access, in runInTerminalIn) (tools.
 // maxTerminalTime is the longest time that a model may choose for a command.
 const maxTerminalTime = 10 * time.Minute
 
-// seconds converts a number of seconds that a model chose: fallback if it chose
-// none, and limit at most.
+// seconds converts a number of seconds that a model chose. It returns fallback if the model did not
+// choose, and limit at most.
 func seconds(n int, fallback, limit time.Duration) time.Duration {
 	if n <= 0 {
 		return fallback

@@ -16,15 +16,15 @@ import (
 	"tapgw/tools"
 )
 
-// Allow lists what tools may do without asking a person. The zero value allows only
-// what stays in the workspace and starts no program.
+// Allow lists the actions that tools may take without asking a person. The zero value allows only
+// actions that stay in the workspace and start no program.
 type Allow struct {
 	Terminal []string // commands; see [shellrule.Exactly] for their form
 	Outside  []string // globs of absolute paths
 	Web      []string // hosts that may be reached although their addresses are not public
 	Tools    []string // names of drop-in tools that may do more than read, and of tools with Consent
-	// NoKind allows drop-in tools whose files name no kind. It is set where a person has
-	// chosen what is served or called, and not where a model chooses.
+	// NoKind allows drop-in tools whose files name no kind. It is set where a person has chosen the
+	// tools that are served or called, and not where a model chooses.
 	NoKind bool
 	// Where tells people where a list is, with %s for its name. Default: allow.%s in
 	// lsclient.toml.
@@ -36,8 +36,8 @@ func (a *Allow) where(list string) string {
 	return fmt.Sprintf(cmp.Or(a.Where, "allow.%s in lsclient.toml"), list)
 }
 
-// Refusal is the error of a call that is not allowed. What tells the model what was
-// refused and which list allows it.
+// Refusal is the error of a call that is not allowed. What tells the model the refused action and
+// the list that allows it.
 type Refusal struct{ What string }
 
 // Error implements error: the reason, for the model.
@@ -45,8 +45,8 @@ func (r *Refusal) Error() string { return r.What }
 
 func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// Check returns a [Refusal] if a call of the tool may not run. Built-in tools are always
-// allowed, except for commands and those that need consent.
+// Check returns a [Refusal] if a call of the tool may not run. Built-in tools are always allowed,
+// except for commands and tools that need consent.
 func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 	if slices.Contains(a.Tools, t.Name) {
 		return nil
@@ -65,7 +65,7 @@ func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 	return nil
 }
 
-// abilities describe what a kind of tool may do.
+// abilities describe the actions of a kind of tool.
 var abilities = map[tools.Kind]string{
 	tools.Unknown: "do anything (its file names no kind)",
 	tools.Edit:    "change files", tools.Terminal: "run commands", tools.Web: "reach the network",

@@ -151,8 +151,8 @@ func (p *Provider) tool(t *tools.Tool) providers.Tool {
 	}
 }
 
-// confine returns env for a session's directory. Outside of it, tools may do only what
-// allow lists.
+// confine returns env for a session's directory. Outside of it, tools may only take the actions
+// that allow lists.
 func confine(env tools.Env, allow Allow, root string) *tools.Env {
 	env.Root = root
 	env.Outside = func(_ context.Context, path string, _ bool) error {
@@ -189,9 +189,8 @@ func CodedError(err error) *providers.Error {
 	return &providers.Error{Code: code, Message: err.Error()}
 }
 
-// ResultData converts a result to the data that a session gets: the joined texts, a dict as
-// it is, or the written and removed files. A dict with the result error becomes an
-// error.
+// ResultData converts a result to the data that a session gets: the joined texts, a dict unchanged,
+// or the written and removed files. A dict with the result error becomes an error.
 func ResultData(r tools.Result) (any, error) {
 	if r.Data != nil {
 		var d struct {

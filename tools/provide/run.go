@@ -8,15 +8,17 @@ import (
 	"tapgw/tools"
 )
 
-// offerAgain is how long after a refusal the provider offers the same tools again. The reason, another provider's
-// tool of the same name, may be gone by then.
+// offerAgain is how long after a refusal the provider offers the same tools again. The reason,
+// another provider's tool of the same name, may be gone by then.
 const offerAgain = 2 * time.Second
 
-// RunWith runs the provider with the lists of tools that watch passes to offer, until ctx ends; its result is that of
-// [providers.Provider.Run]. The provider connects after it has tried the first list, so its first hello has the tools.
+// RunWith runs the provider with the lists of tools that watch passes to offer, until ctx ends. It
+// returns the result of [providers.Provider.Run]. The provider connects after it has tried the
+// first list, so its first hello has the tools.
 //
-// watch runs on a goroutine of its own and must return when its ctx ends. offered is called after a list is offered,
-// and after a refusal, which is err, that differs from the last one; never twice at a time.
+// watch runs on a goroutine of its own and must return when its ctx ends. offered is called after a
+// list is offered, and after a refusal, which is err, that differs from the last one; never twice
+// at a time.
 func (p *Provider) RunWith(
 	ctx context.Context,
 	watch func(ctx context.Context, offer func([]*tools.Tool)),
@@ -43,8 +45,8 @@ func (p *Provider) RunWith(
 	return p.Run(ctx)
 }
 
-// keep offers the lists that come, and the last one again while it is refused, until ctx ends. It calls tried after
-// each try.
+// keep offers new lists, and repeats the last one while it is refused, until ctx ends. It calls
+// tried after each try.
 func (p *Provider) keep(
 	ctx context.Context, lists <-chan []*tools.Tool, offered func([]*tools.Tool, error), tried func(),
 ) {

@@ -1,6 +1,6 @@
-// Package check finds errors in source files without a language server. It runs the
-// language's own compiler, if one is installed outside of the workspace, in a way that
-// reads the files and executes nothing of them.
+// Package check finds errors in source files without a language server. It runs the language's own
+// compiler, if one is installed outside of the workspace, in a way that reads the files and does
+// not execute them.
 package check
 
 import (

@@ -1,6 +1,6 @@
-// Package code answers questions about the source code of a workspace. It asks the
-// installed language servers. Where there is none, or it fails, it runs compilers and
-// searches for words. Each answer names its sources.
+// Package code answers questions about the source code of a workspace. It asks the installed
+// language servers. Where there is no server, or it fails, it runs compilers and searches for
+// words. Each answer names its sources.
 package code
 
 import (
@@ -19,8 +19,8 @@ import (
 	"tapgw/tools/internal/search"
 )
 
-// Workspace is the directory that questions are about, with its files and servers. Servers must not be nil. Its methods
-// may be called from several goroutines.
+// Workspace is the directory of the questions, with its files and servers. Servers must not be nil.
+// Its methods may be called from several goroutines.
 type Workspace struct {
 	Tree    search.Tree
 	Files   []string // all files of the tree, with slashes
@@ -29,8 +29,9 @@ type Workspace struct {
 	Languages []*lsp.Language
 }
 
-// Answer is an answer for the model. Lines begin with PATH:LINE, with the path relative to the workspace if it lies
-// there. No lines means that nothing was found; Notes say who was asked.
+// Answer is an answer for the model. Lines begin with PATH:LINE, with the path relative to the
+// workspace if it lies there. Lines is empty if there is no match. Notes name the servers and
+// programs that were asked.
 type Answer struct {
 	Lines []string
 	Notes []string // sources of the lines, such as "by gopls", and servers that failed
@@ -77,8 +78,8 @@ func ask[T any](
 	return all, answered
 }
 
-// Problems lists the errors and warnings in files, given as absolute paths. The error is
-// that of ctx only: a server or compiler that fails is noted.
+// Problems lists the errors and warnings in files, given as absolute paths. It notes a server or
+// compiler that fails, and returns only ctx's error.
 func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err error) {
 	byLang := map[*lsp.Language][]string{} // nil: files of other languages
 	for _, path := range paths {
@@ -123,13 +124,13 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 	return a, ctx.Err()
 }
 
-// Checkable reports whether [Workspace.Problems] can ask a language server about a file of this name. The server need
-// not be installed.
+// Checkable reports whether [Workspace.Problems] can ask a language server about a file of this
+// name. The server need not be installed.
 func (w Workspace) Checkable(path string) bool { return lsp.Of(w.Languages, path) != nil }
 
-// Usages lists the lines that use a symbol: those that a language server finds, or
-// else all lines with its name as a word. in are files that declare or use the symbol,
-// as absolute paths; without them it is searched in the workspace.
+// Usages lists the lines that use a symbol: the lines that a language server finds, or else all
+// lines with its name as a word. in are files that declare or use the symbol, as absolute paths;
+// without them it is searched in the workspace.
 func (w Workspace) Usages(ctx context.Context, symbol string, in []string) (a Answer, err error) {
 	name := lastPart(symbol)
 	paths := in
@@ -193,9 +194,9 @@ const maxDeclarations = 8
 const declares = `\b(?:func|type|var|const|let|def|class|function|interface|enum|struct|union|trait|impl|fn|mod` +
 	`|module|namespace|record|object|macro)\b`
 
-// Symbols lists the declarations of symbols whose names contain a text: those that language servers know, or else lines
-// that look like declarations, or have the text as a word. A server that fails is noted; the error is that of the
-// search.
+// Symbols lists the declarations of symbols whose names contain a text: the symbols that language
+// servers know, or else lines that look like declarations, or have the text as a word. It notes a
+// server that fails, and returns an error only if the search fails.
 func (w Workspace) Symbols(ctx context.Context, symbol string) (a Answer, err error) {
 	name := lastPart(symbol)
 	found, _ := ask(w, w.Files, &a, func(lang *lsp.Language) ([]lsp.Symbol, error) {
@@ -275,7 +276,7 @@ func (w Workspace) quote(places []lsp.Place) (lines []string) {
 	return lines
 }
 
-// name is a path for the model: relative if it lies in the workspace.
+// name returns a path for the model, relative if it lies in the workspace.
 func (w Workspace) name(path string) string {
 	if rel, err := filepath.Rel(w.Tree.Dir, path); err == nil && filepath.IsLocal(rel) {
 		return filepath.ToSlash(rel)

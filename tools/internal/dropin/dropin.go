@@ -1,7 +1,6 @@
-// Package dropin runs drop-in tools: Python modules with SCHEMA and execute, and
-// executables with a manifest. They are other people's code, so they run in
-// processes of their own: whatever a tool does, its call ends exactly once and no
-// other call is affected.
+// Package dropin runs drop-in tools: Python modules with SCHEMA and execute, and executables with a
+// manifest. They are other people's code, so they run in processes of their own: whatever a tool
+// does, its call ends exactly once and no other call is affected.
 package dropin
 
 import (
@@ -9,15 +8,15 @@ import (
 	"fmt"
 )
 
-// Call is one call of a tool. Sync and Open are what the context of a Python tool offers.
+// Call is one call of a tool. Sync and Open implement the context of a Python tool.
 type Call struct {
 	Root  string          // of the workspace, the working directory of the tool
 	Input json.RawMessage // an object
-	// nil: nothing is called.
+	// Sync may be nil.
 	Sync func(path, content string)
 	Open func(uri, language, text string)
-	// Libraries returns the documentation that tools of other clients search. A module
-	// gets it once, if it uses library_docs. nil: none.
+	// Libraries returns the documentation that tools of other clients search. A module gets it
+	// once, if it uses library_docs. It may be nil.
 	Libraries func() []Library
 }
 
@@ -45,7 +44,7 @@ type Spec struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // a JSON Schema, unchecked
-	Kind        string          // "": the file names none
+	Kind        string          // "": the file names no kind
 	Line        int             // of the description in the file; 0: unknown
 }
 

@@ -9,11 +9,11 @@ import (
 
 // frame is a message of the runner: one JSON object a line.
 type frame struct {
-	Call int `json:"call"` // the call that the frame belongs to; 0: none
+	Call int `json:"call"` // the call that the frame belongs to, or 0
 
 	// Of a probe.
 	Python string          `json:"python"` // in the first frame: the path of the interpreter
-	File   string          `json:"file"`   // the file that the next frame is about
+	File   string          `json:"file"`   // the file of the next frame
 	Skip   bool            `json:"skip"`   // the file is no tool
 	Schema json.RawMessage `json:"schema"` // the file is a tool
 

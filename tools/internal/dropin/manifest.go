@@ -69,10 +69,10 @@ func (m *Manifest) argv() []string {
 type manifest struct {
 	Name        string         `json:"name"`        // default: NAME
 	Description string         `json:"description"` // the model decides by it
-	Kind        string         `json:"kind"`        // read, edit, terminal or web; none: calls need consent
-	Timeout     duration       `json:"timeout"`     // "30s"; default: that of all tools
+	Kind        string         `json:"kind"`        // read, edit, terminal or web; "": calls need consent
+	Timeout     duration       `json:"timeout"`     // "30s"; default: the timeout of all tools
 	Command     []string       `json:"command"`     // default: the executable NAME or NAME.*
-	Parameters  jsontext.Value `json:"parameters"`  // a JSON Schema; none: no parameters
+	Parameters  jsontext.Value `json:"parameters"`  // a JSON Schema; left out: no parameters
 	InputSchema jsontext.Value `json:"inputSchema"` // the same by the document's name
 }
 
@@ -210,7 +210,7 @@ func manifestFault(err error, place func(offset int64, key string) int) *Fault {
 	return fault(line, "%s: a %v does not fit here", key, where.JSONKind)
 }
 
-// keyLine finds the line that sets a key or begins its table, 0 if there is none.
+// keyLine finds the line that sets a key or begins its table, or returns 0.
 func keyLine(data []byte, key string) int {
 	at := regexp.MustCompile(`(?m)^[\s{,]*\[*["']?` + regexp.QuoteMeta(key) + `\b`).FindIndex(data)
 	if at == nil {

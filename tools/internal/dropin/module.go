@@ -98,7 +98,7 @@ func (m *Module) start() (*worker, error) {
 // worker is a process that answers calls, one at a time.
 type worker struct {
 	process        *proc.Process
-	needsLibraries bool       // its module uses them, and has not got them yet
+	needsLibraries bool       // its module uses the libraries, and has not got them yet
 	broken         chan error // why its output can't be read; such a process is not used again
 
 	mu      sync.Mutex   // guards the fields that follow
@@ -192,7 +192,7 @@ func (w *worker) call(ctx context.Context, c Call) (answer Answer, canReuse bool
 	case <-w.process.Done():
 	}
 	select {
-	case f := <-p.done: // it answered before it ended
+	case f := <-p.done: // the call was answered before the process ended
 		answer, _, err := p.answer(f)
 		return answer, false, err
 	default:

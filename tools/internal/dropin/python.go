@@ -17,7 +17,10 @@ import (
 	"tapgw/tools/internal/shell"
 )
 
-// runner is the Python program that imports the modules. names has what they may import.
+// Finding out which Python files are tools, in a process of their own.
+
+// runner is the Python program that imports the modules. names has the modules that they may
+// import.
 var (
 	//go:embed runner.py
 	runner string
@@ -38,14 +41,14 @@ var errNoPython = errors.New("python3 is not on PATH: install Python 3.8 or newe
 type Python struct {
 	Path string   // interpreter; "": python3 on PATH
 	Env  []string // environment of the modules
-	// Log gets the lines that they print. nil: they are dropped.
+	// Log gets the lines that the modules print. Without Log they are dropped.
 	Log func(file, line string)
 
 	limit time.Duration // 0: importLimit
 }
 
-// Probed is the result of a probe for one file: Spec if it is a tool, Fault if it is a
-// broken one, both nil if it is no tool.
+// Probed is the result of a probe for one file: Spec for a tool, Fault for a broken tool, and both
+// nil for a file that is no tool.
 type Probed struct {
 	Spec  *Spec
 	Fault *Fault
@@ -53,14 +56,14 @@ type Probed struct {
 
 var schemaWord = lazyregexp.New(`\bSCHEMA\b`)
 
-// MayBeTool reports whether Python source is that of a tool or was meant to be: it
-// mentions SCHEMA, or may import it. Other scripts beside tools are never looked at.
+// MayBeTool reports whether Python source is the source of a tool or was meant to be: it mentions
+// SCHEMA, or may import it. Other scripts beside tools are never looked at.
 func MayBeTool(source []byte) bool {
 	return schemaWord.FindIndex(source) != nil || bytes.Contains(source, []byte("import *"))
 }
 
-// Interpreter finds the program that runs modules: Path, or python3 on PATH. The error
-// tells the user what to install.
+// Interpreter finds the program that runs modules: Path, or python3 on PATH. The error tells the
+// user which program to install.
 func (p Python) Interpreter() (string, error) {
 	name := p.Path
 	if name == "" {
@@ -76,10 +79,10 @@ func (p Python) Interpreter() (string, error) {
 	return path, nil
 }
 
-// Probe imports the files of one directory and returns what each is, in their order.
-// It also returns the interpreter to use from now on, because python3 may be a script
-// that looks for it each time. One process imports all files; after a file that ends
-// the process, a new one goes on with the next file.
+// Probe imports the files of one directory and returns the result for each, in their order. It also
+// returns the interpreter to use from now on, because python3 may be a script that looks for it
+// each time. One process imports all files; after a file that ends the process, a new one goes on
+// with the next file.
 func (p Python) Probe(
 	ctx context.Context, interpreter string, files []string,
 ) (probed []Probed, realPath string, err error) {
@@ -212,7 +215,7 @@ func endText(p *proc.Process) string {
 
 var setsSchema = lazyregexp.New(`(?m)^SCHEMA\b`)
 
-// schemaLine finds the line on which a module sets SCHEMA, 0 if there is none.
+// schemaLine finds the line on which a module sets SCHEMA, or returns 0.
 func schemaLine(file string) int {
 	source, err := os.ReadFile(file)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 var errShape = errors.New(`a tool returns a list such as [{"type": "text", "value": "..."}], a text, ` +
 	`{"result": "success"} or {"result": "error", "message": "..."}`)
 
-// answerOf reads a result: a list of texts, a dict with the result success, a text,
-// or nothing. For a dict with the result error, the error is its message. For any
-// other shape, the error wraps errShape.
+// answerOf reads a result: a list of texts, a dict with the result success, a text, or a missing
+// value. For a dict with the result error, the error is its message. For any other shape, the error
+// wraps errShape.
 func answerOf(raw json.RawMessage) (Answer, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -52,9 +52,9 @@ func listOf(raw json.RawMessage) (Answer, error) {
 	return a, nil
 }
 
-// partOf reads a content part: {"type": "text", "value": ...}, the same with "text"
-// for "value" as in MCP, or just a text. A value of another type becomes its JSON,
-// because the server would show the model nothing of it.
+// partOf reads a content part: {"type": "text", "value": ...}, the same with "text" for "value" as
+// in MCP, or just a text. A value of another type becomes its JSON, because the server would not
+// show it to the model.
 func partOf(raw json.RawMessage) (string, bool) {
 	var s string
 	if json.Unmarshal(raw, &s) == nil && raw[0] == '"' {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Replace replaces the only occurrence of oldText in text. If there is none or
-// several, the error names their lines, for the model to choose; name is how it calls
-// the text. If the lines of text end in CRLF, oldText and newText may use LF.
+// Replace replaces the only occurrence of oldText in text. If there is no occurrence, or there are
+// several, the error names their lines, for the model to choose; name is how it calls the text. If
+// the lines of text end in CRLF, oldText and newText may use LF.
 func Replace(name, text, oldText, newText string) (string, error) {
 	switch oldText {
 	case "":

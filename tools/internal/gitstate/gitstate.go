@@ -1,5 +1,5 @@
-// Package gitstate asks git which files of a directory have changed. It runs git by package gitread, so the repository
-// can't make git run a program or look outside of the working tree.
+// Package gitstate asks git which files of a directory have changed. It runs git by package
+// gitread, so the repository can't make git run a program or look outside of the working tree.
 package gitstate
 
 import (
@@ -27,9 +27,9 @@ type Directory struct {
 	paths      []string // the directory without the hidden ones, as arguments of git
 }
 
-// Open opens a directory in a repository. Nothing is read in the directories that hidden
-// names by absolute paths. The error says that git is missing, or names the fault of the
-// repository. No program of the workspace is run.
+// Open opens a directory in a repository. It does not read in the directories that hidden names by
+// absolute paths. The error says that git is missing, or names the fault of the repository. No
+// program of the workspace is run.
 func Open(ctx context.Context, workspace, dir string, hidden ...string) (*Directory, error) {
 	path, err := program.Find("git", workspace, dir)
 	if errors.Is(err, exec.ErrNotFound) {
@@ -98,7 +98,7 @@ func (d *Directory) ask(ctx context.Context, args ...string) ([]byte, error) {
 	return d.repository.Output(ctx, append(append(args, d.submodules), d.paths...)...)
 }
 
-// notes describe what happened to a file that was not only changed.
+// notes describe changes of a file other than a change of its content.
 var notes = map[byte]string{'A': " (added)", 'D': " (deleted)", 'T': " (type changed)"}
 
 // parse reads git's status: "XY path NUL", with a second path for renames and copies.

@@ -20,8 +20,8 @@ import (
 	"tapgw/tools/internal/program"
 )
 
-// Language is a programming language and its server, a program that the user has installed. The functions that are nil
-// have defaults. The values in use are those of [Languages].
+// Language is a programming language and its server, a program that the user has installed. The
+// functions that are nil have defaults. [Languages] has the values in use.
 type Language struct {
 	Name     string
 	Server   string // name of the program
@@ -38,7 +38,8 @@ type Language struct {
 	diagnose func(ctx context.Context, s *server, path string) ([]diagnostic, error)
 }
 
-// Languages are the languages that have a server here. A file belongs to at most one of them, by its ending.
+// Languages are the languages whose servers the tools know. A file belongs to at most one of them,
+// by its ending.
 var Languages = []*Language{
 	{
 		Name: "Go", Server: "gopls",
@@ -90,8 +91,8 @@ func (l *Language) reads(path string) bool {
 	return l.Has(path) || slices.Contains(l.projects, filepath.Base(path))
 }
 
-// Installed reports whether the server is on PATH and outside of the workspace: a program of the workspace is never
-// run, because the user did not choose it. It does not start the server.
+// Installed reports whether the server is on PATH and outside of the workspace: a program of the
+// workspace is never run, because the user did not choose it. It does not start the server.
 func (l *Language) Installed(workspace string) bool {
 	_, err := l.find(workspace)
 	return err == nil
@@ -107,8 +108,7 @@ func bundledTypeScript(server string) map[string]any {
 	}
 }
 
-// findCompiler finds the TypeScript compiler that is installed beside a server, "" if
-// there is none.
+// findCompiler finds the TypeScript compiler that is installed beside a server, or returns "".
 func findCompiler(server string) string {
 	resolved, err := filepath.EvalSymlinks(server)
 	if err != nil {

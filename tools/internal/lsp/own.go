@@ -14,14 +14,15 @@ import (
 // Own is a language server of the user's.
 type Own tools.LanguageServer
 
-// made are the languages of Own values. Equal values have the same one, so that a [Pool] finds its server again.
+// made has the languages that were made of Own values. Equal values get the same language, so that
+// a [Pool] finds its server again.
 var made struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	byText map[string]*Language
 }
 
-// With returns [Languages] with the user's own before them. An own server takes the place of those that have one of its
-// endings.
+// With returns [Languages] with the user's own before them. An own server replaces the servers that
+// have one of its endings.
 func With(own []tools.LanguageServer) []*Language {
 	var all []*Language
 	for _, o := range own {
@@ -48,7 +49,7 @@ func (l *Language) overlaps(other *Language) bool {
 
 func (o Own) language() *Language {
 	text, err := json.Marshal(o)
-	if err != nil { // can't happen: it has only strings
+	if err != nil { // can't happen: the value has only strings
 		panic(err)
 	}
 	made.mu.Lock()
@@ -64,7 +65,8 @@ func (o Own) language() *Language {
 	return l
 }
 
-// Of returns the language of a file among all, by its ending, nil if it is in none. The file need not exist.
+// Of returns the language of a file among all, by its ending, or nil if no language has the ending.
+// The file need not exist.
 func Of(all []*Language, path string) *Language {
 	for _, l := range all {
 		if l.Has(path) {
@@ -76,7 +78,7 @@ func Of(all []*Language, path string) *Language {
 
 // find returns the path of the server's program.
 func (l *Language) find(workspace string) (string, error) {
-	if filepath.IsAbs(l.Server) { // the user has written it so
+	if filepath.IsAbs(l.Server) { // the user's config has an absolute path
 		return exec.LookPath(l.Server)
 	}
 	return program.Find(l.Server, workspace)

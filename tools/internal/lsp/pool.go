@@ -9,18 +9,21 @@ import (
 	"time"
 )
 
+// The language servers that run, each until it has been idle for some time.
+
 // Time limits of a server. Tests set shorter ones in a Pool.
 const (
 	startLimit  = 40 * time.Second       // from its start to the end of initialize
 	answerLimit = 30 * time.Second       // for an answer
 	idleLimit   = 5 * time.Minute        // without a question, until it is stopped
-	retryAfter  = 5 * time.Minute        // after a failure, until it is started again
+	retryAfter  = 5 * time.Minute        // the pause between a failure and the next start
 	stopGrace   = 500 * time.Millisecond // for its process to end by itself
 	stuckGrace  = 2 * time.Second        // after answerLimit, until its process is stopped
 )
 
-// Pool holds the running servers: one for each language and workspace, which starts with the first question and ends
-// after five minutes without one. The zero value is ready for use, from any goroutine; [Pool.Close] stops all.
+// Pool holds the running servers: one for each language and workspace, which starts with the first
+// question and ends after five minutes without one. The zero value is ready for use, from any
+// goroutine; [Pool.Close] stops all.
 type Pool struct {
 	start, answer, idle time.Duration // time limits; 0: the constants above
 
@@ -44,8 +47,8 @@ type entry struct {
 	timer *time.Timer // removes an unused entry after its time limit
 }
 
-// Close stops all servers and waits until their processes have ended. The pool can be used again: the next question
-// starts a server.
+// Close stops all servers and waits until their processes have ended. The pool can be used again:
+// the next question starts a server.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	entries := p.entries
@@ -112,12 +115,12 @@ func (p *Pool) ask(
 	return err
 }
 
-// acquire returns the entry of a server, which it starts if there is none.
+// acquire returns the entry of a server. It starts the server if it does not run.
 func (p *Pool) acquire(k key) *entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.entries[k]
-	if e != nil && e.server != nil && e.server.isOver() { // it ended while it was unused
+	if e != nil && e.server != nil && e.server.isOver() { // the server ended while it was unused
 		p.remove(k, e)
 		e = nil
 	}

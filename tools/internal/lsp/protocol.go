@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 )
 
+// The types of the language server protocol that the tools use, with their translation for a model.
+
 type object = map[string]any
 
 // position is a place in a text: lines from 0, characters in UTF-16 units.
@@ -34,15 +36,16 @@ type diagnostic struct {
 	Message  string          `json:"message"`
 }
 
-// Place is a place in a file, as people and compilers count: line and column begin with 1. The file may have changed
-// since the server answered.
+// Place is a place in a file, as people and compilers count: line and column begin with 1. The file
+// may have changed since the server answered.
 type Place struct {
 	Path string // absolute
 	Line int    // from 1
 	Col  int    // from 1, in UTF-16 units
 }
 
-// Problem is an error or a remark of a server about a place in a file. Message may have several lines.
+// Problem is an error or a remark of a server about a place in a file. Message may have several
+// lines.
 type Problem struct {
 	Place
 	Severity string // error, warning, information or hint
@@ -50,7 +53,8 @@ type Problem struct {
 	Source   string // program that found it, and its code for the problem
 }
 
-// Symbol is a named declaration, such as a function or a type, at the place where its server says that it is declared.
+// Symbol is a named declaration, such as a function or a type, at the place where its server says
+// that it is declared.
 type Symbol struct {
 	Place
 	Name      string
@@ -102,8 +106,8 @@ func pathOf(uri string) string {
 	return filepath.FromSlash(u.Path)
 }
 
-// findWord returns the first place of a name as a whole word in a text, at a line from
-// 1 or below it; ok is false if there is none.
+// findWord returns the first place of a name as a whole word in a text, at a line from 1 or below
+// it; ok is false if there is no such place.
 func findWord(text, name string, line int) (p position, ok bool) {
 	begin := line - 1
 	for n, line := range strings.Split(text, "\n") {

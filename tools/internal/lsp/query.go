@@ -11,13 +11,15 @@ import (
 	"tapgw/internal/jsonrpc"
 )
 
+// Questions to a language server: problems, usages and symbols.
+
 // quietTime is how long a server must not have reported anything about the files
 // before its reports count as complete.
 const quietTime = 500 * time.Millisecond
 
-// Problems asks for the problems of some files, given as absolute paths in the language. root is the workspace and
-// files are all of its files, relative to it. The error is that of starting or asking the server, of a file that can't
-// be read, or of ctx.
+// Problems asks for the problems of some files, given as absolute paths in the language. root is
+// the workspace and files are all of its files, relative to it. It returns an error if the server
+// can't be started or asked, if a file can't be read, or when ctx ends.
 func (p *Pool) Problems(
 	ctx context.Context, root string, lang *Language, files, paths []string,
 ) (problems []Problem, err error) {
@@ -50,9 +52,9 @@ func (s *server) problems(ctx context.Context, paths []string) ([]Problem, error
 	return problems, err
 }
 
-// diagnose returns the problems of open files. It asks the server about each, or, if
-// the server only reports by itself, waits until it has reported each since before and
-// then nothing more for quietTime.
+// diagnose returns the problems of open files. It asks the server about each file. If the server
+// only reports by itself, it waits until the server has reported each file since before, and then
+// for a quietTime without a report.
 func (s *server) diagnose(
 	ctx context.Context, paths []string, before map[string]report,
 ) (map[string][]diagnostic, error) {
@@ -142,8 +144,9 @@ func (p *Pool) Usages(
 	return places, err
 }
 
-// Symbols asks for the symbols of the workspace whose names match a query, as the server understands it. Symbols
-// outside the workspace and in node_modules are left out. root, files and errors are as in [Pool.Problems].
+// Symbols asks for the symbols of the workspace whose names match a query, as the server
+// understands it. Symbols outside the workspace and in node_modules are left out. root, files and
+// errors are as in [Pool.Problems].
 func (p *Pool) Symbols(
 	ctx context.Context, root string, lang *Language, files []string, query string,
 ) (symbols []Symbol, err error) {

@@ -31,7 +31,7 @@ type server struct {
 	// next two fields.
 	lock   chan struct{}
 	stamps map[string]fileStamp // of the files that the server knows, by path
-	anchor string               // file that is kept open, for servers that need one; "": none
+	anchor string               // file that is kept open, for servers that need one, or ""
 
 	mu        sync.Mutex        // guards the fields that follow
 	canAsk    bool              // the server answers questions about diagnostics
@@ -105,7 +105,8 @@ func (p pipes) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 // Close closes both.
 func (p pipes) Close() error { return errors.Join(p.PipeReader.Close(), p.stdin.Close()) }
 
-// stop ends the server's process, without a shutdown request: it has nothing to save.
+// stop ends the server's process. It sends no shutdown request, because the server has no data to
+// save.
 func (s *server) stop() {
 	s.conn.Close()
 	s.process.Stop()

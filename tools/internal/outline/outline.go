@@ -1,6 +1,6 @@
-// Package outline makes an overview of a source file: its language, its declarations
-// and the comment that introduces it. It parses Go. In other languages it finds lines
-// that look like declarations.
+// Package outline makes an overview of a source file: its language, its declarations and its
+// introductory comment. It parses Go. In other languages it finds lines that look like
+// declarations.
 package outline
 
 import (
@@ -21,10 +21,10 @@ type Symbol struct {
 	Text  string // the declaration without its body
 }
 
-// Outline is the overview of a file for a model that need not read it whole: the comment that introduces the file, and
-// the declarations in their order.
+// Outline is the overview of a file for a model that need not read it whole: the comment that
+// introduces the file, and the declarations in their order.
 type Outline struct {
-	Doc     string // the comment that introduces it; "" if there is none
+	Doc     string // the comment that introduces it, or ""
 	Symbols []Symbol
 }
 
@@ -32,7 +32,7 @@ type Outline struct {
 type language struct {
 	name    string
 	ends    []string           // endings of file names, or whole names
-	symbols *lazyregexp.Regexp // matches lines that declare something; nil: none
+	symbols *lazyregexp.Regexp // matches lines that declare something; may be nil
 	doc     func(lines []string) string
 }
 
@@ -125,8 +125,8 @@ var (
 	named = lazyregexp.New(`\bfunction\s*\*?\s*\w`)
 )
 
-// Language returns the name of a file's language, such as "Go", "" if it is unknown. Only the name of the file counts:
-// its ending, or the whole of it.
+// Language returns the name of a file's language, such as "Go", "" if it is unknown. Only the name
+// of the file counts: its ending, or the whole of it.
 func Language(file string) string {
 	if l := find(file); l != nil {
 		return l.name
@@ -145,8 +145,9 @@ func find(file string) *language {
 	return &languages[i]
 }
 
-// Of returns the outline of a file with a text; the file's name decides on the language. Go is parsed, other languages
-// are read line by line with patterns. It is empty for unknown languages and for Go that can't be parsed at all.
+// Of returns the outline of a file with a text; the file's name decides on the language. Go is
+// parsed, other languages are read line by line with patterns. It is empty for unknown languages
+// and for Go that can't be parsed at all.
 func Of(file, text string) Outline {
 	l := find(file)
 	if l == nil {

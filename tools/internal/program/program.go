@@ -58,7 +58,7 @@ func Environ(workspace string, first ...string) []string {
 	return append(env, "PATH="+Path(first, workspace))
 }
 
-// Path is PATH without relative directories and those of the workspaces, and with the
+// Path is PATH without relative directories and the workspaces' directories, and with the
 // directories of first before the others.
 func Path(first []string, workspaces ...string) string {
 	roots := withRepositories(workspaces...)

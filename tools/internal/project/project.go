@@ -1,5 +1,5 @@
-// Package project finds out from a project's files its kind and the commands that
-// build, test and run it. It only reads files and runs nothing.
+// Package project finds out from a project's files its kind and the commands that build, test and
+// run it. It only reads files and runs no program.
 package project
 
 import (
@@ -9,18 +9,18 @@ import (
 	"slices"
 )
 
-// Project is one project in a directory, with what its files say about it and the commands that work on it. A directory
-// may have several, of different kinds.
+// Project is one project in a directory, with the content of its project files and the commands
+// that work on it. A directory may have several, of different kinds.
 type Project struct {
 	Kind     string   // go, node, ...; see [Kinds]
 	Dir      string   // "." or a directory in it
-	Name     string   // from its files; "": they have none
+	Name     string   // from its files; "" if they have no name
 	Details  []string // such as "Go 1.26"
 	Commands []Command
 }
 
-// Command is a command line that does something, such as a test, in the project's directory. What says what it does,
-// Line is for a shell.
+// Command is a command line for a purpose, such as a test, in the project's directory. What names
+// the purpose, and Line is for a shell.
 type Command struct{ What, Line string }
 
 // Kinds lists the names of all kinds, in the order in which [Detect] looks for them in a directory.
@@ -31,8 +31,8 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Start returns the command line that begins a new project of a kind, "" for an unknown kind. The caller shows it; this
-// package runs nothing.
+// Start returns the command line that begins a new project of a kind, "" for an unknown kind. The
+// caller shows it; this package never runs it.
 func Start(name string) string {
 	for _, k := range kinds {
 		if k.name == name {
@@ -42,9 +42,10 @@ func Start(name string) string {
 	return ""
 }
 
-// Detect finds the projects in a directory and in its direct subdirectories, except hidden ones and those that usually
-// hold copies or build results. Projects of the directory itself come first. The error is that of reading the
-// directory; subdirectories that can't be read are skipped.
+// Detect finds the projects in a directory and in its direct subdirectories, except hidden ones and
+// subdirectories that usually hold copies or build results. Projects of the directory itself come
+// first. It returns an error if it can't read the directory; subdirectories that can't be read are
+// skipped.
 func Detect(fsys fs.FS) ([]Project, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {

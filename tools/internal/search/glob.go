@@ -20,8 +20,8 @@ type Glob struct {
 	takesDirs bool // the pattern ends in a plain name
 }
 
-// ParseGlob reads a pattern; a leading "./" or "/" makes no difference, and an empty one matches all. The error tells
-// the model which signs a pattern has.
+// ParseGlob reads a pattern; a leading "./" or "/" makes no difference, and an empty one matches
+// all. The error tells the model which signs a pattern has.
 func ParseGlob(pattern string) (*Glob, error) {
 	p := strings.TrimPrefix(pattern, "./")
 	p, slash := strings.CutSuffix(p, "/")
@@ -36,8 +36,8 @@ func ParseGlob(pattern string) (*Glob, error) {
 	return g, nil
 }
 
-// Match reports whether a path matches, itself or by one of its directories. The path is relative to the tree and has
-// slashes; case counts.
+// Match reports whether a path matches, itself or by one of its directories. The path is relative
+// to the tree and has slashes; case counts.
 func (g *Glob) Match(p string) bool {
 	if g.matchesPath(p) {
 		return true
@@ -61,8 +61,8 @@ func (g *Glob) matchesPath(p string) bool {
 	return doublestar.MatchUnvalidated(g.pattern, p)
 }
 
-// IsGlob reports whether a text is a pattern and not a plain name: it has one of the signs *, ?, [ and {. It does not
-// say that the pattern is valid.
+// IsGlob reports whether a text is a pattern and not a plain name: it has one of the signs *, ?, [
+// and {. It does not say that the pattern is valid.
 func IsGlob(s string) bool { return strings.ContainsAny(s, "*?[{") }
 
 // NameRank ranks how well a path matches a plain name: 0 if the path or its last

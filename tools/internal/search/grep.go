@@ -15,24 +15,26 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Query is a text to find, in one line: an empty text or one with a line break is an error of [Tree.Grep]. A text
-// without capitals also finds capitals.
+// Search in the texts of files.
+
+// Query is a text to find, in one line: an empty text or one with a line break is an error of
+// [Tree.Grep]. A text without capitals also finds capitals.
 type Query struct {
 	Text    string
 	Regexp  bool  // Text is a regular expression
 	Include *Glob // files to search; nil: all
 }
 
-// Match is a line that matches a query. Path is relative to the tree's directory. A line counts once, however often the
-// query occurs in it.
+// Match is a line that matches a query. Path is relative to the tree's directory. A line counts
+// once, however often the query occurs in it.
 type Match struct {
 	Path string // with slashes
 	Line int    // from 1
 	Text string // the line; of a long line the part around the first match
 }
 
-// Found is the result of a search, sorted by path and line. It has at most 20,000 matches; which ones are missing then
-// is not determined.
+// Found is the result of a search, sorted by path and line. It has at most 20,000 matches; which
+// ones are missing then is not determined.
 type Found struct {
 	Matches []Match
 	More    bool // there are further matches: the search stopped at its limit
@@ -55,8 +57,9 @@ func (f *Found) removeFile(path string) {
 	f.Matches = slices.DeleteFunc(f.Matches, func(m Match) bool { return m.Path == path })
 }
 
-// Grep finds the lines of text files that match the query, with ripgrep if the tree has it. It skips binary files and
-// those over 16 MB. The error is about the query, or is that of ctx.
+// Grep finds the lines of text files that match the query, with ripgrep if the tree has it. It
+// skips binary files and files over 16 MB. It returns an error for a wrong query, and ctx's error
+// when ctx ends.
 func (t Tree) Grep(ctx context.Context, q Query) (Found, error) {
 	var found Found
 	if q.Text == "" {

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 )
 
+// The rules of .gitignore files.
+
 // rule is a line of a .gitignore file, as gitignore(5) describes it.
 type rule struct {
 	isNegated bool // the line begins with !: matching files are not ignored
@@ -54,7 +56,7 @@ func parseRule(line string) (r rule, ok bool) {
 	}
 	re, err := regexp.Compile(expr)
 	if err != nil {
-		return r, false // an invalid class, such as [b-a], matches nothing
+		return r, false // an invalid class, such as [b-a], never matches
 	}
 	r.re = re
 	return r, true
@@ -82,8 +84,7 @@ func (r rule) match(p string, isDir bool) bool {
 	return p == r.literal
 }
 
-// translate converts a pattern to a regular expression; ok is false for a pattern that
-// matches nothing.
+// translate converts a pattern to a regular expression; ok is false for a pattern that can't match.
 func translate(p string) (expr string, ok bool) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
@@ -191,7 +192,7 @@ func classExpr(in [utf8.RuneSelf]bool, more string, negated bool) string {
 	case negated:
 		return "[^" + b.String() + "]"
 	case b.Len() == 0:
-		return `[^\x00-\x{10FFFF}]` // nothing
+		return `[^\x00-\x{10FFFF}]` // matches no character
 	}
 	return "[" + b.String() + "]"
 }

@@ -17,6 +17,8 @@ import (
 	"tapgw/tools/internal/program"
 )
 
+// Search with ripgrep.
+
 // run runs ripgrep in the tree and passes its output to read, which returns errEnough to
 // stop early. Files that ripgrep cannot read are skipped.
 func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) error) error {
@@ -51,7 +53,7 @@ func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) e
 	case errors.As(err, &exit) && exit.ExitCode() == 2 && stderr.String() != "":
 		return errors.New(strings.Join(strings.Fields(stderr.String()), " "))
 	case errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2):
-		return nil // nothing matches, or a file could not be read
+		return nil // no line matches, or a file could not be read
 	}
 	return err
 }
@@ -85,9 +87,9 @@ var globChars = lazyregexp.New(`[][*?{}!\\]`)
 // least 1 MB.
 const maxArgs = 512 << 10
 
-// scopeArgs are the arguments that name the files to search: those that match include,
-// or all if they are too many for a command line. ripgrep's own --glob would include
-// files that .gitignore leaves out. The result is nil if there is nothing to search.
+// scopeArgs are the arguments that name the files to search: the files that match include, or all
+// files if they are too many for a command line. ripgrep's own --glob would include files that
+// .gitignore leaves out. The result is nil if there are no files to search.
 func (t Tree) scopeArgs(ctx context.Context, include *Glob) (args []string, err error) {
 	all := []string{"--glob=!.git"}
 	for _, dir := range t.Skip {
@@ -112,8 +114,8 @@ func (t Tree) scopeArgs(ctx context.Context, include *Glob) (args []string, err 
 	return args, nil
 }
 
-// binaryNotes are the messages of ripgrep about a binary file: one that it found, and
-// one that was an argument.
+// binaryNotes are the messages of ripgrep about a binary file: one for a file that ripgrep found,
+// and one for a file among its arguments.
 var binaryNotes = [][]byte{[]byte(": WARNING: stopped searching binary file"), []byte(": binary file matches (found ")}
 
 // binaryNote returns the path in a message about a binary file.

@@ -12,9 +12,9 @@ import (
 	"sync"
 )
 
-// Files lists the regular files that match include, in no order; nil matches all. The
-// paths are relative to the tree and have slashes. Directories that cannot be read are
-// skipped. The error is that of ctx.
+// Files lists the regular files that match include, in no order; nil matches all. The paths are
+// relative to the tree and have slashes. Directories that cannot be read are skipped. Files returns
+// ctx's error when ctx ends.
 func (t Tree) Files(ctx context.Context, include *Glob) ([]string, error) {
 	w := walker{tree: t, slots: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
 	w.dir(ctx, ".", t.rulesAbove(), include)
@@ -32,7 +32,7 @@ type walker struct {
 	files []string
 }
 
-// dir adds the files of a directory and those below it.
+// dir adds the files of a directory and of the directories below it.
 func (w *walker) dir(ctx context.Context, dir string, rules ignores, include *Glob) {
 	// os.ReadDir returns the types of the entries with their names; an os.Root would
 	// need another system call for each.
@@ -87,7 +87,7 @@ func (w *walker) descend(f func()) {
 	}
 }
 
-// readRules returns the text of a file of rules, "" if there is none.
+// readRules returns the text of a file of rules, or "" if there is no such file.
 func (t Tree) readRules(name string) string {
 	data, err := fs.ReadFile(t.FS, name)
 	if err != nil {

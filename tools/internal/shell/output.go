@@ -9,8 +9,9 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Output is a writer that keeps the beginning and the end of its input, Max bytes in all, half of them of the end. Set
-// Max before the first Write. Only one goroutine may write at a time, and none may read while one writes.
+// Output is a writer that keeps the beginning and the end of its input, Max bytes in all, half of
+// them of the end. Set Max before the first Write. Only one goroutine may write at a time, and
+// reads must not overlap with writes.
 type Output struct {
 	Max int // bytes to keep
 
@@ -36,8 +37,8 @@ func (o *Output) Write(p []byte) (int, error) {
 // Cut returns how many bytes were dropped from the middle, 0 if the input had at most Max bytes.
 func (o *Output) Cut() int { return max(0, o.written-o.Max) }
 
-// Bytes returns a copy of the whole input if nothing was dropped, else its beginning and end, one directly behind the
-// other. Control sequences stay in it.
+// Bytes returns a copy of the whole input if all was kept, else its beginning and end, one directly
+// after the other. Control sequences stay in it.
 func (o *Output) Bytes() []byte {
 	return append(bytes.Clone(o.head), o.keptTail()...)
 }
@@ -101,8 +102,9 @@ func clean(b []byte) string {
 	}, s)
 }
 
-// Lines is a writer that calls OnLine for each line of its input, without control sequences and the newline. Empty
-// lines are skipped, and lines are cut to 4 KiB. Only one goroutine may write at a time; OnLine runs on it.
+// Lines is a writer that calls OnLine for each line of its input, without control sequences and the
+// newline. Empty lines are skipped, and lines are cut to 4 KiB. Only one goroutine may write at a
+// time; OnLine runs on it.
 type Lines struct {
 	OnLine func(line string)
 	part   []byte // of the line that is not complete yet
@@ -125,8 +127,8 @@ func (l *Lines) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// End passes on a last line that has no newline. Call it once after the last Write; without such a line it does
-// nothing.
+// End passes on a last line that has no newline, if there is one. Call it once after the last
+// Write.
 func (l *Lines) End() {
 	if line := clean(l.part); line != "" {
 		l.OnLine(line)

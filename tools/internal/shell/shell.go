@@ -23,8 +23,8 @@ import (
 // time that tools.Tool.Call waits for a tool that was cancelled.
 const stopGrace = 500 * time.Millisecond
 
-// Command is a program to run, with its environment, input and outputs. Without Dir it runs in the directory of this
-// process. Nil outputs are discarded.
+// Command is a program to run, with its environment, input and outputs. Without Dir it runs in the
+// directory of this process. Nil outputs are discarded.
 type Command struct {
 	Args  []string // the program, looked up on PATH when it is a bare name, and its arguments
 	Dir   string
@@ -34,7 +34,8 @@ type Command struct {
 	Stdout, Stderr io.Writer
 }
 
-// Exit is how a command ended that was not stopped: by itself with a code, or by a signal. The zero value is success.
+// Exit is the end of a command that was not stopped: an exit code, or a signal. The zero value is
+// success.
 type Exit struct {
 	Code   int    // -1 if a signal ended it
 	Signal string // its name; "" if no signal ended it
@@ -94,14 +95,16 @@ func Run(ctx context.Context, c Command) (Exit, error) {
 	return Exit{}, nil
 }
 
-// EndFirst makes Linux end this process before others when it runs out of memory: a command that needs too much must
-// not take the gateway with it. On other systems it does nothing. Errors are ignored.
+// EndFirst makes Linux end this process before others when it runs out of memory, so that a command
+// that needs too much does not take the gateway with it. On other systems it has no effect. Errors
+// are ignored.
 func EndFirst(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
 }
 
-// Environ is the environment for a command, as NAME=value: ours without secrets (variables of the gateway, of Copilot,
-// and those whose names end in _TOKEN), and with variables that keep programs from paging, prompting and colouring.
+// Environ returns the environment for a command, as NAME=value: ours without secrets (variables of
+// the gateway, of Copilot, and variables whose names end in _TOKEN), and with variables that keep
+// programs from paging, prompting and colouring.
 func Environ() []string {
 	quiet := []string{"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0"}
 	var env []string

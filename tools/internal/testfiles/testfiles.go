@@ -51,7 +51,7 @@ type subject struct {
 	lang   *language
 	name   string   // of the source, without its ending
 	isTest bool     // the file is a test
-	dir    []string // directories of the path, without those that only hold sources or tests
+	dir    []string // directories of the path, without the ones that only hold sources or tests
 }
 
 // subjectOf reads a path with slashes; ok is false for a language without conventions.
@@ -124,10 +124,10 @@ func baseDir(dir string) string {
 	return dir
 }
 
-// Find lists those of all files that test the source p, or the sources of the test p;
-// isTest tells which. Of files with a fitting name it returns those in the most similar
-// directories. convention is the name that a test of p would have. ok is false if the
-// language has no conventions.
+// Find lists the files in all that test the source p, or the sources of the test p; isTest tells
+// which. Of files with a fitting name it returns the files in the most similar directories.
+// convention is the name that a test of p would have. ok is false if the language has no
+// conventions.
 func Find(p string, all []string) (found []string, isTest bool, convention string, ok bool) {
 	s, ok := subjectOf(p)
 	if !ok {

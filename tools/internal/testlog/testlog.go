@@ -10,8 +10,9 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Log collects the failures and totals from the lines of an output: the first 50 different failures and the number of
-// further ones, and the first 20 totals. The zero value is empty. One goroutine may use it at a time.
+// Log collects the failures and totals from the lines of an output: the first 50 different failures
+// and the number of further ones, and the first 20 totals. The zero value is empty. One goroutine
+// may use it at a time.
 type Log struct {
 	failures []string
 	more     int      // number of further failures
@@ -53,8 +54,8 @@ var counts = []*lazyregexp.Regexp{
 	lazyregexp.New(`^test result: .+$`),                                                      // cargo
 }
 
-// Add reads the next line of the output, without its newline. Lines of more than 300 bytes are cut. A deeper indented
-// line behind a failure of go explains it and becomes part of it.
+// Add reads the next line of the output, without its newline. Lines of more than 300 bytes are cut.
+// A deeper indented line behind a failure of go explains it and becomes part of it.
 func (l *Log) Add(line string) {
 	if len(line) > maxLine {
 		line = strings.ToValidUTF8(line[:maxLine], "") + "..."
@@ -84,7 +85,8 @@ func (l *Log) Add(line string) {
 	}
 }
 
-// name returns the name that the first matching pattern finds in a line, "" if none matches.
+// name returns the name that the first matching pattern finds in a line, or "" if no pattern
+// matches.
 func name(patterns []*lazyregexp.Regexp, line string) string {
 	for _, p := range patterns {
 		if m := p.FindStringSubmatch(line); m != nil {
@@ -94,8 +96,8 @@ func name(patterns []*lazyregexp.Regexp, line string) string {
 	return ""
 }
 
-// String lists the failed tests, one a line below a line with their number, and then the totals as the test runner
-// wrote them. It is "" if there are neither.
+// String lists the failed tests, one a line below a line with their number, and then the totals as
+// the test runner wrote them. It is "" if there are neither.
 func (l *Log) String() string {
 	var b strings.Builder
 	if n := len(l.failures) + l.more; n > 0 {

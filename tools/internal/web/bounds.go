@@ -49,7 +49,7 @@ func simplify(body []byte) (out []byte, isCut bool) {
 		if kind == dom.ErrorToken {
 			return b.Bytes(), false
 		}
-		// The parser may open each of them again for this token.
+		// The parser may open each of these elements again for this token.
 		if nodes += 1 + open + outside; nodes > maxNodes {
 			return b.Bytes(), true
 		}
@@ -95,8 +95,8 @@ func (c *ctxReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// flatten replaces elements that would render too large by plain ones: tables with too
-// many cells, and lists and quotations that are nested too deep.
+// flatten replaces elements that would become too large by plain ones: tables with too many cells,
+// and lists and quotations that are nested too deep.
 func flatten(doc *dom.Node) {
 	var visit func(n *dom.Node, depth int)
 	visit = func(n *dom.Node, depth int) {
@@ -139,8 +139,8 @@ func limitAttribute(n *dom.Node, key string, limit int) {
 	}
 }
 
-// isTooLarge reports whether a table has more than maxCells cells, or nested rows or
-// cells. It counts the cells that spans make and those that fill up short rows.
+// isTooLarge reports whether a table has more than maxCells cells, or nested rows or cells. It
+// counts the cells that spans make and the cells that fill up short rows.
 func isTooLarge(table *dom.Node) bool {
 	var rows []int // cells, by row
 	area, nested := 0, false

@@ -109,8 +109,8 @@ func (f Fetcher) fetch(ctx context.Context, address string) (Page, error) {
 	return p, nil
 }
 
-// roundTripper sends each request, those of redirects included: to an address that the
-// guard allows, or to the proxy.
+// roundTripper sends each request, also after a redirect: to an address that the guard allows, or
+// to the proxy.
 type roundTripper struct{ f Fetcher }
 
 // RoundTrip is http.RoundTripper's.

@@ -14,8 +14,10 @@ import (
 	"tapgw/internal/weburl"
 )
 
-// special are the networks that are not part of the public internet, besides those
-// that netip knows: this host and its networks, networks inside a provider, examples.
+// Addresses that a request may reach.
+
+// special are the networks, beside those that netip knows, that are not part of the public
+// internet: this host and its networks, networks inside a provider, examples.
 var special = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
 	"203.0.113.0/24", "240.0.0.0/4", "168.63.129.16/32", // the last: a cloud's metadata

@@ -20,6 +20,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
+// The text of a page, for a model.
+
 // removedElements are elements that have no part in a page's text.
 var removedElements = []string{
 	"nav", "footer", "aside", "form", "svg", "button", "select", "template", "dialog", "canvas", "audio", "video",
@@ -31,7 +33,7 @@ var title = lazyregexp.New(`(?is)<title[^>]*>(.*?)</title>`)
 // Content is the text of a page.
 type Content struct {
 	Text  string // Markdown if the page is HTML
-	Title string // "": the page has none
+	Title string // "" if the page has no title
 	Cut   bool   // Text is only a part of the page
 }
 
@@ -153,7 +155,7 @@ func Best(text, query string, limit int) (best string, left int) {
 // gap marks left out sections.
 const gap = "\n\n[...]\n\n"
 
-// sections splits a Markdown text at its headings, except for those in code blocks.
+// sections splits a Markdown text at its headings, except for headings in code blocks.
 func sections(text string) (all []section) {
 	var lines []string
 	heading, fence := "", ""
@@ -219,7 +221,7 @@ func queryTerms(query string) (terms []string) {
 	return terms
 }
 
-// commonWords say nothing about the subject of a query.
+// commonWords are words that do not help to find the subject of a query.
 var commonWords = strings.Fields("the and for with how what does from this that are can use not you")
 
 // score counts the terms in a section, twice more for one in its heading.

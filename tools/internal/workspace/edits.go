@@ -7,8 +7,8 @@ import (
 	"io/fs"
 )
 
-// Edits prepare changes of several files, which [Commit] makes all or none. The caller must close them, also
-// after a Commit. One goroutine may use them at a time.
+// Edits prepare changes of several files. [Commit] makes all of them or leaves all files as they
+// are. The caller must close them, also after a Commit. One goroutine may use them at a time.
 type Edits struct {
 	files   Files
 	changes []*Change // in the order of the calls of At
@@ -17,7 +17,8 @@ type Edits struct {
 // Edits returns an empty set of changes. [Edits.At] adds files to it, within what f allows.
 func (f Files) Edits() *Edits { return &Edits{files: f} }
 
-// Close releases the files; changes that were not committed are lost. Nothing of the Edits may be used afterwards.
+// Close releases the files; changes that were not committed are lost. The Edits and their files
+// must not be used afterwards.
 func (e *Edits) Close() {
 	for _, c := range e.changes {
 		c.At.Close()
@@ -50,8 +51,8 @@ func (e *Edits) At(ctx context.Context, path string) (*Change, error) {
 	return c, nil
 }
 
-// Text returns Now, the content that the file is to have. It is an error for the model if the file does not exist, is
-// to be deleted, or is binary.
+// Text returns Now, the content that the file is to have. It is an error for the model if the file
+// does not exist, is to be deleted, or is binary.
 func (c *Change) Text() (string, error) {
 	if c.Now == nil {
 		return "", fmt.Errorf("%s does not exist", c.At.Name)
@@ -62,7 +63,8 @@ func (c *Change) Text() (string, error) {
 	return *c.Now, nil
 }
 
-// Changed returns the changes whose Now differs from Was, for [Commit]; the files of others are not touched.
+// Changed returns the changes whose Now differs from Was, for [Commit], which does not touch the
+// files of others.
 func (e *Edits) Changed() []*Change {
 	var changes []*Change
 	for _, c := range e.changes {
@@ -73,7 +75,8 @@ func (e *Edits) Changed() []*Change {
 	return changes
 }
 
-// Same reports whether the change leaves the file as it is. A change of unknown content never does.
+// Same reports whether the change would not change the file. A change of unknown content is never
+// the same.
 func (c *Change) Same() bool {
 	return !c.Any && (c.Was == c.Now || c.Was != nil && c.Now != nil && *c.Was == *c.Now)
 }

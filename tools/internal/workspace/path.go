@@ -21,8 +21,9 @@ import (
 	"tapgw/internal/protect"
 )
 
-// Files gives access to the files of a workspace, and to others as far as Outside allows. With Root alone it allows
-// only unprotected files below Root. The functions may ask the user, and are called with the context of [Files.At].
+// Files gives access to the files of a workspace, and to other files if Outside allows it. With
+// Root alone it allows only unprotected files below Root. The functions may ask the user, and are
+// called with the context of [Files.At].
 type Files struct {
 	Root string // absolute
 	// Outside decides about a path outside Root, with its symbolic links resolved. A nil
@@ -38,8 +39,9 @@ type Files struct {
 	Secrets []string
 }
 
-// Place is the target of a path: a file, a directory, or nothing yet. [Files.At] makes one and has checked that the
-// path may be used. Its methods stay inside the directory that was checked. The caller must close it.
+// Place is the target of a path: a file, a directory, or a name that is free. [Files.At] makes one
+// and has checked that the path may be used. Its methods stay inside the directory that was
+// checked. The caller must close it.
 type Place struct {
 	Path string // absolute, with its symbolic links
 	Name string // for people: relative to the workspace if it lies there, else Path
@@ -48,8 +50,8 @@ type Place struct {
 	rel  string // path in root, with symbolic links resolved
 }
 
-// Close releases the directory that the place holds open. No other method may be called afterwards, except those that
-// only return names.
+// Close releases the directory that the place holds open. Only methods that return names may be
+// called afterwards.
 func (p *Place) Close() { _ = p.root.Close() }
 
 // At finds the place of a path: an absolute one, one relative to the workspace, or a
@@ -201,8 +203,8 @@ func explain(name string, err error) error {
 	return &Error{fmt.Sprintf("%s: %v", name, err), err}
 }
 
-// Error is an error of the system in words for the model, which name the file. It wraps the original error, so that
-// [errors.Is] finds fs.ErrNotExist, for example.
+// Error is an error of the system in words for the model, which name the file. It wraps the
+// original error, so that [errors.Is] finds fs.ErrNotExist, for example.
 type Error struct {
 	text string
 	err  error

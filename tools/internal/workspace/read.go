@@ -11,19 +11,19 @@ import (
 	"syscall"
 )
 
-// Stat describes the file or directory at the place, symbolic links followed. The error wraps fs.ErrNotExist if there
-// is neither.
+// Stat describes the file or directory at the place, symbolic links followed. The error wraps
+// fs.ErrNotExist if there is neither.
 func (p *Place) Stat() (fs.FileInfo, error) {
 	info, err := p.root.Stat(p.rel)
 	return info, explain(p.Name, err)
 }
 
-// Real returns the absolute path with its symbolic links resolved, as they were in [Files.At]. Two places with the same
-// Real are the same file.
+// Real returns the absolute path with its symbolic links resolved, as they were in [Files.At]. Two
+// places with the same Real are the same file.
 func (p *Place) Real() string { return filepath.Join(p.root.Name(), p.rel) }
 
-// FS returns the directory at the place as a file system, which can't be left by symbolic links. It is an error if the
-// place is no directory. It works until the place is closed.
+// FS returns the directory at the place as a file system, which can't be left by symbolic links. It
+// is an error if the place is no directory. It works until the place is closed.
 func (p *Place) FS() (fs.FS, error) {
 	if info, err := p.Stat(); err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func (p *Place) Link() bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// Open opens a regular file for reading and describes it; the caller closes it. It refuses directories, and pipes,
-// sockets and devices, which could block for ever.
+// Open opens a regular file for reading and describes it; the caller closes it. It refuses
+// directories, and pipes, sockets and devices, which could block for ever.
 func (p *Place) Open() (*os.File, fs.FileInfo, error) {
 	info, err := p.root.Stat(p.rel)
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Place) Open() (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// checkRegular returns an error unless info is of a regular file.
+// checkRegular returns an error unless info describes a regular file.
 func (p *Place) checkRegular(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
@@ -84,14 +84,15 @@ func (p *Place) checkRegular(info fs.FileInfo) error {
 	}
 }
 
-// MaxText is the size of the largest file that [Place.Read] and [Place.ReadText] read, in bytes: 16 MiB.
+// MaxText is the size of the largest file that [Place.Read] and [Place.ReadText] read, in bytes: 16
+// MiB.
 const MaxText = 16 << 20
 
 // ErrTooLarge means that a file is larger than [MaxText].
 var ErrTooLarge = errors.New("too large to be read whole")
 
-// Read returns the content of a regular file. The error wraps [ErrTooLarge] if that is longer than [MaxText] bytes, and
-// fs.ErrNotExist if there is no file.
+// Read returns the content of a regular file. The error wraps [ErrTooLarge] if that is longer than
+// [MaxText] bytes, and fs.ErrNotExist if there is no file.
 func (p *Place) Read() ([]byte, error) {
 	f, _, err := p.Open()
 	if err != nil {
@@ -108,8 +109,8 @@ func (p *Place) Read() ([]byte, error) {
 	return data, nil
 }
 
-// ReadText is [Place.Read] for a text: it returns an error for a binary file (see [Binary]). The text may still have
-// bytes that are not UTF-8.
+// ReadText is [Place.Read] for a text: it returns an error for a binary file (see [Binary]). The
+// text may still have bytes that are not UTF-8.
 func (p *Place) ReadText() (string, error) {
 	data, err := p.Read()
 	if err != nil {
@@ -129,13 +130,14 @@ func (p *Place) binaryError(size int64) error {
 // probeSize is how many bytes of a file decide whether it is binary, as in git.
 const probeSize = 8000
 
-// Binary reports whether data is binary: its first 8000 bytes have a NUL, as git decides it. Empty data is text.
+// Binary reports whether data is binary: its first 8000 bytes have a NUL, as git decides it. Empty
+// data is text.
 func Binary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), probeSize)], 0) >= 0
 }
 
-// List returns the entries of a directory, sorted by name, hidden ones too. It is an error if the place is no
-// directory.
+// List returns the entries of a directory, sorted by name, hidden ones too. It is an error if the
+// place is no directory.
 func (p *Place) List() ([]fs.DirEntry, error) {
 	fsys, err := p.FS()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// Change is the change of one file in a [Commit]: from the content Was, which is checked, to Now. The caller sets the
-// exported fields but Created, and keeps At open until Commit has returned.
+// Change is the change of one file in a [Commit]: from the content Was, which is checked, to Now.
+// The caller sets the exported fields but Created, and keeps At open until Commit has returned.
 type Change struct {
 	At  *Place
 	Was *string // content that the change is based on; nil: the file did not exist
@@ -41,16 +41,16 @@ func (p *Place) Write(content string) (created bool, err error) {
 	return c.Created, err
 }
 
-// ErrChanged means that another program wrote a file between the read and the [Commit]. Nothing was written then; the
-// model may read the file again and repeat its change.
+// ErrChanged means that another program wrote a file between the read and the [Commit], which then
+// wrote no file. The model may read the file again and repeat its change.
 var ErrChanged = errors.New("changed in the meantime")
 
 // committing is held while a Commit compares the files and replaces them.
 var committing sync.Mutex
 
-// Commit makes all of the changes or none. The error wraps [ErrChanged] if a file no longer has the content that its
-// change is based on. Two changes of one file are an error. If a write fails, Commit restores the files that it has
-// already replaced.
+// Commit makes all of the changes, or leaves all files as they are. The error wraps [ErrChanged] if
+// a file no longer has the content that its change is based on. Two changes of one file are an
+// error. If a write fails, Commit restores the files that it has already replaced.
 func Commit(changes []*Change) (err error) {
 	seen := make(map[string]bool)
 	for _, c := range changes {
@@ -164,7 +164,7 @@ func (c *Change) stage(backUp bool) error {
 	_, err = f.WriteString(*c.Now)
 	if c.old != nil {
 		if was, ok := c.old.Sys().(*syscall.Stat_t); ok {
-			_ = f.Chown(int(was.Uid), int(was.Gid)) // only root can do this, and only root needs it
+			_ = f.Chown(int(was.Uid), int(was.Gid)) // only root may and must do this
 		}
 		err = errors.Join(err, f.Chmod(c.old.Mode()))
 	}
@@ -233,7 +233,7 @@ func (p *Place) tempName() string {
 	return filepath.Join(filepath.Dir(p.rel), ".tapgw-"+rand.Text())
 }
 
-// mkdirAll creates a directory in the root and its parents. It returns those that it
+// mkdirAll creates a directory in the root and its parents. It returns the directories that it
 // created, the outermost first.
 func (p *Place) mkdirAll(dir string) (made []string, err error) {
 	at := "."
@@ -249,8 +249,8 @@ func (p *Place) mkdirAll(dir string) (made []string, err error) {
 	return made, nil
 }
 
-// Mkdir creates a directory at the place, and missing parents. It is an error if the place is a file; created is false
-// if the directory existed before.
+// Mkdir creates a directory at the place, and missing parents. It is an error if the place is a
+// file; created is false if the directory existed before.
 func (p *Place) Mkdir() (created bool, err error) {
 	made, err := p.mkdirAll(p.rel)
 	if err == nil {
@@ -262,7 +262,8 @@ func (p *Place) Mkdir() (created bool, err error) {
 	return len(made) > 0, err
 }
 
-// Remove deletes a regular file, whatever its content. It returns an error for anything else, a missing file included.
+// Remove deletes a regular file with any content. It returns an error for anything else, a missing
+// file included.
 func (p *Place) Remove() error {
 	return Commit([]*Change{{At: p, Any: true}})
 }
