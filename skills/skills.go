@@ -18,11 +18,11 @@ import (
 //go:embed tap-*/SKILL.md
 var files embed.FS
 
-// fileName is what agents read in a skill's directory.
+// fileName is the file in a skill's directory that agents read.
 const fileName = "SKILL.md"
 
-// Skill is one of the skills that this version of tapgw has. Text is the whole SKILL.md: front matter with name and
-// description, then what the model reads once it uses the skill.
+// Skill is one of the skills that this version of tapgw has. Text is the whole SKILL.md: front
+// matter with name and description, then the text for a model that uses the skill.
 type Skill struct {
 	Name string
 	Text string

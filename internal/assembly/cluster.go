@@ -18,7 +18,7 @@ import (
 	"tapgw/internal/server"
 )
 
-// joinCluster joins the gateways that the config names, if it names any.
+// joinCluster joins the other gateways if the config has a cluster.
 func (p *Process) joinCluster(c configs.Cluster, home string) error {
 	if !c.Enabled() {
 		return nil
@@ -41,7 +41,7 @@ func (p *Process) joinCluster(c configs.Cluster, home string) error {
 	return nil
 }
 
-// keeperOf makes what keeps the events of streams that last; nil if none does.
+// keeperOf makes the keeper of the streams that the config keeps; nil if it keeps no stream.
 func keeperOf(c configs.Cluster) *cluster.Keeper {
 	return cluster.NewKeeper(cluster.Keep{Streams: c.Keep.Streams, MaxAge: c.Keep.MaxAge,
 		MaxEvents: int64(c.Keep.MaxEvents), MaxBytes: int64(c.Keep.MaxBytes)})
@@ -94,8 +94,8 @@ func (c clusterOf) History(ctx context.Context, streams []string, last int, sinc
 	return c.p.cluster.History(ctx, streams, last, since)
 }
 
-// CheckCluster finds out how a gateway with these settings would join others. It reports each thing that it has
-// found as a check that has ended.
+// CheckCluster checks how a gateway with these settings would join others. It returns each finding
+// as a finished check.
 func CheckCluster(ctx context.Context, c configs.Cluster) (checks []cli.Check) {
 	add := func(name string, r cli.Result) {
 		checks = append(checks, cli.Check{Name: name, Run: func(context.Context) cli.Result { return r }})

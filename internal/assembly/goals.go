@@ -10,7 +10,7 @@ import (
 	"tapgw/internal/records"
 )
 
-// newGoals makes the goals of this gateway's sessions. None goes on before it is open.
+// newGoals makes the goals of this gateway's sessions. They go on only once the gateway is open.
 func (p *Process) newGoals() *goals.Set {
 	return goals.New(goals.Options{
 		Gateway: p.gateway, Dial: p.dialOwn, Dir: p.state.Goals(),

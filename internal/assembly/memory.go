@@ -39,7 +39,8 @@ func releaseMemory(ctx context.Context, calls func() uint64) {
 		now := sample[0].Value.Uint64()
 		collector.look(calls())
 		if last == 0 {
-			releaseProgram(programBytes) // what only the start needed, also if there is work from then on
+			// The pages that only the start needed go even if the gateway is at work from now on.
+			releaseProgram(programBytes)
 		}
 		if now-last < restBytes && now-atRelease >= releaseBytes {
 			debug.FreeOSMemory()
@@ -50,10 +51,10 @@ func releaseMemory(ctx context.Context, calls func() uint64) {
 	}
 }
 
-// How far the heap grows between collections, in percent. It has a few megabytes, which a busy
-// gateway would collect hundreds of times a second. What a gateway that is not busy keeps for
-// long, such as a thousand sources, lies in the holes that short-lived things leave, and more
-// room means more holes.
+// How far the heap grows between collections, in percent. With the usual 100, a busy gateway would
+// collect its heap of a few megabytes hundreds of times a second. In a quiet gateway, short-lived
+// data leaves holes between long-lived data such as a thousand sources, and more room means more
+// holes.
 const (
 	gcPercentBusy  = 300
 	gcPercentQuiet = 30

@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseProgram takes the pages of the program's file out of this process if they are more than most bytes. The start
-// needs a little of nearly everywhere, since each package sets itself up, and the kernel maps 64 KiB around each page
-// that is touched. What runs later needs much less of it. The pages stay in the system's cache: what needs one again
-// finds it there, and the first call takes some tenths of a millisecond longer.
+// releaseProgram takes the pages of the program's file out of this process if they are more than
+// most bytes. The start needs a little of nearly every part, since each package sets itself up, and
+// the kernel maps 64 KiB around each page that is touched. Later work needs much fewer pages. They
+// stay in the system's cache, so the first call that needs one again takes only some tenths of a
+// millisecond longer.
 func releaseProgram(most int) {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -40,14 +41,14 @@ type mapping struct {
 	resident   int // bytes of it in memory
 }
 
-// unwritten returns the mappings of a file that have only what the file has: they are read-only, and nobody wrote to
-// them before. A loader that moves a program writes to what is read-only later, a debugger does so at any time, and
-// pages that were written to have no other copy.
+// unwritten returns the mappings of a file that still equal the file: read-only mappings to which
+// no process has written. A loader that moves a program writes to pages that are read-only later,
+// and a debugger does so at any time. Pages that were written to have no other copy.
 func unwritten(smaps, file string) []mapping {
 	var (
 		all         []mapping
 		m           mapping
-		isUnwritten bool // m is, as far as it was read
+		isUnwritten bool // the lines of m that were read so far say so
 	)
 	for line := range strings.Lines(smaps) {
 		f := strings.Fields(line)

@@ -2,5 +2,5 @@
 
 package assembly
 
-// releaseProgram does nothing: only Linux says which pages of a program can go.
+// releaseProgram has no effect here: only Linux tells which pages of a program can go.
 func releaseProgram(int) {}

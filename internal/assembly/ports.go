@@ -16,16 +16,18 @@ import (
 
 // attachedPort is the port of a terminal that a person has attached.
 type attachedPort struct {
-	Port    int      `json:"port"`
-	Process proc.ID  `json:"process"` // of the terminal
-	Tools   []string `json:"tools"`   // that it has had from us: it goes on to list them, and they are none of its own
+	Port    int     `json:"port"`
+	Process proc.ID `json:"process"` // of the terminal
+	// Tools are the tools that the terminal has had from us. It goes on to list them, and they are
+	// not its own.
+	Tools []string `json:"tools"`
 }
 
 // maxGiven is how many names of tools are remembered of a terminal.
 const maxGiven = 1000
 
-// attachedPorts remembers in a file which ports are attached, so that the next gateway attaches them again. While no
-// port is, there is no file. Any goroutine may call its methods.
+// attachedPorts remembers the attached ports in a file, so that the next gateway attaches them
+// again. Without attached ports, there is no file. Any goroutine may call its methods.
 type attachedPorts struct {
 	path string
 	log  *slog.Logger
@@ -44,16 +46,17 @@ func newAttachedPorts(path string, log *slog.Logger) *attachedPorts {
 	return a
 }
 
-// close keeps what is in the file for the next gateway, and waits for what runs.
+// close keeps the file's ports for the next gateway, and waits for the work in progress.
 func (a *attachedPorts) close() {
 	a.cancel()
 	a.mu.Lock()
-	a.mu.Unlock() //nolint:staticcheck // a barrier: nothing changes the file now
+	a.mu.Unlock() //nolint:staticcheck // waits until a change of the file is done
 	a.running.Wait()
 }
 
-// add notes a port, in place of another process's at the same port. It returns what is noted of the port, and whether
-// it was new. A process whose PID is not known is not noted: another one may have the port the next time.
+// add notes a port, in place of another process's note about the same port. It returns the port's
+// note, and whether it is new. A process whose PID is not known is not noted, because another
+// process may have the port the next time.
 func (a *attachedPorts) add(p attachedPort) (noted attachedPort, isNew bool) {
 	if p.Process.PID == 0 {
 		return p, false
@@ -122,7 +125,8 @@ func (a *attachedPorts) change(edit func() bool) {
 	}
 }
 
-// Attaching again: a terminal that is busy, or whose session another gateway's end has just left, answers later.
+// Attaching again: a terminal that is busy, or whose session another gateway's end has just left,
+// answers later.
 const (
 	attachTries = 30
 	attachPause = time.Second
@@ -151,7 +155,7 @@ func (a *attachedPorts) restore(attach func(context.Context, attachedPort) error
 	}
 }
 
-// again attaches one port, as soon as its terminal answers.
+// again attaches a port of the file, as soon as its terminal answers.
 func (a *attachedPorts) again(p attachedPort, attach func(context.Context, attachedPort) error) {
 	var err error
 	for range attachTries {

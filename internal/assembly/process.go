@@ -1,5 +1,6 @@
-// Package assembly makes one running gateway of the domain and its adapters: it connects them, keeps the
-// gateway's files in the state directory, follows the config files, and ends everything in order.
+// Package assembly makes one running gateway of the domain and its adapters: it connects them,
+// keeps the gateway's files in the state directory, follows the config files, and ends everything
+// in order.
 package assembly
 
 import (
@@ -66,22 +67,22 @@ type Process struct {
 	goals      *goals.Set
 	mcp        *mcpserver.Handler
 	terminals  *terminals.Registry
-	cluster    *cluster.Joined // nil: it joins no others
+	cluster    *cluster.Joined // nil without a cluster
 	keeper     *cluster.Keeper // nil: no stream lasts
 	ports      *attachedPorts
 	traces     traces
 	settings   *configs.Follower[configs.Config]
 	info       statedir.Info
-	emitters   *emitters     // what the models of sessions start
+	emitters   *emitters     // the emitters that the models of sessions start
 	served     chan error    // gets the one result of the server
 	asked      chan struct{} // closed when the admin API has asked for the end
 	following  sync.WaitGroup
-	unfollow   context.CancelFunc // ends following; nil when nothing is followed
+	unfollow   context.CancelFunc // ends following; nil without it
 
 	mu       sync.Mutex // guards the fields that follow
 	files    []ownFile
 	isClosed bool
-	newKeys  map[string]changedKey // by key: those that running sessions don't use yet
+	newKeys  map[string]changedKey // by key: changes that running sessions don't use yet
 }
 
 // ownFile is a file that the gateway removes at its end unless another program has
@@ -91,7 +92,7 @@ type ownFile struct {
 	data []byte
 }
 
-// Options say what gateway to run.
+// Options choose the gateway to run.
 type Options struct {
 	Config configs.Config
 	Home   string        // COPILOT_HOME
@@ -100,10 +101,11 @@ type Options struct {
 	Log    *slog.Logger
 	Args   []string // of this program if tapgw ensure started it
 
-	// Load reads the config files again, with the flags over them. With a nil Load, the gateway follows no files.
+	// Load reads the config files again, with the flags over them. With a nil Load, the gateway
+	// follows no files.
 	Load func() (configs.Config, configs.Files, error)
-	// LoadAt returns the config for sessions in a directory, with the flags over it, and
-	// the project's file that is part of it, or "". With a nil LoadAt, projects' files do not count.
+	// LoadAt returns the config for sessions in a directory, with the flags over it, and the
+	// project's file that is part of it, or "". With a nil LoadAt, projects' files do not count.
 	LoadAt func(dir string) (configs.Config, string, error)
 	Level  *slog.LevelVar // of Log; set with Load
 }
@@ -194,14 +196,15 @@ func (p *Process) terminalWays() terminalWays {
 	return terminalWays{p.terminals, p.runtime, p.ports}
 }
 
-// assemble makes the parts of the gateway and starts none of them.
+// assemble makes the parts of the gateway without starting them.
 func (p *Process) assemble(o Options, cert *tls.Config) {
 	p.traces = startTraces(p.log)
 	p.runtime = copilot.New(p.sessions(o))
 	persist := server.Persist{Dir: filepath.Join(o.Home, "providers")}
 	p.records = records.New(p.recordOptions(o.Config))
 	p.webhooks.record = p.records.Record
-	if err := os.RemoveAll(p.state.Uploads()); err != nil { // what a gateway left that was killed
+	// A gateway that was killed leaves its uploads behind.
+	if err := os.RemoveAll(p.state.Uploads()); err != nil {
 		p.log.Warn("removing the files of prompts", "error", err)
 	}
 	p.keeper = keeperOf(o.Config.Cluster)
@@ -216,7 +219,7 @@ func (p *Process) assemble(o Options, cert *tls.Config) {
 		Private:      p.privateDirs,
 		Starters:     map[string]gateway.Starter{copilot.Kind: p.runtime, gateway.HostLocal: gateway.LocalStarter{}},
 	}
-	if p.keeper != nil { // else the interface would have a pointer to nothing
+	if p.keeper != nil { // else the interface would hold a nil pointer
 		options.Keeper = p.keeper
 	}
 	p.gateway = gateway.New(options)
@@ -277,7 +280,7 @@ func (p *Process) assemble(o Options, cert *tls.Config) {
 	})
 }
 
-// status returns what tapctl status shows of this process. Its faults are those of all
+// status returns the status of this process for tapctl status. Its faults are the faults of all
 // files, and a limit that the gateway has reached.
 func (p *Process) status(files configs.Files) adminapi.Status {
 	i := adminapi.Status{URL: p.info.URL, PID: p.info.PID, Version: p.info.Version, StartedAt: p.info.StartedAt}
@@ -350,7 +353,7 @@ func (p *Process) cleanUp() {
 	p.lock.Unlock()
 }
 
-// Info returns what gateway.json says of the gateway.
+// Info returns the gateway's entry in gateway.json.
 func (p *Process) Info() statedir.Info { return p.info }
 
 // Gateway returns the gateway itself, for callers in this process.
@@ -359,7 +362,7 @@ func (p *Process) Gateway() *gateway.Gateway { return p.gateway }
 // Runtime returns the Copilot runtime, which starts with its first session.
 func (p *Process) Runtime() *copilot.Runtime { return p.runtime }
 
-// Served delivers the error with which the server ends by itself.
+// Served delivers the error with which the server ended unasked.
 func (p *Process) Served() <-chan error { return p.served }
 
 // Stop ends sessions, providers, the server and the runtime, in this order, and waits for
@@ -367,8 +370,8 @@ func (p *Process) Served() <-chan error { return p.served }
 func (p *Process) Stop() {
 	p.removeFile(p.state.InfoFile()) // so that no program looks for this gateway
 	p.quiesce()
-	p.goals.Close() // they go on with the next gateway
-	p.ports.close() // and so do these
+	p.goals.Close() // goals go on with the next gateway
+	p.ports.close() // ports are attached again by the next gateway
 	handing := p.state.HandSockets(p.server.Listeners())
 	done := make(chan struct{})
 	go func() {
@@ -420,7 +423,7 @@ func (p *Process) reloader() reloader {
 // reload reads all files now and applies them.
 func (p *Process) reload() { p.reloader().Reload() }
 
-// localURL replaces the address of a server that listens on all addresses by one at which
+// localURL replaces the address of a server that listens on all addresses by an address at which
 // this machine reaches it.
 func localURL(s string) string {
 	u, err := url.Parse(s)
@@ -439,8 +442,8 @@ func isUnspecified(host string) bool {
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// privateDirs are the directories in which this program, lsclient and the Copilot runtime keep tokens and
-// conversations.
+// privateDirs are the directories in which this program, lsclient and the Copilot runtime keep
+// tokens and conversations.
 func (p *Process) privateDirs() []string {
 	dirs := []string{configs.Home(), filepath.Join(xdg.StateHome, "tapgw")}
 	if dir := p.runtime.PrivateDir(); dir != "" {

@@ -16,7 +16,7 @@ import (
 	"tapgw/internal/visible"
 )
 
-// recordOptions says what this gateway keeps of what happens.
+// recordOptions returns the options for this gateway's records.
 func (p *Process) recordOptions(c configs.Config) records.Options {
 	return records.Options{
 		Dir: p.state.Records(), Off: !c.Records.Enabled, MaxAge: c.Records.MaxAge, MaxBytes: int64(c.Records.MaxBytes),
@@ -27,17 +27,19 @@ func (p *Process) recordOptions(c configs.Config) records.Options {
 	}
 }
 
-// Limits of the records of requests that make no event: anybody may send them, and without a secret.
+// Limits of the records of requests that make no event. Such requests need no secret, so any
+// program may send many of them.
 const (
 	webhookBurst = 20
-	webhookEvery = 10 * time.Second // one more
+	webhookEvery = 10 * time.Second // the pause before another record
 )
 
-// webhookRecords reports requests to webhooks that make no event. A flood of them leaves few records.
+// webhookRecords reports requests to webhooks that make no event. A flood of them leaves few
+// records.
 type webhookRecords struct {
 	record func(adminapi.Record)
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	limit   *rate.Limiter
 	leftOut int // requests since the last record
 }

@@ -18,18 +18,21 @@ import (
 	"tapgw/internal/statedir"
 )
 
+// Serve runs a gateway as a process, from its log to its end.
+
 // Service says how [Serve] runs a gateway.
 type Service struct {
 	// Options returns the options of the gateway. Serve calls it once it handles signals.
 	Options func() (Options, error)
-	// Ready is called when the gateway is ready, before the service manager hears of it. nil: nothing is called.
+	// Ready is called when the gateway is ready, before the service manager is told. It may be nil.
 	Ready func(statedir.Info) error
-	// Grace ends a gateway that nobody has used for that long. 0: it runs until it is told to end.
+	// Grace ends a gateway that has been without users for that long. With 0 it runs until it is
+	// told to end.
 	Grace time.Duration
 }
 
-// Serve runs a gateway until a signal, the admin API or its disuse ends it. SIGHUP makes it read its files again. A
-// second signal ends it at once, with an error.
+// Serve runs a gateway until a signal, the admin API or its disuse ends it. SIGHUP makes it read
+// its files again. A second signal ends it at once, with an error.
 func Serve(ctx context.Context, s Service) error {
 	// This process handles both signals from here on, so that a second one does not kill it
 	// while its files exist.
@@ -83,8 +86,8 @@ func Serve(ctx context.Context, s Service) error {
 	}
 }
 
-// waitForEnd reloads the files at each hangup, until a signal or a request to end comes, idle is closed, or the
-// server ends, which is an error.
+// waitForEnd reloads the files at each hangup, until a signal or a request to end comes, idle is
+// closed, or the server ends, which is an error.
 func (p *Process) waitForEnd(manager service.Notifier, signals, hangups <-chan os.Signal, idle <-chan struct{}) error {
 	for {
 		select {
@@ -108,8 +111,8 @@ func (p *Process) waitForEnd(manager service.Notifier, signals, hangups <-chan o
 	}
 }
 
-// Configured returns the options of a gateway that follows its config files. load reads the files, and override puts
-// the command line's values into each config that is read. The gateway logs to w.
+// Configured returns the options of a gateway that follows its config files. load reads the files,
+// and override puts the command line's values into each config that is read. The gateway logs to w.
 func Configured(
 	w io.Writer, load func() (configs.Config, configs.Files, error), override func(*configs.Config) error,
 ) (Options, error) {

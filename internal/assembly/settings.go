@@ -24,6 +24,8 @@ import (
 	"tapgw/internal/supervisor"
 )
 
+// Changes of the config files apply while the gateway runs, or for new sessions.
+
 // appliesAtOnce reports whether a changed key takes effect while the gateway runs: keys of
 // [copilot] for new sessions. The other keys take effect at the gateway's next start.
 func appliesAtOnce(key string) bool {
@@ -151,7 +153,7 @@ type reloader struct {
 	settings *configs.Follower[configs.Config]
 	logins   *mcpbridge.Logins
 	sources  *sources.Set
-	// sourceDir keeps what the sources did.
+	// sourceDir is the directory with the state of the sources.
 	sourceDir string
 	webhooks  *webhookRecords
 }
@@ -224,8 +226,9 @@ func warnOpenAPI(c configs.Config, log *slog.Logger) {
 	}
 }
 
-// hosts are the names that requests may use for this machine, for the page too: those of the config, and the address
-// at which the gateway listens, unless that is a loopback, where the page has a name of its own.
+// hosts returns the names of this machine that requests, also those of the page, may use: the names
+// of the config, and the address at which the gateway listens, unless that is a loopback, where the
+// page has a name of its own.
 func (o Options) hosts() []string {
 	host, _, err := net.SplitHostPort(o.Config.Listen)
 	ip, ipErr := netip.ParseAddr(host)
@@ -235,8 +238,8 @@ func (o Options) hosts() []string {
 	return append(slices.Clip(o.Config.Hosts), host)
 }
 
-// sources are the directories whose files start programs: the config and state
-// directories, and those of drop-in tools.
+// sources returns the directories whose files start programs: the config and state directories, and
+// the directories of drop-in tools.
 func (o Options) sources() []string {
 	dirs := []string{configs.UserDir(), configs.StateDir()}
 	for _, f := range o.Files.Providers() {

@@ -25,7 +25,9 @@ import (
 	"tapgw/internal/supervisor"
 )
 
-// launchSource returns a launcher that runs the sources of provider files. dir keeps what they did.
+// Sources of provider files run in this gateway, with their state on disk.
+
+// launchSource returns a launcher that runs the sources of provider files. dir keeps their state.
 func launchSource(
 	g *gateway.Gateway, set *sources.Set, record func(adminapi.Record), dir string,
 ) supervisor.Launcher {
@@ -41,7 +43,7 @@ func launchSource(
 			Env: func() []string { return proc.Environ(env) }, State: state,
 			Line: r.Line, Faults: r.LineFaults, Record: record,
 		}
-		if r.Provider.Project != "" { // its program may change between two runs
+		if r.Provider.Project != "" { // the program may change between two runs
 			o.Check = func() error { return configs.Unchanged(r.Provider.Project, r.Provider.File) }
 		}
 		if r.Provider.Source.Webhook {
@@ -49,7 +51,7 @@ func launchSource(
 		}
 		err = set.Start(ctx, o, func(err error) {
 			if _, gone := os.Lstat(r.Provider.File); ctx.Err() != nil && errors.Is(gone, fs.ErrNotExist) {
-				_ = os.Remove(state) // another source of this name begins anew
+				_ = os.Remove(state) // for another source of this name
 			}
 			r.Ended(err)
 		})
@@ -65,8 +67,9 @@ func (g sourceGateway) Connect(p sources.Peer) sources.Conn {
 	return g.Gateway.Connect(p, gateway.ConnOptions{})
 }
 
-// sourceState is the file of what a source has done: one for each provider file, and one for each session that has a
-// source of its own. Without a session, it is the file of the requests that its webhooks took.
+// sourceState is the file with a source's state: one file for each provider file, and one for each
+// session that has a source of its own. Without a session, it is the file of the requests that the
+// source's webhooks took.
 func sourceState(dir string, p *configs.Provider, session string) string {
 	name := p.Name
 	if p.Project != "" {
@@ -79,7 +82,8 @@ func sourceState(dir string, p *configs.Provider, session string) string {
 	return filepath.Join(dir, name+".json")
 }
 
-// sessionFile is a session's id as a part of a file's name. A session host chooses its ids, which may have slashes.
+// sessionFile is a session's id as a part of a file's name. A session host chooses its ids, which
+// may have slashes.
 func sessionFile(id string) string {
 	if escaped := url.PathEscape(id); len(escaped) <= maxSessionFile {
 		return escaped
@@ -90,13 +94,13 @@ func sessionFile(id string) string {
 
 const maxSessionFile = 100 // bytes; the whole name may have 255
 
-// forgottenAfter is how long what a source did is kept, if its file or its session is not there.
+// forgottenAfter is how long the state of a source is kept after its file or its session has gone.
 const forgottenAfter = 90 * 24 * time.Hour
 
-// forgetSources removes what sources did that nothing has written for long, but for those that files of now name:
-// one may run once a year.
+// forgetSources removes state files of sources that were not written for long. It keeps the state
+// of sources that files name now, because a source may run once a year.
 func forgetSources(dir string, files func() []configs.ProviderFile, now time.Time) {
-	entries, _ := os.ReadDir(dir) // there may be none
+	entries, _ := os.ReadDir(dir) // the directory may be missing
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || now.Sub(info.ModTime()) < forgottenAfter {
@@ -145,13 +149,14 @@ func (r reloader) Sources() []adminapi.Source {
 func (r reloader) Hook(ctx context.Context, name string, h http.Header, body []byte) (status int, message string) {
 	named := r.Usable(name, configs.KindSource)
 	status, message = r.sources.Hook(ctx, named, h, body)
-	if len(named) > 0 && message != sources.HookTaken { // that one is recorded as a run of the source
+	if len(named) > 0 && message != sources.HookTaken { // else it is recorded as a run
 		r.webhooks.add(named[0].Name, status, message)
 	}
 	return status, message
 }
 
-// RunSource makes a source run now, whatever its schedule, and returns for how many sessions.
+// RunSource makes a source run now, whatever its schedule, and returns the number of sessions for
+// which it runs.
 func (r reloader) RunSource(name string) (int, error) {
 	if n := r.sources.Trigger(name); n > 0 {
 		return n, nil

@@ -9,8 +9,8 @@ import (
 	"tapgw/internal/taptools"
 )
 
-// ownProviders are the providers that the gateway has without a file. A session has the tap_* tools to itself, so that
-// they go with it.
+// ownProviders are the providers that the gateway has without a file. Each session has its own
+// provider of the tap_* tools, which ends with it.
 func ownProviders(c configs.Config) []configs.Provider {
 	if !c.Tap.Tools {
 		return nil
@@ -24,7 +24,7 @@ func ownProviders(c configs.Config) []configs.Provider {
 // launchTap gives a session the tap_* tools until ctx ends.
 func (p *Process) launchTap(ctx context.Context, r *supervisor.Run) error {
 	s, ok := p.gateway.Session(r.Session)
-	if !ok { // it ended meanwhile, and with it this provider
+	if !ok { // the session has ended meanwhile, and this provider with it
 		<-ctx.Done()
 		return nil
 	}

@@ -19,14 +19,14 @@ import (
 	"tapgw/internal/taptools"
 )
 
-// emitters runs what the models of sessions start, as sources. It implements [taptools.Emitters] for each session by
-// [sessionEmitters].
+// emitters runs the emitters that the models of sessions start, as sources. sessionEmitters
+// implements [taptools.Emitters] with it for one session.
 type emitters struct {
 	gateway *gateway.Gateway
 	set     *sources.Set
 	record  func(adminapi.Record)
 	files   configs.Files
-	listed  func() []adminapi.Source // all sources, those of files too
+	listed  func() []adminapi.Source // all sources, also those of files
 }
 
 type sessionEmitters struct {
@@ -37,7 +37,8 @@ type sessionEmitters struct {
 
 var _ taptools.Emitters = sessionEmitters{}
 
-// Run implements [taptools.Emitters]. Nothing is kept over a restart of the gateway: the session's tools end with it.
+// Run implements [taptools.Emitters]. A run does not outlive the gateway, because the session's
+// tools end with it.
 func (e sessionEmitters) Run(
 	ctx context.Context, p *configs.Provider, line func(from, line string), ended func(failure string),
 ) error {

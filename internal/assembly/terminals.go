@@ -18,7 +18,8 @@ import (
 	"tapgw/internal/terminals"
 )
 
-// terminalWays are the terminals with the ways that need the Copilot SDK: an extension's pipe and a port.
+// terminalWays are the terminals with the ways that need the Copilot SDK: an extension's pipe and a
+// port.
 type terminalWays struct {
 	*terminals.Registry
 	runtime *copilot.Runtime
@@ -47,7 +48,7 @@ func (w terminalWays) Serve(ctx context.Context, hello server.TerminalHello, pip
 	return nil
 }
 
-// portWarning is what a person reads who attaches a terminal by its port.
+// portWarning is the warning for a person who attaches a terminal by its port.
 const portWarning = "the port %d of this terminal has no authentication: while the terminal runs, every program and " +
 	"user of this machine can read its session and prompt it; the extension has no port " +
 	"(tapgw install copilot --extension)"
@@ -77,7 +78,7 @@ func (w terminalWays) Attach(ctx context.Context, a adminapi.TerminalAttach) (ad
 	return attached, err
 }
 
-// attachAgain attaches a port that was attached to the gateway of before.
+// attachAgain attaches a port that was attached to the previous gateway.
 func (w terminalWays) attachAgain(ctx context.Context, p attachedPort) error {
 	if owner, found := ownerOfPort(p.Port); !found || owner.PID != p.Process.PID {
 		return fmt.Errorf("port %d is not that of process %d any more", p.Port, p.Process.PID)
@@ -86,8 +87,8 @@ func (w terminalWays) attachAgain(ctx context.Context, p attachedPort) error {
 	return err
 }
 
-// attach joins the session that a terminal shows at its port, if it is not attached yet. The port is forgotten when the
-// terminal is not attached any more.
+// attach joins the session that a terminal shows at its port, if it is not attached yet. The port
+// is forgotten when the terminal is not attached any more.
 func (w terminalWays) attach(ctx context.Context, p attachedPort) (session string, err error) {
 	pid, shown := p.Process.PID, ""
 	join := func(ctx context.Context, id, cwd string, open copilot.OpenFunc) (leave func(), err error) {
@@ -111,7 +112,8 @@ func (w terminalWays) attach(ctx context.Context, p attachedPort) (session strin
 	return session, err
 }
 
-// portLink is the link of a terminal's port. gave hears of the tools before the terminal gets them.
+// portLink is the link of a terminal's port. It passes the tools to gave before the terminal gets
+// them.
 type portLink struct {
 	*copilot.Link
 	gave func(tools []gateway.Tool)
@@ -138,7 +140,7 @@ func workingDirOf(pid int) string {
 	return dir
 }
 
-// mcpTerminals is what /mcp/t knows of terminals.
+// mcpTerminals gives /mcp/t its view of the terminals.
 type mcpTerminals struct{ registry *terminals.Registry }
 
 // Join implements [mcpserver.Terminals].

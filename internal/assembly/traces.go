@@ -18,7 +18,7 @@ import (
 // traces exports this gateway's spans.
 type traces struct {
 	tracer  trace.Tracer // nil when traces are off
-	content bool         // spans may say what was said
+	content bool         // spans may have the texts of prompts, calls and results
 	environ []string     // for the Copilot runtime, whose spans are children and parents of ours
 	stop    func(context.Context) error
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/xrash/smetrics"
 )
 
+// Flags may come after arguments, so the words of a command line are sorted before the library
+// reads them.
+
 // words is a command line in parts: the command, its flags and its arguments.
 type words struct {
 	path    []*ucli.Command // below the root
@@ -33,9 +36,9 @@ func (w *words) command() *ucli.Command {
 	return w.path[len(w.path)-1]
 }
 
-// line returns the words in the order that the flag package can read: flags before arguments.
-// Each flag stands behind the deepest command that defines it, so that a subcommand gets the
-// flags that stand before its name.
+// line returns the words in the order that the flag package can read: flags before arguments. Each
+// flag stands behind the deepest command that defines it, so that a subcommand gets the flags
+// before its name.
 func (w *words) line(app *ucli.App) []string {
 	levels := make([][]string, len(w.path)+1)
 	for _, f := range w.flags {
@@ -225,8 +228,8 @@ func takesValue(f ucli.Flag) bool {
 	return !ok || d.TakesValue()
 }
 
-// didYouMean returns "; did you mean X?" for the nearest name that is at most two letters away,
-// "" if there is none. The library's own SuggestCommand and SuggestFlag suggest a name for any
+// didYouMean returns "; did you mean X?" for the nearest name that is at most two letters away, or
+// "" if no name is near. The library's own SuggestCommand and SuggestFlag suggest a name for any
 // word, however far away.
 func didYouMean(word string, names []string) string {
 	const maxLength = 64 // of a word; the comparison takes as many steps as the product of both lengths

@@ -1,8 +1,8 @@
-// Package cli has what the three binaries share: exit codes and errors, flags before and
+// Package cli has the common parts of the three binaries: exit codes and errors, flags before and
 // after arguments, help, version, completion, JSON and tables, and the checks of doctor.
 //
-// What a command prints on stdout is its result and nothing else; messages and
-// progress go to stderr. A command returns an error, [Run] alone reports it.
+// A command prints only its result on stdout; messages and progress go to stderr. A command returns
+// an error, and only [Run] reports it.
 package cli
 
 import (
@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// Exit codes of every binary. Scripts rely on them, so a code never changes its meaning. [Error].Exit holds one; a
-// command without an error ends with [ExitDone].
+// Exit codes of every binary. Scripts rely on them, so a code never changes its meaning.
+// [Error].Exit holds one; a command without an error ends with [ExitDone].
 const (
 	ExitDone        = 0
 	ExitFailed      = 1   // it ran and failed
 	ExitUsage       = 2   // wrong usage
 	ExitUnreachable = 3   // the gateway is not reachable
-	ExitNotFound    = 4   // what was named does not exist
+	ExitNotFound    = 4   // the named thing does not exist
 	ExitRefused     = 5   // auth, rights, rate
 	ExitTimedOut    = 124 // --timeout passed
 )
 
-// Codes of errors that the gateway does not send. With --json a script reads them in "code", where an answer of the
-// gateway has its own codes (docs/protocol.md, Codes).
+// Codes of errors that the gateway does not send. With --json a script reads them in "code", where
+// an answer of the gateway has its own codes (docs/protocol.md, Codes).
 const (
 	CodeFailed      = "FAILED"
 	CodeUsage       = "USAGE"
@@ -35,8 +35,9 @@ const (
 	CodeCancelled   = "CANCELLED"
 )
 
-// Error is the failure of a command: its exit code, a code for scripts, and one line that says what failed, on what,
-// and what to do. [Run] prints the line; with --json it prints code and message as an object.
+// Error is the failure of a command: its exit code, a code for scripts, and one line with the
+// failed action, its object and the cure. [Run] prints the line; with --json it prints code and
+// message as an object.
 type Error struct {
 	Exit    int
 	Code    string
@@ -52,33 +53,34 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Unwrap returns the cause, nil if there is none.
+// Unwrap returns the cause, which may be nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Failed returns an error with exit code 1 and code FAILED, for a command that ran and did not succeed. The formatted
-// text says what failed, on what, and what to do.
+// Failed returns an error with exit code 1 and code FAILED, for a command that ran and did not
+// succeed. The formatted text has the failed action, its object and the cure.
 func Failed(format string, args ...any) *Error {
 	return &Error{Exit: ExitFailed, Code: CodeFailed, Message: fmt.Sprintf(format, args...)}
 }
 
-// Usage returns an error with exit code 2 and code USAGE, for wrong arguments or flags. [Run] adds to the message which
-// --help to read, so the text need not.
+// Usage returns an error with exit code 2 and code USAGE, for wrong arguments or flags. [Run] adds
+// to the message which --help to read, so the text need not.
 func Usage(format string, args ...any) *Error {
 	return &Error{Exit: ExitUsage, Code: CodeUsage, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotFound returns an error with exit code 4 and code NOT_FOUND, for a name that the user gave and that means nothing.
-// The text should list the names that exist.
+// NotFound returns an error with exit code 4 and code NOT_FOUND, for an unknown name that the user
+// gave. The text should list the names that exist.
 func NotFound(format string, args ...any) *Error {
 	return &Error{Exit: ExitNotFound, Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// Reported returns an error that only sets the exit code. Its message is empty, so [Run] prints nothing: the command
-// has already printed why it failed.
+// Reported returns an error that only sets the exit code. Its message is empty, so [Run] prints
+// nothing more: the command has already printed the reason of its failure.
 func Reported(exit int) *Error { return &Error{Exit: exit} }
 
-// AsError converts any error but nil into an [Error]. It takes exit code and code of an Error that err wraps. The end
-// of a context's time is exit code 124 and TIMEOUT, its cancellation 1 and CANCELLED, anything else 1 and FAILED.
+// AsError converts any error but nil into an [Error]. It takes exit code and code of an Error that
+// err wraps. The end of a context's time is exit code 124 and TIMEOUT, its cancellation 1 and
+// CANCELLED, anything else 1 and FAILED.
 func AsError(err error) *Error {
 	if e, ok := err.(*Error); ok { //nolint:errorlint // the outermost only
 		return e
@@ -100,6 +102,6 @@ func AsError(err error) *Error {
 	return e
 }
 
-// OneLine returns a text as one line: each run of blanks and line ends becomes a space, and [Clean] removes terminal
-// sequences and control characters.
+// OneLine returns a text as one line: each run of blanks and line ends becomes a space, and [Clean]
+// removes terminal sequences and control characters.
 func OneLine(s string) string { return Clean(strings.Join(strings.Fields(s), " ")) }

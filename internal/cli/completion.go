@@ -16,16 +16,18 @@ import (
 	"tapgw/internal/visible"
 )
 
+// Completion of command lines in the user's shell.
+
 //go:embed completions
 var completionScripts embed.FS
 
 const (
 	completionCommandName = "completion"
-	// completeCommand is what the scripts call: the words before the cursor
-	// and the one under it, "" included. It prints one candidate a line, a
-	// tab and its description behind it.
+	// completeCommand is the command of the completion scripts. Its arguments are the words before
+	// the cursor and the one under it, which may be "". It prints one candidate a line, with a tab
+	// and its description after it.
 	completeCommand = "__complete"
-	// completeTimeout bounds what a completion may ask a gateway.
+	// completeTimeout bounds a completion's requests to a gateway.
 	completeTimeout = 2 * time.Second
 )
 
@@ -59,18 +61,19 @@ func completionCommand(name string) *ucli.Command {
 
 type completingKey struct{}
 
-// Completing tells a command's BashComplete what to complete: it returns the name of the flag (without dashes) whose
-// value stands at the cursor, or "" for an argument.
+// Completing tells a command's BashComplete which word to complete: it returns the name of the flag
+// (without dashes) whose value stands at the cursor, or "" for an argument.
 func Completing(c *ucli.Context) string {
 	flag, _ := c.Context.Value(completingKey{}).(string)
 	return flag
 }
 
-// Candidate prints a word that may stand where [Completing] says, and a description, which may be "". It leaves out a
-// word with characters that can't be seen, which a shell would print as they are.
+// Candidate prints a word that may stand where [Completing] says, and a description, which may be
+// "". It leaves out a word with characters that can't be seen, which a shell would print as they
+// are.
 func Candidate(c *ucli.Context, word, description string) {
 	if visible.Line(word) != word {
-		return // a shell would print it as it is
+		return // a shell would print it unchanged
 	}
 	_, _ = fmt.Fprintf(c.App.Writer, "%s\t%s\n", word, OneLine(description))
 }
@@ -78,8 +81,8 @@ func Candidate(c *ucli.Context, word, description string) {
 // alternatives are values that a usage names: keep|surface|inject.
 var alternatives = lazyregexp.New(`^[a-z]+(\|[a-z]+)+$`)
 
-// completeWords prints what may stand at the cursor. What is wrong with the
-// words before it, or with the gateway, gives no candidates and no message.
+// completeWords prints the candidates for the word at the cursor. After a mistake in earlier words,
+// or an error of the gateway, it prints no candidates and no message.
 func completeWords(ctx context.Context, app *ucli.App, line []string) {
 	line = joinEquals(line)
 	if len(line) == 0 {
@@ -171,8 +174,8 @@ func completeByCommand(ctx context.Context, app *ucli.App, w *words, offer func(
 	}
 }
 
-// joinEquals puts together what bash takes apart: --flag = value becomes
-// --flag= value, the value staying the word under the cursor.
+// joinEquals joins the words that bash splits at an equals sign: --flag = value becomes --flag=
+// value, and the value stays the word under the cursor.
 func joinEquals(line []string) []string {
 	var joined []string
 	for i, word := range line {

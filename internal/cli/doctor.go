@@ -6,45 +6,47 @@ import (
 	"sync"
 )
 
-// Status says how serious the result of a check is. It is the same word in the text and in the JSON of doctor.
+// Status says how serious the result of a check is. It is the same word in the text and in the JSON
+// of doctor.
 type Status string
 
-// Statuses of a check. Only [StatusFail] makes doctor exit with code 1; every status has a colour of its own.
+// Statuses of a check. Only [StatusFail] makes doctor exit with code 1. Each status has its own
+// colour.
 const (
 	StatusOK   Status = "ok"
 	StatusWarn Status = "warn"
 	StatusFail Status = "fail"
 )
 
-// Check is one check of the command doctor. Name stands before its result. Run must return when ctx ends; it runs on a
-// goroutine of its own, beside all other checks.
+// Check is one check of the command doctor. Name stands before its result. Run must return when ctx
+// ends; it runs on a goroutine of its own, beside all other checks.
 type Check struct {
 	Name string
 	Run  func(ctx context.Context) Result
 }
 
-// Result is what a check found. Detail says it in a few words. Cure is what the user should do, often a command.
-// [Doctor] prints each of them on one line.
+// Result is the result of a check. Detail describes it in a few words. Cure is advice for the user,
+// often a command. [Doctor] prints each of them on one line.
 type Result struct {
 	Status Status
 	Detail string
-	Cure   string // "" when there is nothing to do
+	Cure   string // "" if no step is needed
 }
 
-// OK returns the result of a check that found no problem. The formatted text says what works, for example a version or
-// an address.
+// OK returns the result of a check that found no problem. The formatted text describes the working
+// part, for example by its version or address.
 func OK(format string, args ...any) Result {
 	return Result{Status: StatusOK, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Warn returns the result of a check that found a problem with which the program still works. It does not change
-// doctor's exit code. cure is what to do, "" for nothing.
+// Warn returns the result of a check that found a problem with which the program still works. It
+// does not change doctor's exit code. cure is advice for the user, which may be "".
 func Warn(cure, format string, args ...any) Result {
 	return Result{Status: StatusWarn, Detail: fmt.Sprintf(format, args...), Cure: cure}
 }
 
-// Fail returns the result of a check that found something that does not work, so that doctor exits with code 1. cure is
-// what to do, "" for nothing.
+// Fail returns the result of a check that found a part that does not work, so that doctor exits
+// with code 1. cure is advice for the user, which may be "".
 func Fail(cure, format string, args ...any) Result {
 	return Result{Status: StatusFail, Detail: fmt.Sprintf(format, args...), Cure: cure}
 }
@@ -57,9 +59,9 @@ type checkLine struct {
 	Cure   string `json:"cure"`
 }
 
-// Doctor runs checks at the same time and prints their results in the order of the list, each as soon as it and all
-// before it have ended; with --json all in one document. If a check failed, it returns an error with exit code 1 and no
-// message.
+// Doctor runs checks at the same time and prints their results in the order of the list, each as
+// soon as it and all before it have ended; with --json all in one document. If a check failed, it
+// returns an error with exit code 1 and no message.
 func Doctor(ctx context.Context, o *Output, checks []Check) error {
 	results := make([]Result, len(checks))
 	done := make([]chan struct{}, len(checks))

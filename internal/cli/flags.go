@@ -11,11 +11,12 @@ import (
 	ucli "github.com/urfave/cli/v2"
 )
 
-// EnvConfig is the environment variable with the path of the config file. The flag --config comes before it.
+// EnvConfig is the environment variable with the path of the config file. The flag --config comes
+// before it.
 const EnvConfig = "TAPGW_CONFIG"
 
-// WorkdirFlag returns the flag -w or --workdir, which names the directory to work in. [Workdir] reads and checks its
-// value.
+// WorkdirFlag returns the flag -w or --workdir, which names the directory to work in. [Workdir]
+// reads and checks its value.
 func WorkdirFlag() ucli.Flag {
 	return &ucli.StringFlag{
 		Name:    "workdir",
@@ -24,14 +25,14 @@ func WorkdirFlag() ucli.Flag {
 	}
 }
 
-// VerboseFlag returns the flag -v or --verbose, which sets [Output].Verbose. Commands then write what they do to
-// stderr.
+// VerboseFlag returns the flag -v or --verbose, which sets [Output].Verbose. Commands then report
+// their steps on stderr.
 func VerboseFlag() ucli.Flag {
 	return &ucli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "tell on stderr what is done"}
 }
 
-// ConfigFlag returns the flag --config, which names the config file to read in place of all others. Its value is a
-// path, "" if the flag is not set.
+// ConfigFlag returns the flag --config, which names the config file to read in place of all others.
+// Its value is a path, "" if the flag is not set.
 func ConfigFlag() ucli.Flag {
 	return &ucli.StringFlag{
 		Name: "config",
@@ -40,8 +41,8 @@ func ConfigFlag() ucli.Flag {
 	}
 }
 
-// Workdir returns the directory that -w names as an absolute path, or the current directory without -w. A path that
-// does not exist or is no directory is a usage error.
+// Workdir returns the directory that -w names as an absolute path, or the current directory without
+// -w. A path that does not exist or is no directory is a usage error.
 func Workdir(c *ucli.Context) (string, error) {
 	named := c.String("workdir")
 	dir, err := filepath.Abs(named)
@@ -60,8 +61,8 @@ func Workdir(c *ucli.Context) (string, error) {
 	return dir, nil
 }
 
-// MaxArgs returns a usage error if the command has more than n arguments, else nil. The error shows the first of those
-// that are too many, which is often part of a text without quotes.
+// MaxArgs returns a usage error if the command has more than n arguments, else nil. The error shows
+// the first argument that is too many, which is often part of a text without quotes.
 func MaxArgs(c *ucli.Context, n int) error {
 	if c.NArg() > n {
 		return Usage("%s: unexpected argument %q (quote a text of several words)",
@@ -70,8 +71,8 @@ func MaxArgs(c *ucli.Context, n int) error {
 	return nil
 }
 
-// OneOf returns a flag's value, which must be one of the allowed words, or "" if the flag is not set. Any other value
-// is a usage error that lists the words and proposes the nearest.
+// OneOf returns a flag's value, which must be one of the allowed words, or "" if the flag is not
+// set. Any other value is a usage error that lists the words and proposes the nearest.
 func OneOf(c *ucli.Context, flag string, allowed ...string) (string, error) {
 	value := c.String(flag)
 	if slices.Contains(allowed, value) {
@@ -87,8 +88,8 @@ func OneOf(c *ucli.Context, flag string, allowed ...string) (string, error) {
 // maxInput is the most that [Text] reads, in bytes. The admin API accepts no more.
 const maxInput = 2 << 20
 
-// Text returns an argument, or for "-" all of stdin without its last line end. Stdin with more than 2 MiB is a usage
-// error, because the admin API accepts no more.
+// Text returns an argument, or for "-" all of stdin without its last line end. Stdin with more than
+// 2 MiB is a usage error, because the admin API accepts no more.
 func Text(c *ucli.Context, arg string) (string, error) {
 	if arg != "-" {
 		return arg, nil

@@ -9,9 +9,8 @@ import (
 	ucli "github.com/urfave/cli/v2"
 )
 
-// printHelp shows what a command is for, its flags, its commands and examples.
-// A command's Description holds the prose and, behind a line "Examples:", the
-// examples.
+// printHelp shows a command's purpose, its flags, its commands and examples. A command's
+// Description has the prose and, after a line "Examples:", the examples.
 func printHelp(out io.Writer, app *ucli.App, w *words) error {
 	var b strings.Builder
 	name, usage, description := w.name(app), app.Usage, app.Description
@@ -94,7 +93,7 @@ func writeFlags(b *strings.Builder, title string, flags []ucli.Flag) {
 // flagText is a flag as help and manual pages show it.
 type flagText struct {
 	names []string // with their dashes, the short one first
-	value string   // what stands for its value, "" when it takes none
+	value string   // the placeholder for its value, "" without a value
 	usage string   // with the default
 }
 

@@ -45,7 +45,8 @@ func manPage(app *ucli.App) string {
 // man writes the lines of a manual page.
 type man struct{ strings.Builder }
 
-// line writes a line of text that is roff already. It escapes a leading dot, which would begin a macro.
+// line writes a line of text that is roff already. It escapes a leading dot, which would begin a
+// macro.
 func (m *man) line(text string) {
 	if text == "" {
 		return // an empty line is a break that pages do not use

@@ -20,8 +20,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// Output is where a command prints its result and its messages. It makes control characters visible, so that a text of
-// another program can't change the terminal. Its methods take no lock.
+// Output is where a command prints its result and its messages. It makes control characters
+// visible, so that a text of another program can't change the terminal. Its methods take no lock.
 type Output struct {
 	W, Err   io.Writer
 	JSON     bool // --json
@@ -32,8 +32,8 @@ type Output struct {
 	failure *atomic.Pointer[error] // the first of writing to W; nil: not kept
 }
 
-// Failure returns the first error of printing to stdout, for commands that go on after one, such as an agent whose
-// text nobody can read. It is nil if all was printed.
+// Failure returns the first error of printing to stdout, for commands that go on after one, such as
+// an agent whose reader has gone. It is nil if all was printed.
 func (o *Output) Failure() error {
 	if o.failure == nil || o.failure.Load() == nil {
 		return nil
@@ -53,7 +53,8 @@ func (o *Output) write(s string) error {
 	return nil
 }
 
-// Out returns the output of a command: the writers of its app, the values of --json and -v, and what stdout can show.
+// Out returns the output of a command: the writers of its app, the values of --json and -v, and the
+// abilities of stdout.
 func Out(c *ucli.Context) *Output {
 	return &Output{
 		W: c.App.Writer, Err: c.App.ErrWriter,
@@ -63,12 +64,12 @@ func Out(c *ucli.Context) *Output {
 	}
 }
 
-// Document prints v as one JSON document, indented if stdout is a terminal and else on one line. Control characters in
-// strings are escaped. The error says that encoding or writing failed.
+// Document prints v as one JSON document, indented if stdout is a terminal and else on one line.
+// Control characters in strings are escaped. The error says that encoding or writing failed.
 func (o *Output) Document(v any) error { return o.writeJSON(v, o.Terminal) }
 
-// Line prints v as one JSON object on a line of its own, for commands that print a stream. It never indents, so that
-// scripts can read line by line.
+// Line prints v as one JSON object on a line of its own, for commands that print a stream. It never
+// indents, so that scripts can read line by line.
 func (o *Output) Line(v any) error { return o.writeJSON(v, false) }
 
 // own matches the terminal sequences that our own commands write: inks, and a cleared screen.
@@ -89,21 +90,23 @@ func harmless(s string) string {
 	return b.String() + visible.Controls(s[from:])
 }
 
-// Printf prints part of the result for people to stdout. Control characters in the text become visible, except line
-// ends, tabs and the sequences of our own colours. The error says that writing failed.
+// Printf prints part of the result for people to stdout. Control characters in the text become
+// visible, except line ends, tabs and the sequences of our own colours. The error says that writing
+// failed.
 func (o *Output) Printf(format string, args ...any) error {
 	return o.write(harmless(fmt.Sprintf(format, args...)))
 }
 
-// Notef prints a note for people on stderr and adds a line end. With --json it prints nothing. A write error is
-// ignored, because a note is no part of the result.
+// Notef prints a note for people on stderr and adds a line end. With --json it prints no note. A
+// write error is ignored, because a note is no part of the result.
 func (o *Output) Notef(format string, args ...any) {
 	if !o.JSON {
 		_, _ = io.WriteString(o.Err, harmless(fmt.Sprintf(format, args...))+"\n")
 	}
 }
 
-// Report prints a state: with --json the line on stdout, else a note for people, as [Output.Notef] does.
+// Report prints a state: with --json the line on stdout, else a note for people, as [Output.Notef]
+// does.
 func (o *Output) Report(line map[string]any, format string, args ...any) {
 	if o.JSON {
 		_ = o.Line(line)
@@ -141,15 +144,15 @@ func escapeJSON(s string) string {
 	return b.String()
 }
 
-// Terminal reports whether w is a terminal: a file of the system, such as stdout, that no one has redirected. Any other
-// writer, such as a buffer, is none.
+// Terminal reports whether w is a terminal: a file of the system, such as stdout, that is not
+// redirected. Any other writer, such as a buffer, is not a terminal.
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// Foreground reports whether w is a terminal that this program may draw on: a program in the background of a shell
-// leaves the terminal to the shell's prompt.
+// Foreground reports whether w is a terminal that this program may draw on: a program in the
+// background of a shell leaves the terminal to the shell's prompt.
 func Foreground(w io.Writer) bool {
 	if !Terminal(w) {
 		return false
@@ -158,8 +161,8 @@ func Foreground(w io.Writer) bool {
 	return err != nil || group == unix.Getpgrp() // an error: a terminal that is not the controlling one
 }
 
-// Color reports whether to colour what goes to w: yes if w is a terminal whose TERM is not dumb, or if CLICOLOR_FORCE
-// is set and not 0. NO_COLOR always means no.
+// Color reports whether to colour the output on w: yes if w is a terminal whose TERM is not dumb,
+// or if CLICOLOR_FORCE is set and not 0. NO_COLOR always means no.
 func Color(w io.Writer) bool {
 	if os.Getenv("NO_COLOR") != "" {
 		return false
@@ -187,8 +190,8 @@ const (
 
 func (i Ink) paint(s string) string { return string(i) + s + "\x1b[0m" }
 
-// On returns a text coloured for w, or the text itself if w shows no colour (see [Color]). It is for writers that have
-// no [Output].
+// On returns a text coloured for w, or the text itself if w shows no colour (see [Color]). It is
+// for writers that have no [Output].
 func (i Ink) On(w io.Writer, s string) string {
 	if !Color(w) {
 		return s
@@ -196,8 +199,8 @@ func (i Ink) On(w io.Writer, s string) string {
 	return i.paint(s)
 }
 
-// Paint returns a text coloured for stdout, or the text itself if stdout shows no colour. The result goes into
-// [Output.Printf], which lets these colours through.
+// Paint returns a text coloured for stdout, or the text itself if stdout shows no colour. The
+// result goes into [Output.Printf], which lets these colours through.
 func (o *Output) Paint(i Ink, s string) string {
 	if !o.Color {
 		return s
@@ -205,8 +208,8 @@ func (o *Output) Paint(i Ink, s string) string {
 	return i.paint(s)
 }
 
-// Table is a table for people: headings, and rows of as many cells. [Output.Table] prints it with aligned columns and
-// two spaces between them. The zero value with Columns is ready for rows.
+// Table is a table for people: headings, and rows of as many cells. [Output.Table] prints it with
+// aligned columns and two spaces between them. The zero value with Columns is ready for rows.
 type Table struct {
 	Columns []string
 	// Ink gives a cell's colour, nil for plain ones.
@@ -214,8 +217,8 @@ type Table struct {
 	rows [][]string
 }
 
-// Row adds a row with a cell for each column. A cell may be any value; [OneLine] makes its text one line, and an empty
-// cell shows as a dash.
+// Row adds a row with a cell for each column. A cell may be any value; [OneLine] makes its text one
+// line, and an empty cell shows as a dash.
 func (t *Table) Row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
@@ -226,8 +229,9 @@ func (t *Table) Row(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// DropEmpty removes each of the named columns, which must be in Columns, that has no cell with a text in the rows so
-// far. It is for columns that only some lists need, such as the gateway of a cluster.
+// DropEmpty removes each of the named columns, which must be in Columns, that has no cell with a
+// text in the rows so far. It is for columns that only some lists need, such as the gateway of a
+// cluster.
 func (t *Table) DropEmpty(columns ...string) {
 	t.Columns = slices.Clone(t.Columns)
 	for _, name := range columns {
@@ -242,8 +246,8 @@ func (t *Table) DropEmpty(columns ...string) {
 	}
 }
 
-// Table prints a table to stdout. If the table has no rows, it prints the text empty as a note on stderr instead. The
-// error says that writing failed.
+// Table prints a table to stdout. If the table has no rows, it prints the text empty as a note on
+// stderr instead. The error says that writing failed.
 func (o *Output) Table(t *Table, empty string) error {
 	if len(t.rows) == 0 {
 		o.Notef("%s", empty)
@@ -275,8 +279,8 @@ func (o *Output) Table(t *Table, empty string) error {
 // sequences matches the sequences that control terminals.
 var sequences = lazyregexp.New("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?)")
 
-// Clean removes terminal sequences, control characters and the characters that reverse the direction of text from a
-// text of another program. Line ends and tabs stay.
+// Clean removes terminal sequences, control characters and the characters that reverse the
+// direction of text from a text of another program. Line ends and tabs stay.
 func Clean(s string) string {
 	s = sequences.ReplaceAllString(s, "")
 	return strings.Map(func(r rune) rune {
@@ -290,8 +294,8 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Shorten cuts a text to its first line and at most n characters, which must be at least 1. If something was cut off,
-// the text ends in an ellipsis.
+// Shorten cuts a text to its first line and at most n characters, which must be at least 1. If
+// something was cut off, the text ends in an ellipsis.
 func Shorten(s string, n int) string {
 	s, _, cut := strings.Cut(strings.TrimSpace(s), "\n")
 	if r := []rune(s); len(r) > n {

@@ -13,6 +13,8 @@ import (
 	ucli "github.com/urfave/cli/v2"
 )
 
+// Run runs a command, reports its error and returns the exit code.
+
 // Flags and commands that every binary has.
 const (
 	helpFlag    = "help"
@@ -21,8 +23,9 @@ const (
 	helpCommand = "help"
 )
 
-// Run runs an app with args (the program's name first), prints its error, and returns its exit code. It adds --help,
-// --version, --json, the completion scripts and the manual page. Flags may stand before and behind arguments.
+// Run runs an app with args (the program's name first), prints its error, and returns its exit
+// code. It adds --help, --version, --json, the completion scripts and the manual page. Flags may
+// stand before and behind arguments.
 //
 // The context of the commands ends at SIGINT or SIGTERM; a second signal ends the process at once.
 func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -34,7 +37,7 @@ func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer
 	go func() {
 		select {
 		case <-signals:
-			// Before anything shows that the first signal came, the second one ends the process.
+			// The second signal ends the process, even before any output shows that the first came.
 			signal.Stop(signals)
 			cancel()
 		case <-ctx.Done():
@@ -43,7 +46,8 @@ func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer
 	return RunContext(ctx, app, args, stdin, stdout, stderr)
 }
 
-// RunContext is [Run] with a context of the caller, and without signals: the commands end with ctx. Tests call it.
+// RunContext is [Run] with a context of the caller, and without signals: the commands end with ctx.
+// Tests call it.
 func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	prepare(app, stdin, stdout, stderr)
 	if len(args) > 1 && args[1] == completeCommand {
@@ -66,8 +70,8 @@ func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Read
 	return report(app, w, AsError(err))
 }
 
-// prepare adds the flags and commands that all apps share, and keeps urfave/cli from
-// printing anything itself.
+// prepare adds the flags and commands that all apps share, and keeps urfave/cli from printing by
+// itself.
 func prepare(app *ucli.App, stdin io.Reader, stdout, stderr io.Writer) {
 	app.Reader, app.Writer, app.ErrWriter = stdin, stdout, stderr
 	app.HideHelp, app.HideVersion, app.Suggest = true, true, false
@@ -126,7 +130,7 @@ func usageError(c *ucli.Context, err error, _ bool) error {
 	return &Error{Exit: ExitUsage, Code: CodeUsage, Message: err.Error(), Err: err}
 }
 
-// wants says what a flag's value must be, else why the given value is wrong.
+// wants describes the values that a flag takes, or else the reason why the given value is wrong.
 func wants(c *ucli.Context, name, why string) string {
 	flags := c.App.Flags
 	if c.Command != nil {
@@ -146,7 +150,8 @@ func wants(c *ucli.Context, name, why string) string {
 	return why
 }
 
-// report prints why a command failed, once, and returns the exit code. If stdout takes no JSON, stderr has the reason.
+// report prints why a command failed, once, and returns the exit code. If stdout takes no JSON,
+// stderr has the reason.
 func report(app *ucli.App, w *words, e *Error) int {
 	if e.Message == "" {
 		return e.Exit

@@ -12,8 +12,9 @@ import (
 // -ldflags "-X tapgw/internal/cli.version=v1.2.3".
 var version string
 
-// Version returns the version of this binary: the one that the linker set, else the module's, else "devel" with the
-// first 12 digits of the build's commit and "-dirty" if files had changed. It is "unknown" without build information.
+// Version returns the version of this binary: the one that the linker set, else the module's, else
+// "devel" with the first 12 digits of the build's commit and "-dirty" if files had changed. It is
+// "unknown" without build information.
 func Version() string {
 	if version != "" {
 		return version

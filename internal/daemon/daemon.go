@@ -56,10 +56,11 @@ func (d Dir) Tokens() string { return d.file("providers") }
 // Logins is the directory with the logins at the MCP servers of provider files.
 func (d Dir) Logins() string { return d.file("logins") }
 
-// Sources is the directory with what the sources of provider files keep over a restart.
+// Sources is the directory with the state of the sources of provider files, which outlives a
+// restart.
 func (d Dir) Sources() string { return d.file("sources") }
 
-// Records is the directory of what happened, as internal/records writes it.
+// Records is the directory of the records, which package records writes.
 func (d Dir) Records() string { return d.file(statedir.RecordsDir) }
 
 // Uploads is the directory of the files that prompts bring, as long as their sessions run.
@@ -103,7 +104,7 @@ func (d Dir) Locked() (bool, error) {
 	return locked, nil
 }
 
-// LockPID is the process that holds the lock, 0 where none does.
+// LockPID is the process that holds the lock, or 0 if the lock is free.
 func (d Dir) LockPID() int { return proc.LockHolder(d.lockFile()) }
 
 // Running returns the gateway that runs here and is ready. It asks the gateway itself,
@@ -122,9 +123,9 @@ func (d Dir) Running(ctx context.Context) (statedir.Info, bool) {
 	return g, d.answers(ctx, g)
 }
 
-// Current returns the gateway that runs here, ready or not; ok is false when none runs.
-// A gateway that is starting or ending has a PID and nothing else. The error means that
-// the directory can't be read.
+// Current returns the gateway that runs here, ready or not; ok is false when no gateway runs. A
+// gateway that is starting or ending has only a PID. It returns an error if it can't read the
+// directory.
 func (d Dir) Current() (g statedir.Info, ok bool, err error) {
 	locked, err := d.Locked()
 	if err != nil {
@@ -140,8 +141,8 @@ func (d Dir) Current() (g statedir.Info, ok bool, err error) {
 	return g, true, nil
 }
 
-// mustRun is Current, with exit code 3 when no gateway runs. A gateway whose lock somebody has emptied or removed runs
-// all the same: the one that gateway.json names, if it has this directory's token.
+// mustRun is Current, with exit code 3 when no gateway runs. A gateway whose lock was emptied or
+// removed still runs: mustRun finds it by gateway.json, if it has this directory's token.
 func (d Dir) mustRun(ctx context.Context) (statedir.Info, error) {
 	g, ok, err := d.Current()
 	if err != nil || ok {
@@ -197,7 +198,8 @@ func (d Dir) answers(ctx context.Context, g statedir.Info) bool {
 	return d.proves(ctx, g)
 }
 
-// proves reports whether the gateway at g's URL has this directory's admin token and is g's process.
+// proves reports whether the gateway at g's URL has this directory's admin token and is g's
+// process.
 func (d Dir) proves(ctx context.Context, g statedir.Info) bool {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -210,8 +212,8 @@ func (d Dir) proves(ctx context.Context, g statedir.Info) bool {
 	return err == nil && s.PID == g.PID
 }
 
-// Dial returns a client of the gateway g, with the admin token of this directory. The caller closes it. The error is
-// that of a token file that can't be read.
+// Dial returns a client of the gateway g, with the admin token of this directory. The caller closes
+// it. Dial returns an error if it can't read the token file.
 func (d Dir) Dial(g statedir.Info) (*client.Client, error) {
 	token, err := os.ReadFile(d.AdminToken())
 	if err != nil {

@@ -23,9 +23,8 @@ const (
 	maxLineLength = 1 << 20
 )
 
-// PrintFile calls emit with the last lines of a log file and, with follow, with each
-// line that comes until ctx ends. It follows a log that begins anew. Exit code 4 when
-// the file does not exist.
+// PrintFile calls emit with the last lines of a log file and, with follow, with each new line until
+// ctx ends. It also follows a log that is emptied. The exit code is 4 when the file does not exist.
 func PrintFile(ctx context.Context, path string, last int, follow bool, emit func(line string) error) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,8 +93,8 @@ func followFile(ctx context.Context, file *os.File, offset int64, partial string
 	}
 }
 
-// PrintCommand runs a program that prints a log, and calls emit with each line. Its
-// error has what the program wrote to stderr.
+// PrintCommand runs a program that prints a log, and calls emit with each line. Its error has the
+// program's stderr.
 func PrintCommand(ctx context.Context, command []string, emit func(line string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

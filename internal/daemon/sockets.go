@@ -10,10 +10,11 @@ import (
 	"tapgw/internal/proc"
 )
 
-// A gateway that ends because it is restarted hands its listening sockets over, so that nobody else can have its
-// addresses before the next gateway does. The program that restarts it keeps them meanwhile: it listens on a socket in
-// the state directory. The gateway that ends connects there and sends giveSockets with the sockets and, once it has
-// shut down, its heritage. The next gateway connects there and sends takeSockets.
+// A gateway that ends because it is restarted hands its listening sockets over, so that no other
+// program can take its addresses before the next gateway does. The program that restarts it keeps
+// them meanwhile: it listens on a socket in the state directory. The gateway that ends connects
+// there and sends giveSockets with the sockets and, once it has shut down, its heritage. The next
+// gateway connects there and sends takeSockets.
 //
 // A client that connects in between waits until the next gateway accepts its connection.
 const (
@@ -38,9 +39,10 @@ type keeper struct {
 	heritage []byte
 }
 
-// keepSockets calls restart, which ends the gateway that runs here and starts another, and keeps the sockets between
-// both. The error of restart comes back as it is. Without a way to keep them restart is called all the same, after
-// notify; then the next gateway listens anew, and browsers have to sign in again. Call it with the start lock held.
+// keepSockets calls restart, which ends the gateway that runs here and starts another, and keeps
+// the sockets in between. It returns restart's error. If it can't keep the sockets, it calls notify
+// and then restart; the next gateway then opens new sockets, and browsers have to sign in again.
+// Call it with the start lock held.
 func (d Dir) keepSockets(notify func(line string), restart func() error) error {
 	_ = os.Remove(d.file(socketsFile)) // of a program that was killed
 	defer func() { _ = os.Remove(d.file(socketsFile)) }()
@@ -59,8 +61,9 @@ func (d Dir) keepSockets(notify func(line string), restart func() error) error {
 	return restart()
 }
 
-// KeepSockets calls restart, which has a service manager end the gateway that runs here and start it again, and keeps
-// the gateway's sockets meanwhile. It returns the error of restart. No tapgw ensure starts a gateway in between.
+// KeepSockets calls restart, which makes a service manager end the gateway that runs here and start
+// it again, and keeps the gateway's sockets in between. It returns the error of restart. No tapgw
+// ensure starts a gateway in between.
 func (d Dir) KeepSockets(ctx context.Context, notify func(line string), restart func() error) error {
 	lock, err := d.lockStart(ctx)
 	if err != nil {
@@ -89,7 +92,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// serve answers the gateways, one after the other.
+// serve answers one gateway after the other.
 func (k *keeper) serve() {
 	defer close(k.done)
 	for {
@@ -106,7 +109,7 @@ func (k *keeper) serve() {
 
 // handle takes the sockets of the gateway that ends, or gives them to the next one.
 func (k *keeper) handle(c *net.UnixConn) {
-	_ = c.SetReadDeadline(time.Now().Add(socketsTimeout / 2)) // a gateway that waits behind it gets its turn
+	_ = c.SetReadDeadline(time.Now().Add(socketsTimeout / 2)) // for the next gateway's sake
 	kind, files, err := proc.ReceiveFiles(c, 1)
 	if err != nil {
 		closeAll(files)
@@ -125,11 +128,13 @@ func (k *keeper) handle(c *net.UnixConn) {
 	k.heritage, _ = io.ReadAll(io.LimitReader(c, maxHeritage)) // it comes once the gateway has shut down
 }
 
-// Handing is the handover of a gateway that ends to the next one; nil if no program restarts the gateway.
+// Handing is the handover of a gateway that ends to the next one; nil if no program restarts the
+// gateway.
 type Handing struct{ conn *net.UnixConn }
 
-// HandSockets gives the listening sockets of a gateway that is about to end to the program that restarts it. It
-// returns nil if there is no such program, or if it does not take them. Call it before the listeners are closed.
+// HandSockets gives the listening sockets of a gateway that is about to end to the program that
+// restarts it. It returns nil if there is no such program, or if it does not take them. Call it
+// before the listeners are closed.
 func (d Dir) HandSockets(listeners []net.Listener) *Handing {
 	c, err := d.dialSockets()
 	if err != nil {
@@ -148,8 +153,8 @@ func (d Dir) HandSockets(listeners []net.Listener) *Handing {
 	return &Handing{c}
 }
 
-// Finish sends the heritage to the next gateway. If the gateway is killed before, the next one gets the sockets alone.
-// A nil Handing does nothing.
+// Finish sends the heritage to the next gateway. If the gateway is killed before, the next one gets
+// only the sockets. A nil Handing has no effect.
 func (h *Handing) Finish(heritage []byte) {
 	if h == nil {
 		return
@@ -159,8 +164,8 @@ func (h *Handing) Finish(heritage []byte) {
 	_ = h.conn.Close()
 }
 
-// TakeSockets returns the listeners of the gateway before and its heritage, if a program restarts it and keeps them.
-// The caller closes the listeners.
+// TakeSockets returns the listeners of the gateway before and its heritage, if a program restarts
+// it and keeps them. The caller closes the listeners.
 func (d Dir) TakeSockets() (listeners []net.Listener, heritage []byte) {
 	c, err := d.dialSockets()
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"tapgw/internal/statedir"
 )
 
+// Ensure starts a gateway in the background unless one runs.
+
 const (
 	// maxLog is the size in bytes past which the next gateway empties the log.
 	maxLog = 1 << 20
@@ -60,8 +62,8 @@ func (d Dir) ensure(ctx context.Context, args []string) (statedir.Info, error) {
 	return g, err
 }
 
-// waitReady returns the gateway that runs here. It waits for one that is starting or
-// ending; ok is false when none runs.
+// waitReady returns the gateway that runs here. It waits for one that is starting or ending; ok is
+// false when no gateway runs.
 func (d Dir) waitReady(ctx context.Context) (g statedir.Info, ok bool, err error) {
 	err = Poll(ctx, func() bool {
 		if g, ok = d.Running(ctx); ok {
@@ -88,7 +90,7 @@ func (d Dir) start(ctx context.Context, args []string) (statedir.Info, error) {
 		return statedir.Info{}, fmt.Errorf("opening the gateway's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	// The state directory is a working directory that nobody unmounts or deletes.
+	// The state directory is the working directory, because it will not be unmounted or deleted.
 	child, err := proc.Detach(program, args, os.Environ(), string(d), log)
 	if err != nil {
 		return statedir.Info{}, err

@@ -16,16 +16,18 @@ import (
 	"tapgw/internal/visible"
 )
 
+// Stopping and restarting of the gateway that runs here.
+
 // StopTimeout bounds the wait for a gateway's end, which takes 15 seconds at most.
 const StopTimeout = 20 * time.Second
 
-// noticeDelay is the time after which Stop says what the gateway waits for.
+// noticeDelay is the time after which Stop reports why the gateway still runs.
 const noticeDelay = time.Second
 
-// Stop asks the gateway that runs here to end and waits until it has ended. After a
-// second it calls notify with a line that says what the gateway waits for. Exit codes: 3
-// when no gateway runs, 5 when it is another user's, 124 when it does not end, 1 when it
-// does not answer and its process can't be told from others.
+// Stop asks the gateway that runs here to end and waits until it has ended. After a second it calls
+// notify with a line that names the gateway's unfinished work. Exit codes: 3 when no gateway runs,
+// 5 when it is another user's, 124 when it does not end, 1 when it does not answer and its process
+// can't be told from others.
 func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info, error) {
 	g, err := d.mustRun(ctx)
 	if err != nil {
@@ -61,8 +63,9 @@ func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info,
 	return g, nil
 }
 
-// beginEnd asks the gateway to end over its own port. A gateway that does not answer gets a signal if it certainly is
-// the process that took the lock: in another container, the same number may be any process's.
+// beginEnd asks the gateway to end over its own port. A gateway that does not answer gets a signal
+// if it certainly is the process that took the lock: in another container, the same number may be
+// any process's.
 func (d Dir) beginEnd(ctx context.Context, g statedir.Info) error {
 	if d.requestEnd(ctx, g) == nil {
 		return nil
@@ -102,11 +105,11 @@ func (d Dir) requestEnd(ctx context.Context, g statedir.Info) error {
 	return gateway.Shutdown(ctx)
 }
 
-// Restart stops the gateway that runs here and starts it again. A gateway that tapgw
-// ensure started gets the arguments that it had; for any other, plan returns how to start
-// it. An error of plan means that the gateway runs on. No tapgw ensure can start another
-// gateway in between, and no other program can have the gateway's addresses. If the next
-// gateway fails to start, none runs, and the addresses are free.
+// Restart stops the gateway that runs here and starts it again. A gateway that tapgw ensure started
+// gets the arguments that it had; for any other, plan returns how to start it. After an error of
+// plan the gateway runs on. No tapgw ensure can start another gateway in between, and no other
+// program can have the gateway's addresses. If the next gateway fails to start, no gateway runs,
+// and the addresses are free.
 func (d Dir) Restart(
 	ctx context.Context, plan func(statedir.Info) (start func(context.Context) error, err error),
 	notify func(line string),

@@ -9,7 +9,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Scripts as they are served. The document loads entry, which loads later once somebody opens what is in it.
+// Names of the served scripts. The document loads entry. Entry loads later when the user opens a
+// part of the page that needs it.
 const (
 	entry = "main"
 	later = "later"
@@ -25,18 +26,19 @@ var (
 	declaring = lazyregexp.New(`(?m)^(?:export )?(?:async )?(?:function\*?|class|const|let) (\w+)`)
 )
 
-// bundle returns the scripts as they are served. The entry and all modules that it imports are one script, since over a
-// slow link each request costs more than a module. Modules that are loaded when somebody needs them are one script too,
-// which compresses to three quarters of what they take alone; it takes from the entry's what they import from there.
-// All modules of a script share one scope, whose names the minifier makes short: no two of them declare the same name.
-// Sources are by name without directory and extension.
+// bundle returns the scripts as they are served. The entry and all modules that it imports are one
+// script, since over a slow link each request costs more than a module. The modules that are loaded
+// later are another script, because together they compress to three quarters of their single sizes.
+// That script borrows the names that it imports from the entry's. All modules of a script share one
+// scope, whose names the minifier makes short: no two of them declare the same name. Sources are by
+// name without directory and extension.
 func bundle(sources map[string]string) (map[string]string, error) {
 	first := newBundler(sources, nil)
 	if err := first.add(entry); err != nil {
 		return nil, err
 	}
 	scripts, second := map[string]string{}, newBundler(sources, first)
-	var opened []string // what the modules export that are loaded later
+	var opened []string // exports of the modules that are loaded later
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		for _, m := range opening.FindAllStringSubmatch(sources[name], -1) {
 			if first.state[m[1]] != "" {
@@ -70,11 +72,11 @@ func bundle(sources map[string]string) (map[string]string, error) {
 	return scripts, nil
 }
 
-// bundler puts modules behind those that they import.
+// bundler puts each module after the modules that it imports.
 type bundler struct {
 	sources  map[string]string
-	outside  *bundler          // of the script that other modules come from; nil: there is none
-	borrowed map[string]bool   // what is imported from outside
+	outside  *bundler          // of the script with the other modules; may be nil
+	borrowed map[string]bool   // names that are imported from outside
 	state    map[string]string // "adding" and "added", by module
 	declared map[string]string // modules by the names that they declare
 	out      strings.Builder

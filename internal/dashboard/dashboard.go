@@ -107,8 +107,9 @@ var served = sync.OnceValue(func() map[string]file {
 	return all
 })
 
-// read returns the files by the paths at which they are served, in fewer scripts and minified: comments and long names
-// are for those who change them, and would be a quarter of what a browser loads.
+// read returns the files by the paths at which they are served, in fewer scripts and minified:
+// comments and long names are for developers, and would be a quarter of the bytes that a browser
+// loads.
 func read(from fs.FS) (map[string]file, error) {
 	contents, scripts := map[string]string{}, map[string]string{}
 	err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {

@@ -1,5 +1,5 @@
-// Package demo shows a session with a tool of another process, and an event that wakes it: a gateway, a scripted model
-// endpoint and a sample provider, for tapgw demo.
+// Package demo shows a session with a tool of another process, and an event that wakes it: a
+// gateway, a scripted model endpoint and a sample provider, for tapgw demo.
 package demo
 
 import (
@@ -27,7 +27,7 @@ const stepTimeout = time.Minute
 // HostAuto makes the session a Copilot session if the runtime is found, else a local one.
 const HostAuto = "auto"
 
-// Options say what the demo shows, and where.
+// Options choose the parts that the demo shows, and its output.
 type Options struct {
 	Host    string // HostAuto, copilot.Kind or gateway.HostLocal
 	Runtime string // path of the Copilot CLI; "": where it is found
@@ -36,8 +36,8 @@ type Options struct {
 	Log     *slog.Logger // of the gateway
 }
 
-// Run runs a gateway with a temporary home, and checks and prints each step of what a provider can do in a session of
-// it. The error says which step failed.
+// Run runs a gateway with a temporary home. It checks and prints each step of a provider's work in
+// a session. The error names the step that failed.
 func Run(ctx context.Context, o Options) error {
 	d := &demo{out: o.Out, log: o.Log}
 	defer d.close()
@@ -83,7 +83,7 @@ func (d *demo) step(ctx context.Context, name string, do func(context.Context) (
 	defer cancel()
 	detail, err := do(ctx)
 	if err != nil && ctx.Err() != nil {
-		// The cause names the time, and err what the step was waiting for.
+		// The cause names the time, and err the event that the step was waiting for.
 		err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 	}
 	s := stepLine{Step: name, Status: "ok", Detail: detail, DurationMs: time.Since(begin).Milliseconds()}
@@ -126,7 +126,7 @@ func (d *demo) start(ctx context.Context, host, runtime string) error {
 	}
 	config := configs.Default()
 	config.Listen = "127.0.0.1:0"
-	config.Tap.Tools = false // it shows what one provider brings
+	config.Tap.Tools = false // because the demo shows the tools of one provider
 	config.Copilot.CLI = runtime
 	if d.whyLocal == "" {
 		if err := d.startModel(ctx); err != nil {

@@ -27,11 +27,12 @@ const (
 	orderUpdate  = "update"
 )
 
-// ProviderCommand is the hidden command that runs the sample provider in a process of this program, so that the
-// demo needs no other program. It calls [Provide].
+// ProviderCommand is the hidden command that runs the sample provider in a process of this program,
+// so that the demo needs no other program. It calls [Provide].
 const ProviderCommand = "__demo-provider"
 
-// Provide runs the sample provider until stdin ends. It obeys the orders that it reads there, and logs to stderr.
+// Provide runs the sample provider until stdin ends. It obeys the orders that it reads there, and
+// logs to stderr.
 func Provide(ctx context.Context, stdin io.Reader, stderr io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

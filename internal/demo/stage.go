@@ -11,7 +11,7 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// stage observes the session for the demo. Its methods return a line that says what they saw.
+// stage observes the session for the demo. Its methods return a line about their observation.
 type stage interface {
 	// ask sends the session a prompt.
 	ask(ctx context.Context, prompt string) error
@@ -23,8 +23,8 @@ type stage interface {
 	result(ctx context.Context, text string) (string, error)
 	// woken waits until an event has started a turn.
 	woken(ctx context.Context, event string) (string, error)
-	// changed sends the session a prompt, and checks that the model that gets it has these
-	// of the demo's tools and no others.
+	// changed sends the session a prompt, and checks that the model then has exactly these of the
+	// demo's tools.
 	changed(ctx context.Context, prompt string, tools ...string) (string, error)
 }
 
@@ -54,8 +54,8 @@ func (s *copilotStage) ask(ctx context.Context, prompt string) error {
 	return err
 }
 
-// request waits for the first request that match accepts, beginning with the last one that
-// was examined. what describes the request for an error.
+// request waits for the first request that match accepts, beginning with the last one that was
+// examined. The word what describes the request in an error.
 func (s *copilotStage) request(
 	ctx context.Context, what string, match func(*scriptmodel.Request) bool,
 ) (*scriptmodel.Request, error) {
@@ -162,8 +162,8 @@ func (s *localStage) ask(ctx context.Context, prompt string) error {
 	return err
 }
 
-// event waits for the session's next event that match accepts. what describes it for an
-// error.
+// event waits for the session's next event that match accepts. The word what describes the event in
+// an error.
 func (s *localStage) event(
 	ctx context.Context, what string, match func(gateway.Event) bool,
 ) (gateway.Event, error) {

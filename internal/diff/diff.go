@@ -1,5 +1,6 @@
-// Package diff compares two versions of a text line by line, and writes the difference as a unified diff. It takes
-// bounded time and memory on any input: where two versions have little in common, it replaces whole passages.
+// Package diff compares two versions of a text line by line, and writes the difference as a unified
+// diff. It takes bounded time and memory on any input: where two versions have little in common, it
+// replaces whole passages.
 package diff
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 )
 
-// Kind says what a [Line] of a diff is.
+// Kind is the kind of a [Line]: common, added or removed.
 type Kind byte
 
 // Kinds of lines, as the first character of a line of a unified diff.
@@ -21,15 +22,16 @@ const (
 	Insert Kind = '+'
 )
 
-// Line is a line of a [Hunk]. Text has no line end; NoEOL means that the file has none there either.
+// Line is a line of a [Hunk]. Text has no line end; NoEOL means that the file has no line end there
+// either.
 type Line struct {
 	Kind  Kind
 	Text  string
 	NoEOL bool
 }
 
-// Hunk is a changed passage with the lines around it. OldStart and NewStart are line numbers from 1, or 0 if there are
-// no lines on that side.
+// Hunk is a changed passage with the lines around it. OldStart and NewStart are line numbers from
+// 1, or 0 if there are no lines on that side.
 type Hunk struct {
 	OldStart, OldLines int
 	NewStart, NewLines int
@@ -48,12 +50,12 @@ func span(start, lines int) string {
 	return fmt.Sprintf("%d,%d", start, lines)
 }
 
-// Diff is the difference of two versions of a file. If Note is not empty, they were not compared line by line, and it
-// says why; then there are no hunks and no counts.
+// Diff is the difference of two versions of a file. If Note is not empty, they were not compared
+// line by line, and it says why; then there are no hunks and no counts.
 type Diff struct {
 	Name     string // relative path, or any name
 	Created  bool   // there was no file before
-	Deleted  bool   // there is none any more
+	Deleted  bool   // the file does not exist any more
 	Added    int    // lines
 	Removed  int
 	Hunks    []Hunk
@@ -61,14 +63,14 @@ type Diff struct {
 	sameCRLF bool
 }
 
-// Limits of what is compared line by line.
+// Limits of the comparison line by line.
 const (
 	maxLines = 200_000 // of one version
 	probe    = 8000    // bytes that decide whether a file is binary, as in git
 )
 
-// New compares two versions of the file name; nil means that there is no file. Binary files, and files of more than
-// 200,000 lines, get a Note.
+// New compares two versions of the file name; nil means that there is no file. Binary files, and
+// files of more than 200,000 lines, get a Note.
 func New(name string, was, now *string) Diff {
 	d := Diff{Name: name, Created: was == nil && now != nil, Deleted: now == nil && was != nil}
 	old, fresh := text(was), text(now)
@@ -87,7 +89,7 @@ func New(name string, was, now *string) Diff {
 }
 
 // compare sets the hunks and the counts. It reads them from the library's unified diff, in which
-// every line of a text stands behind the character of its kind.
+// every line of a text follows the character of its kind.
 func (d *Diff) compare(old, fresh string) {
 	_, body, _ := bytes.Cut(diff.Diff("", []byte(old), "", []byte(fresh)), []byte("+++ \n"))
 	var h *Hunk
@@ -128,15 +130,15 @@ func allCRLF(s string) bool {
 		strings.HasSuffix(s, "\r\n") && strings.Count(s, "\n") == strings.Count(s, "\r\n")
 }
 
-// CRLF reports whether all lines of both versions end in CR LF. Then the carriage returns at the ends of lines say
-// nothing about the change.
+// CRLF reports whether all lines of both versions end in CR LF. Then the carriage returns at the
+// ends of lines are no part of the change.
 func (d *Diff) CRLF() bool { return d.sameCRLF }
 
 // noEOL is how a unified diff marks a last line without a line end.
 const noEOL = `\ No newline at end of file`
 
-// String returns the unified diff as git writes it, without colours and with the bytes of the file as they are. It is
-// "" if the versions are the same and the file existed.
+// String returns the unified diff as git writes it, without colours and with the bytes of the file
+// as they are. It is "" if the versions are the same and the file existed.
 func (d *Diff) String() string {
 	var b strings.Builder
 	old, fresh := quoted("a/"+d.Name), quoted("b/"+d.Name)

@@ -77,7 +77,8 @@ func (d disk) check(dirs ...string) cli.Result {
 	return cli.OK("free: %s", strings.Join(details, ", "))
 }
 
-// writeTrial writes a file and syncs it: some file systems say only then that they are full.
+// writeTrial writes a file and syncs it, because some file systems report only then that they are
+// full.
 func (d disk) writeTrial(dir string) error {
 	f, err := d.create(dir)
 	if err != nil {

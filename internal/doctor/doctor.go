@@ -1,5 +1,5 @@
-// Package doctor checks that a gateway can work on this machine: its files, its disk, the Copilot runtime, the model
-// endpoints and what is installed for terminals.
+// Package doctor checks that a gateway can work on this machine: its files, its disk, the Copilot
+// runtime, the model endpoints, and the parts that are installed for terminals.
 package doctor
 
 import (
@@ -44,8 +44,8 @@ type Doctor struct {
 	disk      disk
 }
 
-// New returns a doctor for a gateway with these files; configErr is the error of reading them. The checks start the
-// Copilot runtime once, and end it before ctx ends.
+// New returns a doctor for a gateway with these files; configErr is the error of reading them. The
+// checks start the Copilot runtime once, and end it before ctx ends.
 func New(ctx context.Context, config configs.Config, files configs.Files, configErr error) *Doctor {
 	d := &Doctor{
 		config: config, files: files, configErr: configErr, state: daemon.Dir(configs.StateDir()), disk: realDisk,
@@ -320,8 +320,8 @@ func (d *Doctor) checkClock(context.Context) cli.Result {
 	return cli.OK("%s", now.UTC().Format(time.RFC3339))
 }
 
-// buildTime is the time of the commit that this program was built from, else that of its
-// file.
+// buildTime is the time of the commit that this program was built from, or else the time of the
+// program's file.
 func buildTime() time.Time {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

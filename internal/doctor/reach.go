@@ -31,7 +31,7 @@ func (d *Doctor) runtime(p configs.Profile) copilot.Options {
 	return copilot.Options{CLI: cp.CLI, Home: configs.Home(), GitHubHost: cp.GitHubHost, Profile: p}
 }
 
-// endpoints returns the profiles with a model endpoint of the user's own: under "" that of
+// endpoints returns the profiles with a model endpoint of the user's own: under "" the endpoint of
 // [copilot], and by name each profile with another endpoint.
 func (d *Doctor) endpoints() map[string]configs.Profile {
 	cp := d.config.Copilot

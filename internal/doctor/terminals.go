@@ -11,7 +11,7 @@ import (
 	"tapgw/internal/statedir"
 )
 
-// checkTerminals looks at what tapgw install copilot wrote.
+// checkTerminals checks the files that tapgw install copilot wrote.
 func (d *Doctor) checkTerminals(context.Context) cli.Result {
 	rows, faults, err := install.CopilotStatus(d.files.Workdir)
 	if err != nil {

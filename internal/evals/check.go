@@ -11,7 +11,8 @@ import (
 	"tapgw/internal/match"
 )
 
-// check holds what was seen against what a case expects, but for what a model has to judge.
+// check compares an observation with a case's expectations, except for the claims that a model has
+// to judge.
 func check(c *configs.EvalCase, seen *observed) (failures []Failure) {
 	fail := func(check, format string, args ...any) {
 		failures = append(failures, Failure{check, fmt.Sprintf(format, args...)})
@@ -81,7 +82,8 @@ func callOutcome(err *adminapi.ToolError) string {
 	return configs.CallFailed
 }
 
-// checkOrder returns the first tool of an order whose call is missing behind the calls of those before it.
+// checkOrder returns the first tool of an order without a call after the calls of the tools before
+// it.
 func checkOrder(order []string, calls []call) string {
 	rest := calls
 	for i, tool := range order {
@@ -99,7 +101,8 @@ func checkOrder(order []string, calls []call) string {
 	return ""
 }
 
-// checkCall counts the calls that an expectation is about, and says what is wrong with their number.
+// checkCall counts the calls that an expectation is about, and describes the fault if their number
+// is wrong.
 func checkCall(e *configs.ExpectedCall, calls []call) string {
 	tool, began := match.NewToolGlob(e.Tool), e.After == ""
 	count, others := 0, ""
@@ -136,8 +139,8 @@ func checkCall(e *configs.ExpectedCall, calls []call) string {
 	return ""
 }
 
-// isExpected reports whether a call has the arguments and the outcome that are expected. A pattern that could not be
-// decided fits where calls are forbidden, and nowhere else.
+// isExpected reports whether a call has the arguments and the outcome that are expected. A pattern
+// that could not be decided fits where calls are forbidden, and nowhere else.
 func isExpected(e *configs.ExpectedCall, c *call) bool {
 	if e.Args != nil {
 		found := e.Args.MatchAtLeisure(match.NewText(c.args))
@@ -181,7 +184,8 @@ func checkFile(e *configs.ExpectedFile, f file, before map[string]string) error 
 	return nil
 }
 
-// checkStream counts the events that an expectation is about, and says what is wrong with their number.
+// checkStream counts the events that an expectation is about, and describes the fault if their
+// number is wrong.
 func checkStream(e *configs.ExpectedStream, events []adminapi.StreamRow) string {
 	name, provider, hasProvider := strings.Cut(e.Stream, "@")
 	count := 0

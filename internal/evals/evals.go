@@ -1,8 +1,10 @@
-// Package evals runs the cases of tapctl evals in sessions of a gateway, and says how many of the runs pass.
+// Package evals runs the cases of tapctl evals in sessions of a gateway, and reports how many of
+// the runs pass.
 //
-// A run has a fresh workspace, a session of its own and the case's providers, which connect to the gateway as any
-// other. It is judged by what the gateway reports of the session, by the files and by the streams; what the model says
-// of itself counts only where a case asks what it says. Every session that a run started ends with the run.
+// A run has a fresh workspace, a session of its own and the case's providers, which connect to the
+// gateway as any other. The verdict rests on the gateway's report of the session, the files and the
+// streams. The model's words count only where a case asks for them. Every session that a run
+// started ends with the run.
 package evals
 
 import (
@@ -22,31 +24,31 @@ type Options struct {
 	Host        string                 // of the sessions
 	Settings    adminapi.ModelSettings // of the sessions
 	JudgeModel  string                 // "": the model of the sessions
-	NoJudge     bool                   // leave out what a model has to judge
+	NoJudge     bool                   // leave out the claims that a model has to judge
 	Allow       bool                   // answer the sessions' permission questions with yes; else with no
 	Concurrency int                    // runs at the same time, at least 1
-	Artifacts   string                 // a directory for transcripts; "": none
-	Ended       func(Result)           // hears of each run that ended, one after the other; nil: nobody
+	Artifacts   string                 // a directory for transcripts; "": they are not written
+	Ended       func(Result)           // gets each ended run, one at a time; may be nil
 }
 
 // States of a [Result] and of a [Case].
 const (
 	Passed    = "passed"
 	Failed    = "failed"
-	Undecided = "undecided" // nothing failed, but the judge's verdicts don't count
+	Undecided = "undecided" // no check failed, but the judge's verdicts don't count
 	Broken    = "error"     // the run could not be made
 )
 
-// Failure is what a run lacks: which check failed, and why.
+// Failure is a failed check of a run, with its reason.
 type Failure struct {
 	Check  string `json:"check"`
 	Reason string `json:"reason"`
 }
 
-// Result is what became of one run of a case.
+// Result is the result of one run of a case.
 type Result struct {
 	Case         string    `json:"case"`
-	Variant      string    `json:"variant,omitempty"` // "": the case as it is
+	Variant      string    `json:"variant,omitempty"` // "": the case without a variant
 	Run          int       `json:"run"`               // from 1
 	State        string    `json:"state"`
 	Session      string    `json:"session,omitempty"`
@@ -69,7 +71,8 @@ func (r *Result) Why() string {
 	return r.Error
 }
 
-// Case is how the runs of a case went. Rate is that of the decided runs, with its 95 % interval.
+// Case is the result of a case's runs. Rate is the rate of the decided runs that passed, with its
+// 95 % interval.
 type Case struct {
 	ID       string   `json:"id"`
 	Title    string   `json:"title"`
@@ -81,16 +84,16 @@ type Case struct {
 	Results []Result `json:"results"`
 }
 
-// Sums add up runs: how many passed of those that were decided, and means of the others.
+// Sums add up runs: how many of the decided runs passed, and means of the other numbers.
 type Sums struct {
 	Runs       int     `json:"runs"`
 	Decided    int     `json:"decided"`
 	Passed     int     `json:"passed"`
-	Rate       float64 `json:"rate"` // Passed of Decided; 0 if there are none
+	Rate       float64 `json:"rate"` // Passed of Decided; 0 if no run is decided
 	Low        float64 `json:"low"`  // the interval of Rate
 	High       float64 `json:"high"`
 	DurationMs int64   `json:"durationMs"` // the median
-	Calls      float64 `json:"calls"`      // the mean, as those that follow
+	Calls      float64 `json:"calls"`      // a mean, like the numbers below
 	Tokens     float64 `json:"tokens"`     // read and written
 }
 
@@ -101,8 +104,9 @@ type Report struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Run runs cases as often as they say, interleaved, and reports how they went. The error says why it ended early: ctx
-// has ended, or the gateway is gone; the report then has the runs that were made.
+// Run runs cases as often as they say, interleaved, and reports how they went. The error says why
+// it ended early: ctx has ended, or the gateway is gone; the report then has the runs that were
+// made.
 func Run(ctx context.Context, o Options, cases []configs.EvalCase) (*Report, error) {
 	var round []job
 	for i := range cases {
@@ -127,7 +131,7 @@ func Run(ctx context.Context, o Options, cases []configs.EvalCase) (*Report, err
 	return report, err
 }
 
-// state is that of a case by its runs.
+// state returns the state of a case by its runs.
 func (c *Case) state() string {
 	has := func(state string) bool {
 		return slices.ContainsFunc(c.Results, func(r Result) bool { return r.State == state })
@@ -181,7 +185,8 @@ type job struct {
 	run     int
 }
 
-// rounds repeats a round as often as its cases say, so that what changes meanwhile hits all alike.
+// rounds repeats a round as often as its cases say, so that changes in the meantime affect all
+// cases alike.
 func rounds(round []job) (jobs []job) {
 	for run, isOver := 1, false; !isOver; run++ {
 		isOver = true
@@ -195,7 +200,7 @@ func rounds(round []job) (jobs []job) {
 	return jobs
 }
 
-// runsOf are the runs of a case with a variant, or as it is.
+// runsOf returns the runs of a case with a variant, or with "" without one.
 func runsOf(results []Result, id, variant string) []Result {
 	found := []Result{}
 	for _, r := range results {
@@ -206,8 +211,8 @@ func runsOf(results []Result, id, variant string) []Result {
 	return found
 }
 
-// runAll makes runs, in their order but several at a time. Without a gateway or after the end of ctx it begins no more.
-// It returns the runs that were made, in their order.
+// runAll makes runs, in their order but several at a time. Without a gateway or after the end of
+// ctx it begins no more. It returns the runs that were made, in their order.
 func (o *Options) runAll(ctx context.Context, jobs []job) ([]Result, *judge, error) {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(outer)
@@ -258,7 +263,7 @@ func (o *Options) runAll(ctx context.Context, jobs []job) ([]Result, *judge, err
 	return done, j, context.Cause(ctx)
 }
 
-// run makes one run. The error is one that ends all runs.
+// run makes one run. An error of run ends all runs.
 func (o *Options) run(ctx context.Context, j job, judge *judge) (Result, error) {
 	r := Result{Case: j.c.ID, Variant: j.variant, Run: j.run, Failures: []Failure{}}
 	seen, err := o.observe(ctx, j)
@@ -303,7 +308,7 @@ func isUnjudged(err error) bool {
 	return is
 }
 
-// judgeRun adds what the judge finds. A judge that is no judge decides nothing.
+// judgeRun adds the judge's findings. The verdicts of a judge that is unreliable do not count.
 func (o *Options) judgeRun(ctx context.Context, c *configs.EvalCase, seen *observed, j *judge, r *Result) error {
 	if o.NoJudge || !c.NeedsJudge() {
 		return nil

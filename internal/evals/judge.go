@@ -17,6 +17,8 @@ import (
 	"tapgw/internal/cli"
 )
 
+// A judge model decides whether messages make a claim.
+
 const (
 	// judgeTimeout bounds one judgment.
 	judgeTimeout = 5 * time.Minute
@@ -24,16 +26,17 @@ const (
 	maxObjects = 1000
 )
 
-// judge asks a model, in a session of its own for each judgment. It sees what was asked and what was said; what was
-// done is judged without it.
+// judge asks a model, in a session of its own for each judgment. It sees only the prompt and the
+// messages; the session's actions are checked without it.
 type judge struct {
 	o *Options
 
-	mu    sync.Mutex
+	mu    sync.Mutex            // guards the fields below
 	tests map[string]*judgeTest // by case
 }
 
-// judgeTest is how the judge does with the examples of a case. They are judged once, by the first run that needs it.
+// judgeTest is how the judge does with the examples of a case. They are judged once, by the first
+// run that needs it.
 type judgeTest struct {
 	once  sync.Once
 	wrong []string
@@ -42,12 +45,12 @@ type judgeTest struct {
 
 func newJudge(o *Options) *judge { return &judge{o: o, tests: map[string]*judgeTest{}} }
 
-// unjudgedError says why what a model had to judge is not decided.
+// unjudgedError says why the claims that a model had to judge are not decided.
 type unjudgedError struct{ reason string }
 
 func (e *unjudgedError) Error() string { return e.reason }
 
-// criterion is what the judge decides about an answer.
+// criterion is a question about an answer that the judge decides.
 type criterion struct {
 	ID   int    `json:"id"`
 	Must string `json:"must"`
@@ -55,7 +58,7 @@ type criterion struct {
 	check string // its name in a [Failure]
 }
 
-// verdict is what the judge says of a criterion.
+// verdict is the judge's decision about a criterion.
 type verdict struct {
 	ID     int    `json:"id"`
 	Pass   *bool  `json:"pass"`
@@ -90,7 +93,8 @@ func (j *judge) wrong(id string) []string {
 	return nil
 }
 
-// judge returns what a session's messages fail by. The error is an [unjudgedError] if the judge can't be relied on.
+// judge returns the failures that the judge finds in a session's messages. The error is an
+// [unjudgedError] if the judge can't be relied on.
 func (j *judge) judge(ctx context.Context, c *configs.EvalCase, messages []string) ([]Failure, error) {
 	j.mu.Lock()
 	test := j.tests[c.ID]
@@ -115,7 +119,8 @@ func (j *judge) judge(ctx context.Context, c *configs.EvalCase, messages []strin
 	return j.ask(ctx, c, strings.Join(messages, "\n\n"))
 }
 
-// examples has the judge judge the examples of a case, and returns those that it is wrong about.
+// examples asks the judge about the examples of a case, and returns the examples that it is wrong
+// about.
 func (j *judge) examples(ctx context.Context, c *configs.EvalCase) (wrong []string, err error) {
 	try := func(kind string, answers []string, shouldPass bool) error {
 		for i, answer := range answers {
@@ -167,8 +172,9 @@ func (j *judge) ask(ctx context.Context, c *configs.EvalCase, answer string) ([]
 	return failures, nil
 }
 
-// judgePrompt asks for verdicts. What was said stands there as a JSON string, and the verdicts need a key that who said
-// it can't know. The form that the prompt shows is no JSON, so that a reply that repeats the prompt is no verdict.
+// judgePrompt asks for verdicts. It has the answer as a JSON string, and the verdicts need a key
+// that the answer's author can't know. The form that the prompt shows is not JSON, so that a reply
+// that repeats the prompt is not a verdict.
 func judgePrompt(c *configs.EvalCase, all []criterion, key, answer string) (string, error) {
 	data, err := json.Marshal(struct {
 		Asked    []string    `json:"asked"`
@@ -187,7 +193,7 @@ Reply with one JSON object and nothing else, with a verdict for each criterion; 
 {"key":"` + key + `","verdicts":[{"id":1,"pass":PASS,"reason":"one sentence"}]}`, nil
 }
 
-// readVerdicts reads what the judge replied: an object with the key, with text around it or not.
+// readVerdicts reads the judge's reply: an object with the key, with text around it or not.
 func readVerdicts(reply, key string, count int) ([]verdict, error) {
 	rest := reply
 	for range maxObjects {
@@ -221,7 +227,7 @@ func readVerdicts(reply, key string, count int) ([]verdict, error) {
 	return nil, &unjudgedError{"the judge's reply has no verdicts: " + short(cmp.Or(reply, "it is empty"))}
 }
 
-// turn gives a new session of the judge's model a prompt, and returns what it says.
+// turn gives a new session of the judge's model a prompt, and returns the reply.
 func (j *judge) turn(ctx context.Context, prompt string) (string, error) {
 	dir, err := newWorkspace(nil)
 	if err != nil {

@@ -31,8 +31,8 @@ type junitFault struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit returns the report as a JUnit XML file: a test case for each case, with a failure for one that did not pass and
-// an error for one without a decision. Control characters are made visible.
+// JUnit returns the report as a JUnit XML file: a test case for each case, with a failure for one
+// that did not pass and an error for one without a decision. Control characters are made visible.
 func (r *Report) JUnit() ([]byte, error) {
 	suite := junitSuite{Name: "evals", Tests: len(r.Cases)}
 	for _, c := range r.Cases {

@@ -15,14 +15,16 @@ import (
 	"tapgw/internal/visible"
 )
 
+// The observation of a run, on which its verdict rests.
+
 const (
 	// followFrom is more than any session has buffered: a session is followed from its start.
 	followFrom = 100_000
-	// maxTranscript bounds what is kept of a run, in bytes.
+	// maxTranscript bounds the stored transcript of a run, in bytes.
 	maxTranscript = 64 << 20
 )
 
-// Callbacks of a session that say what it does (docs/admin-api.md).
+// Callbacks of a session that report its actions (docs/admin-api.md).
 const (
 	onGeneratedPrompt = "onGeneratedUserPrompt"
 	onEndMessage      = "onEndMessage"
@@ -30,7 +32,7 @@ const (
 	onEndTool         = "onEndToolExecution"
 )
 
-// observed is what was seen of a run.
+// observed is the observation of a run.
 type observed struct {
 	session    string
 	turns      int
@@ -40,7 +42,7 @@ type observed struct {
 	events     []adminapi.StreamRow
 	denied     int // questions that were answered with no
 	usage      adminapi.Usage
-	files      map[string]file // those that the case expects something of
+	files      map[string]file // the files that the case has expectations of
 	transcript []client.SessionEvent
 }
 
@@ -51,7 +53,7 @@ type call struct {
 	reason     string
 }
 
-// file is what stands at a path of the workspace.
+// file is the file, or its absence, at a path of the workspace.
 type file struct {
 	text   string
 	exists bool
@@ -95,7 +97,7 @@ func (s *session) note(e client.SessionEvent) error {
 	return nil
 }
 
-// noteCallback notes what the session does. Call with mu held.
+// noteCallback notes an action of the session. Call with mu held.
 func (s *session) noteCallback(c *adminapi.Callback) {
 	switch c.Name {
 	case onGeneratedPrompt:
@@ -143,7 +145,8 @@ func deref(s *string) string {
 	return *s
 }
 
-// write writes what was seen of a run, and its result, into a file of a directory, and returns the file's path.
+// write writes the observation of a run, and its result, into a file of a directory, and returns
+// the file's path.
 func (o *observed) write(dir string, r Result) (string, error) {
 	name := r.Case
 	if r.Variant != "" {
@@ -156,7 +159,7 @@ func (o *observed) write(dir string, r Result) (string, error) {
 		_ = out.Encode(struct {
 			Event string          `json:"event"`
 			Data  json.RawMessage `json:"data"`
-		}{e.Name, e.Data}) // it came as JSON
+		}{e.Name, e.Data}) // the data came as JSON
 	}
 	if err := out.Encode(struct {
 		Event string `json:"event"`

@@ -13,10 +13,11 @@ import (
 const (
 	Better = "better" // the interval of the difference is above 0
 	Worse  = "worse"
-	Noise  = "noise" // it has 0 in it
+	Noise  = "noise" // the interval contains 0
 )
 
-// Variant is how a variant did against the same cases without it. Difference is how much more of the runs passed.
+// Variant is how a variant did against the same cases without it. Difference is how much more of
+// the runs passed.
 type Variant struct {
 	Name       string        `json:"name"`
 	Title      string        `json:"title"`
@@ -36,15 +37,17 @@ type VariantCase struct {
 	Base Sums   `json:"base"`
 }
 
-// Ranking is what an optimization found: the best variant first. Error says why not all runs were made.
+// Ranking is the result of an optimization: the best variant first. Error says why not all runs
+// were made.
 type Ranking struct {
 	Variants []Variant `json:"variants"`
 	Results  []Result  `json:"results"`
 	Error    string    `json:"error,omitempty"`
 }
 
-// Optimize runs each case as it is and with each variant that changes it, in turns, and ranks the variants by how many
-// more runs pass. A variant that changes no case is an error before the first run.
+// Optimize runs each case without and with each variant that changes it, in turns, and ranks the
+// variants by how many more runs pass. A variant that changes no case is an error before the first
+// run.
 func Optimize(
 	ctx context.Context, o Options, cases []configs.EvalCase, variants []configs.EvalVariant,
 ) (*Ranking, error) {
@@ -69,7 +72,8 @@ func Optimize(
 	return r, err
 }
 
-// tries are the cases that a variant changes: each as it is, and with each variant that changes it.
+// tries returns the cases that a variant changes: each one unchanged, and with each variant that
+// changes it.
 func tries(cases []configs.EvalCase, variants []configs.EvalVariant) (all []job) {
 	for i := range cases {
 		of := []job{{c: &cases[i]}}
@@ -85,7 +89,7 @@ func tries(cases []configs.EvalCase, variants []configs.EvalVariant) (all []job)
 	return all
 }
 
-// compare adds up the runs of a variant and those of the same cases without it.
+// compare adds up the runs of a variant and the runs of the same cases without it.
 func compare(v configs.EvalVariant, round []job, results []Result) Variant {
 	of := Variant{Name: v.Name, Title: v.Title, Verdict: Noise}
 	var with, without []Result

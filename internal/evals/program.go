@@ -17,9 +17,9 @@ import (
 // programGrace is how long a program has between SIGTERM and SIGKILL.
 const programGrace = 2 * time.Second
 
-// startProgram starts a program of the case that is a provider, in the directory of the case, with a token for the
-// session alone. It calls bound once: with nil when the session has the provider, or with why it never will. A program
-// that ends before the run does ends the run.
+// startProgram starts a program of the case that is a provider, in the directory of the case, with
+// a token for the session alone. It calls bound once: with nil when the session has the provider,
+// or with why it never will. A program that ends before the run does ends the run.
 func (s *session) startProgram(ctx context.Context, of *configs.EvalProvider, bound func(error)) error {
 	dir, err := filepath.Abs(filepath.Dir(s.c.File))
 	if err != nil {

@@ -18,10 +18,13 @@ import (
 	"tapgw/providers"
 )
 
+// Providers that a case gives its sessions, with their answers and pushes.
+
 // bindTimeout bounds how long a provider of a case may take to join its session.
 const bindTimeout = 30 * time.Second
 
-// startProviders connects the case's providers, and returns when the session has what they offer.
+// startProviders connects the case's providers, and returns when the session has their tools and
+// streams.
 func (s *session) startProviders(ctx context.Context) error {
 	type joined struct {
 		name string
@@ -73,8 +76,8 @@ func (s *session) startProvider(ctx context.Context, of *configs.EvalProvider, b
 	return nil
 }
 
-// newProvider makes a provider for the session alone. It calls bound once: with nil when the session has it, or with
-// the error with which the gateway refuses it.
+// newProvider makes a provider for the session alone. It calls bound once: with nil when the
+// session has it, or with the error with which the gateway refuses it.
 func (s *session) newProvider(
 	ctx context.Context,
 	of *configs.EvalProvider,
@@ -128,19 +131,20 @@ func decide(g *configs.EvalGate) func(context.Context, providers.GateCall) (prov
 	}
 }
 
-// answers are those of a tool of a case.
+// answers has the answers of a case's tool.
 type answers struct {
 	all []configs.EvalAnswer
 
-	mu    sync.Mutex
-	given []bool // of all
+	mu    sync.Mutex // guards the fields below
+	given []bool     // of all
 }
 
 func newAnswers(all []configs.EvalAnswer) *answers {
 	return &answers{all: all, given: make([]bool, len(all))}
 }
 
-// next is the answer for a call: the first that fits and was not given, else the last that fits; nil if none fits.
+// next returns the answer for a call: the first that fits and was not given, else the last that
+// fits; nil if no answer fits.
 func (a *answers) next(args json.RawMessage) (found *configs.EvalAnswer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,7 +204,7 @@ type pushes struct {
 
 	mu   sync.Mutex // guards the fields that follow
 	wait []waitingPush
-	busy int // that are on their way
+	busy int // pushes under way
 }
 
 type waitingPush struct {
@@ -217,7 +221,7 @@ func (p *pushes) of(from *providers.Provider, all []configs.EvalPush) {
 	}
 }
 
-// begin pushes what comes with the first prompt.
+// begin pushes the events that come with the first prompt.
 func (p *pushes) begin() {
 	p.due(func(e *configs.EvalPush) bool { return e.AfterCall == "" && e.AfterTurn == 0 })
 }
@@ -235,7 +239,7 @@ func (p *pushes) isBusy() bool {
 	return p.busy > 0
 }
 
-// due pushes the events whose moment it is.
+// due pushes the events for which is returns true.
 func (p *pushes) due(is func(*configs.EvalPush) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

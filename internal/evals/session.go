@@ -17,15 +17,18 @@ import (
 	"tapgw/internal/visible"
 )
 
+// A run's session: its start, its prompts, and its end.
+
 const (
-	// startTimeout bounds the start of a session. A Copilot runtime unpacks itself at its first start.
+	// startTimeout bounds the start of a session. A Copilot runtime unpacks itself at its first
+	// start.
 	startTimeout = 3 * time.Minute
 	// endTimeout bounds the end of a session, also after Ctrl-C.
 	endTimeout = 30 * time.Second
 	// pollEvery is how often a session that may still work is looked at.
 	pollEvery = 100 * time.Millisecond
 	hostLocal = "local"
-	// markStream is the stream of the event behind which nothing of a run comes.
+	// markStream is the stream of the event that marks the end of a run's events.
 	markStream = "tapctl-evals"
 )
 
@@ -52,7 +55,8 @@ type session struct {
 	stored int // bytes of the transcript
 }
 
-// observe runs a case in a session, and returns what was seen, also beside an error. The session ends with it.
+// observe runs a case in a session, and returns its observation, even with an error. The session
+// ends with it.
 func (o *Options) observe(ctx context.Context, j job) (*observed, error) {
 	dir, err := newWorkspace(j.c.Workspace)
 	if err != nil {
@@ -95,17 +99,17 @@ func (o *Options) start(ctx context.Context, label, dir string, settings adminap
 	)
 }
 
-// end ends a session and removes what the host keeps of it.
+// end ends a session and removes the host's stored copy of it.
 func (o *Options) end(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	_ = o.Gateway.Stop(ctx, id) // the gateway may be gone, or the session
-	if o.Host != hostLocal {    // which keeps nothing
+	if o.Host != hostLocal {    // which stores no sessions
 		_ = o.Gateway.Delete(ctx, id)
 	}
 }
 
-// run gives the session its prompts, and waits until it has nothing more to do.
+// run gives the session its prompts, and waits until it is idle.
 func (s *session) run(ctx context.Context) error {
 	s.work.Go(func() { s.follow(ctx) })
 	s.work.Go(func() { s.answerQuestions(ctx) })
@@ -159,8 +163,8 @@ func (s *session) turn(ctx context.Context, prompt string) error {
 var errGone = &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
 	Message: "the gateway went away before the turn ended; see tapctl status"}
 
-// settle waits until the events of the case were pushed, the session has been idle for as long as the case says, and
-// all that it did before was seen.
+// settle waits until the events of the case were pushed, the session has been idle for as long as
+// the case says, and all that it did before was seen.
 func (s *session) settle(ctx context.Context) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -193,7 +197,7 @@ func (s *session) settle(ctx context.Context) error {
 	}
 }
 
-// catchUp waits until what happened so far was seen: an event that is pushed now comes behind all of it.
+// catchUp waits until all earlier events were read: it pushes an event, which comes after them.
 func (s *session) catchUp(ctx context.Context) error {
 	mark, reached := uuid.NewString(), make(chan struct{})
 	s.mu.Lock()
@@ -220,7 +224,7 @@ func (s *session) countTurn() {
 	}
 }
 
-// answerQuestions answers what the session asks a person: there is none.
+// answerQuestions answers the session's questions to a person: no person is there.
 func (s *session) answerQuestions(ctx context.Context) {
 	for state, err := range s.o.Gateway.Watch(ctx, adminapi.StateQuestions) {
 		var waiting []adminapi.Question
@@ -245,7 +249,8 @@ func (s *session) answerQuestions(ctx context.Context) {
 	}
 }
 
-// follow notes what happens in the session, until it ends or ctx does. Nothing may be missing: else the run ends.
+// follow notes the events of the session, until it ends or ctx does. An observation must be
+// complete, so a gap ends the run.
 func (s *session) follow(ctx context.Context) {
 	for e, err := range s.o.Gateway.FollowSession(ctx, s.id, followFrom) {
 		if err == nil {

@@ -5,7 +5,7 @@ import "math"
 // z is the quantile of the normal distribution for an interval of 95 %.
 const z = 1.959963984540054
 
-// wilson returns the 95 % score interval of a rate of passed of all; 0 to 1 if there are none.
+// wilson returns the 95 % score interval of a rate of passed of all; 0 to 1 if all is 0.
 func wilson(passed, all int) (low, high float64) {
 	if all == 0 {
 		return 0, 1
@@ -17,8 +17,8 @@ func wilson(passed, all int) (low, high float64) {
 	return math.Max(0, middle-half), math.Min(1, middle+half)
 }
 
-// difference returns how much more of b pass than of a, with its 95 % interval by Newcombe's method, which is made of
-// the score intervals of both.
+// difference returns how much more of b pass than of a, with its 95 % interval by Newcombe's
+// method, which is made of the score intervals of both.
 func difference(a, b Sums) (diff, low, high float64) {
 	if a.Decided == 0 || b.Decided == 0 {
 		return 0, -1, 1

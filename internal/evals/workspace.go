@@ -20,8 +20,8 @@ const maxRead = 8 << 20
 // workspacePrefix begins the names of workspaces; the number of the process that made one follows.
 const workspacePrefix = "tapctl-evals-"
 
-// newWorkspace makes a directory with files. Their paths lead nowhere else, as configs has checked, and as the
-// directory's root holds.
+// newWorkspace makes a directory with files. Their paths lead nowhere else, as configs has checked,
+// and as the directory's root holds.
 func newWorkspace(files map[string]string) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", workspacePrefix+strconv.Itoa(os.Getpid())+"-"); err != nil {
 		return "", fmt.Errorf("making a workspace: %w", err)
@@ -47,8 +47,9 @@ func newWorkspace(files map[string]string) (dir string, err error) {
 	return dir, nil
 }
 
-// readFile reads a file of a workspace after a session worked there: what the path names may be anything by now. A
-// link that leads out of the workspace is an error, and so is all that is no file.
+// readFile reads a file of a workspace after a session worked there, when the path may lead to
+// anything. It returns an error for a link that leads out of the workspace, and for everything that
+// is not a regular file.
 func readFile(dir, path string) (text string, exists bool, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -75,8 +76,8 @@ func readFile(dir, path string) (text string, exists bool, err error) {
 
 var workspaceName = regexp.MustCompile(`^` + workspacePrefix + `([0-9]+)-`)
 
-// Abandoned returns the sessions of earlier runs whose tapctl was killed before it could end them: their workspaces are
-// on this machine, and the processes that made them are not.
+// Abandoned returns the sessions of earlier runs whose tapctl was killed before it could end them:
+// their workspaces are on this machine, and the processes that made them are gone.
 func Abandoned(sessions []adminapi.Session) (left []adminapi.Session) {
 	for _, s := range sessions {
 		found := workspaceName.FindStringSubmatch(filepath.Base(s.CWD))

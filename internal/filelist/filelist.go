@@ -1,6 +1,7 @@
-// Package filelist finds the files of a directory by a part of their names, for people who name one in a prompt: those
-// that git tracks and those that it does not ignore, else all. It starts nothing that the directory brings, follows no
-// link out of it, leaves out the places of internal/protect, and ends after two seconds or 50,000 files.
+// Package filelist finds the files of a directory by a part of their names, for people who name a
+// file in a prompt. It finds the files that git tracks or does not ignore, else all. It starts no
+// program of the directory, follows no link out of it, leaves out the places of internal/protect,
+// and ends after two seconds or 50,000 files.
 package filelist
 
 import (
@@ -35,12 +36,12 @@ const (
 // Found are the best matches of a search, the best first.
 type Found struct {
 	Files []string // relative paths with slashes
-	More  bool     // there are more, or the search came to one of its limits
+	More  bool     // the list is cut, or the search met a limit
 }
 
-// Find returns at most most files below a directory whose path has the letters of query, in this order and in either
-// case. Those come first that have it in their name. An empty query matches all. The error says why the directory can't
-// be read.
+// Find returns at most most files below a directory whose path has the letters of query, in this
+// order and in either case. Files with query in their name come first. An empty query matches all.
+// Find returns an error if it can't read the directory.
 func Find(ctx context.Context, dir, query string, most int) (Found, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -68,7 +69,8 @@ func Find(ctx context.Context, dir, query string, most int) (Found, error) {
 	return found, nil
 }
 
-// isOffered reports whether a path is that of a file below the root which may be written without a person's yes.
+// isOffered reports whether a path is a file below the root that may be written without asking a
+// person.
 func isOffered(root *os.Root, dir, name string) bool {
 	info, err := root.Stat(filepath.FromSlash(name)) // a link out of the root is an error
 	return err == nil && info.Mode().IsRegular() && protect.Why(filepath.Join(dir, filepath.FromSlash(name))) == ""
@@ -120,7 +122,8 @@ func addNamed(files []string, name string) []string {
 	return append(files, name)
 }
 
-// isHidden reports whether a character could make a path look like another one, or tell the model what nobody sees.
+// isHidden reports whether a character could make a path look like another one, or hide text for
+// the model from people.
 func isHidden(r rune) bool {
 	return !unicode.IsGraphic(r) ||
 		unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)

@@ -1,5 +1,5 @@
-// Package git reads the root, the branch and the remote repository of a working tree from git's files, without running
-// git.
+// Package git reads the root, the branch and the remote repository of a working tree from git's
+// files, without running git.
 package git
 
 import (
@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// Context describes the working tree that a directory belongs to, as git's files say at the moment of [Of]. Fields for
-// which the files have nothing, or nothing printable, are "".
+// Context describes the working tree that a directory belongs to, by git's files at the moment of
+// [Of]. A field is "" if the files have no value for it, or an unprintable one.
 type Context struct {
 	Root       string // the directory of the working tree
 	Branch     string // "" if a commit is checked out
@@ -23,9 +23,9 @@ type Context struct {
 	Host       string // of the remote origin, such as github.com
 }
 
-// Of finds the working tree that contains a directory, the innermost one; linked worktrees count. It returns false if
-// no directory above has readable git files, or the innermost has a .git that leads to another tree's files. It runs no
-// program and reads only files up to 1 MiB.
+// Of finds the working tree that contains a directory, the innermost one; linked worktrees count.
+// It returns false if no directory above has readable git files, or the innermost has a .git that
+// leads to another tree's files. It runs no program and reads only files up to 1 MiB.
 func Of(dir string) (Context, bool) {
 	for ; ; dir = filepath.Dir(dir) {
 		if c, ok := readTree(dir); ok {
@@ -37,8 +37,8 @@ func Of(dir string) (Context, bool) {
 	}
 }
 
-// Label names a directory for people: the working tree's directory and branch, as in "app@main", or the directory's own
-// name outside a working tree.
+// Label names a directory for people: the working tree's directory and branch, as in "app@main", or
+// the directory's own name outside a working tree.
 func Label(dir string) string {
 	c, ok := Of(dir)
 	switch {
@@ -93,12 +93,12 @@ func originURL(config string) string {
 	return ""
 }
 
-// parseRemote splits the URL of a repository: https://host/owner/name.git, ssh://git@host/owner/name or
-// git@host:owner/name.git. Both results are "" for a local path.
+// parseRemote splits the URL of a repository: https://host/owner/name.git,
+// ssh://git@host/owner/name or git@host:owner/name.git. Both results are "" for a local path.
 func parseRemote(s string) (host, repository string) {
 	if !strings.Contains(s, "://") {
 		at, path, ok := strings.Cut(s, ":")
-		if !ok || strings.ContainsAny(at, `/\`) || len(at) == 1 { // a path, also one of Windows
+		if !ok || strings.ContainsAny(at, `/\`) || len(at) == 1 { // a path, maybe of Windows
 			return "", ""
 		}
 		s = "ssh://" + at + "/" + path
@@ -121,8 +121,9 @@ func isPrintable(s string) bool {
 // maxFileSize bounds the files of git that are read, in bytes.
 const maxFileSize = 1 << 20
 
-// ReadSmall reads a file of git. The error wraps os.ErrInvalid for a symbolic link, for anything else that is no
-// regular file, and for more than 1 MiB: git does not write such files, but the author of an archive may.
+// ReadSmall reads a file of git. The error wraps os.ErrInvalid for a symbolic link, for anything
+// else that is no regular file, and for more than 1 MiB: git does not write such files, but the
+// author of an archive may.
 func ReadSmall(path string) (string, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Repository has the directories in which git keeps the data of a working tree. A tree may come from an archive, with a
-// .git that its author made, so a Repository never names the directories of another tree.
+// Repository has the directories in which git keeps the data of a working tree. A tree may come
+// from an archive, with a .git that its author made, so a Repository never names the directories of
+// another tree.
 type Repository struct {
 	Root        string // the directory of the working tree
 	Dir         string // of the tree's own files: HEAD, index
@@ -20,8 +21,9 @@ type Repository struct {
 // ErrNoRepository says that no directory above is a working tree of git.
 var ErrNoRepository = errors.New("not a git repository (or any of the parent directories)")
 
-// Find returns the repository of the innermost working tree that contains a directory. The paths have no symbolic
-// links. The error wraps ErrNoRepository, or says why the tree's .git is not followed.
+// Find returns the repository of the innermost working tree that contains a directory. The paths
+// have no symbolic links. The error wraps ErrNoRepository, or says why the tree's .git is not
+// followed.
 func Find(dir string) (Repository, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -37,8 +39,9 @@ func Find(dir string) (Repository, error) {
 	}
 }
 
-// Top returns the innermost directory, at or above another one, that contains an entry .git, whether git follows that
-// entry or not: all files below it have one origin. It returns "" if there is no such directory.
+// Top returns the innermost directory, at or above a directory, that contains an entry .git,
+// whether or not git follows that entry: all files below it have one origin. It returns "" if there
+// is no such directory.
 func Top(dir string) string {
 	for ; ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -50,7 +53,8 @@ func Top(dir string) string {
 	}
 }
 
-// at returns the repository of a working tree's root. Without a .git that git would follow, Dir is "".
+// at returns the repository of a working tree's root. Without a .git that git would follow, Dir is
+// "".
 func at(root string) (Repository, error) {
 	name := filepath.Join(root, ".git")
 	info, err := os.Lstat(name)
@@ -91,8 +95,8 @@ func at(root string) (Repository, error) {
 	return Repository{}, fmt.Errorf("%s is not followed: it leads to %s, which is of another working tree", name, dir)
 }
 
-// linked reports whether dir belongs to a linked worktree at root: each of them must name the other, as git writes
-// them. It returns the directory that the worktrees of the repository share.
+// linked reports whether dir belongs to a linked worktree at root: each of them must name the
+// other, as git writes them. It returns the directory that the worktrees of the repository share.
 func linked(root, dir string) (common string, is bool) {
 	back, err := ReadSmall(filepath.Join(dir, "gitdir"))
 	if err != nil {

@@ -1,9 +1,11 @@
-// Package gitread runs git to read a repository that may come from anywhere, such as an archive with a .git in it.
+// Package gitread runs git to read a repository that may come from anywhere, such as an archive
+// with a .git in it.
 //
-// git never reads the repository's own configuration. It gets a private directory instead, with the few settings in it
-// that say how files are compared, and is told where the working tree, the index and the objects are. So nothing in the
-// repository can name a program, another working tree, another file or another repository. Anything else that leads
-// out of the repository (links, borrowed objects, a .git of another tree) is an error.
+// git never reads the repository's own configuration. It gets a private directory instead, with the
+// few settings in it that say how files are compared, and is told where the working tree, the index
+// and the objects are. So nothing in the repository can name a program, another working tree,
+// another file or another repository. Anything else that leads out of the repository (links,
+// borrowed objects, a .git of another tree) is an error.
 package gitread
 
 import (
@@ -27,7 +29,7 @@ import (
 	"tapgw/internal/proc"
 )
 
-// Limits of what git may do.
+// Limits of a run of git.
 const (
 	timeout   = 30 * time.Second
 	maxOutput = 32 << 20 // bytes
@@ -47,11 +49,11 @@ type Repository struct {
 // Git is the program to run.
 type Git struct {
 	Program string // an absolute path, outside of the workspace
-	Path    string // the variable PATH for it; "" leaves it as it is
+	Path    string // git's variable PATH; "": as inherited
 }
 
-// Open opens the repository of the innermost working tree that contains a directory. The error wraps
-// git.ErrNoRepository, or names the part of the repository that leads out of it.
+// Open opens the repository of the innermost working tree that contains a directory. The error
+// wraps git.ErrNoRepository, or names the part of the repository that leads out of it.
 func (g Git) Open(ctx context.Context, dir string) (*Repository, error) {
 	found, err := git.Find(dir)
 	if err != nil {
@@ -136,8 +138,8 @@ func (r *Repository) fill(ctx context.Context, found git.Repository) error {
 	return nil
 }
 
-// dataSettings are the settings of a repository that count, each with one word as its value: they say how files and
-// objects are compared. All others are left out, whatever they are.
+// dataSettings are the settings of a repository that count, each with one word as its value: they
+// say how files and objects are compared. All others are left out.
 var dataSettings = map[string]bool{
 	"core.filemode": true, "core.ignorecase": true, "core.symlinks": true, "core.precomposeunicode": true,
 	"core.autocrlf": true, "core.eol": true, "core.trustctime": true, "core.checkstat": true,
@@ -145,7 +147,8 @@ var dataSettings = map[string]bool{
 	"extensions.objectformat": true, "extensions.refstorage": true,
 }
 
-// config returns the private configuration. The repository's own is read as a text that includes nothing.
+// config returns the private configuration. The repository's own is read as a text that includes
+// nothing.
 func (r *Repository) config(ctx context.Context, found git.Repository) (string, error) {
 	text, err := git.ReadSmall(filepath.Join(found.Common, "config"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -194,7 +197,8 @@ func isWord(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// checkFiles refuses a repository with links, pipes or borrowed objects among the files that git reads.
+// checkFiles refuses a repository with links, pipes or borrowed objects among the files that git
+// reads.
 func checkFiles(ctx context.Context, found git.Repository) error {
 	borrowed, err := git.ReadSmall(filepath.Join(found.Common, "objects", "info", "alternates"))
 	if err == nil && strings.TrimSpace(borrowed) != "" {
@@ -228,7 +232,8 @@ func checkFiles(ctx context.Context, found git.Repository) error {
 	return nil
 }
 
-// checkOwners refuses a repository of another user, unless the user's own configuration lists it in safe.directory.
+// checkOwners refuses a repository of another user, unless the user's own configuration lists it in
+// safe.directory.
 func (r *Repository) checkOwners(ctx context.Context, found git.Repository) error {
 	for _, path := range []string{found.Root, filepath.Join(found.Root, ".git"), found.Dir, found.Common} {
 		owner, err := ownerOf(path)
@@ -269,8 +274,9 @@ func ownerOf(path string) (int, error) {
 	return -1, nil
 }
 
-// CheckIndex refuses an index with a path that is outside the working tree or in .git, which only a program other than
-// git writes. It returns whether a submodule has a .git that leads somewhere else, so that git must not look into it.
+// CheckIndex refuses an index with a path that is outside the working tree or in .git, which only a
+// program other than git writes. It reports whether a submodule's .git leads out of the repository,
+// so that git must not look into the submodule.
 func (r *Repository) CheckIndex(ctx context.Context) (strayModule bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -308,7 +314,7 @@ func (r *Repository) CheckIndex(ctx context.Context) (strayModule bool, err erro
 	return strayModule, said(ctx, err, stderr.String())
 }
 
-// isInside reports whether a path of the index is one of a file in the working tree.
+// isInside reports whether a path of the index belongs to a file in the working tree.
 func isInside(path string) bool {
 	return fs.ValidPath(path) && !slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
 		return strings.EqualFold(part, ".git")
@@ -325,7 +331,8 @@ func (r *Repository) isStray(path string) bool {
 	return err != nil || found.Root != at
 }
 
-// Output runs git in the directory that was opened, and returns its output. The error has git's own first line.
+// Output runs git in the directory that was opened, and returns its output. The error has git's own
+// first line.
 func (r *Repository) Output(ctx context.Context, args ...string) ([]byte, error) {
 	return output(ctx, r.Command(ctx, args...))
 }
@@ -339,15 +346,17 @@ func (r *Repository) commandAt(ctx context.Context, dir string, args ...string) 
 	return r.git.command(ctx, dir, r.env, args...)
 }
 
-// safeSettings keep git from running programs, also those that the user's own configuration names for other purposes.
+// safeSettings keep git from running programs, also programs that the user's own configuration
+// names for other purposes.
 var safeSettings = []string{
 	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "safe.bareRepository=explicit",
 	"diff.external=", "diff.autoRefreshIndex=false", "status.submoduleSummary=false", "diff.submodule=short",
 	"core.quotePath=false", "core.untrackedCache=false",
 }
 
-// command is git with arguments. It does not run in dir, because a version manager's shim would choose git by the files
-// there, and has none of this process's variables for git.
+// command returns a command of git with arguments. It does not run in dir, because a version
+// manager's shim would choose git by the files there. It leaves out this process's variables for
+// git.
 func (g Git) command(ctx context.Context, dir string, env map[string]string, args ...string) *exec.Cmd {
 	all := []string{"-C", dir, "--no-pager", "--no-optional-locks"}
 	for _, setting := range safeSettings {

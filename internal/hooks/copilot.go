@@ -16,9 +16,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Copilot turns hooks that a trusted project's files give the Copilot runtime into hooks of the gateway. Each is asked
-// only while its file is as it was trusted; after a change, a hook before a tool call denies. If the list could not be
-// read, err says why, and the result is one hook that denies each call. faults tell people which hooks are not asked.
+// Copilot turns hooks that a trusted project's files give the Copilot runtime into hooks of the
+// gateway. Each is asked only while its file is as it was trusted; after a change, a hook before a
+// tool call denies. If the list could not be read, err says why, and the result is one hook that
+// denies each call. faults tell people which hooks are not asked.
 func Copilot(list []configs.CopilotHook, err error) (hooks []gateway.Hook, faults []string) {
 	if err != nil {
 		h := configs.CopilotHook{Event: "preToolUse", File: "the project's hooks", Fault: err.Error()}
@@ -62,7 +63,8 @@ func askCopilot(h configs.CopilotHook) ask {
 	}
 }
 
-// copilotInput writes an event as the runtime does for its hooks. isMeant is false if the runtime would not ask.
+// copilotInput writes an event as the runtime does for its hooks. isMeant is false if the runtime
+// would not ask.
 func copilotInput(name string, event []byte) (in []byte, isMeant bool, err error) {
 	var e gateway.HookEvent
 	if err := json.Unmarshal(event, &e); err != nil {
@@ -95,8 +97,9 @@ func copilotInput(name string, event []byte) (in []byte, isMeant bool, err error
 	return in, isMeant, err
 }
 
-// copilotAnswer reads the answer of a hook of the runtime. A hook can't allow a call that the permissions deny, and
-// can't change a call. An answer that wants to is an error, which denies the call.
+// copilotAnswer reads the answer of a hook of the runtime. A hook can't allow a call that the
+// permissions deny, and can't change a call. An answer that wants to is an error, which denies the
+// call.
 func copilotAnswer(on gateway.HookKind, out []byte) ([]byte, error) {
 	var a struct {
 		Permission string `json:"permissionDecision"`

@@ -1,6 +1,6 @@
-// Package hooks asks the user hooks: programs and URLs that [[hooks]] in tapgw.toml names. It runs a
-// program or sends a request and returns the answer's bytes; internal/gateway reads and applies them
-// (docs/hooks.md).
+// Package hooks asks the user hooks: programs and URLs that [[hooks]] in tapgw.toml names. It runs
+// a program or sends a request and returns the answer's bytes; internal/gateway reads and applies
+// them (docs/hooks.md).
 package hooks
 
 import (
@@ -29,8 +29,8 @@ const (
 	killGrace = 500 * time.Millisecond
 )
 
-// New turns the hooks of a config file into hooks of the gateway, in the same order. Each is named by
-// its index and its program or URL, as errors and the timeline show it.
+// New turns the hooks of a config file into hooks of the gateway, in the same order. Each is named
+// by its index and its program or URL, as errors and the timeline show it.
 func New(list []configs.Hook) []gateway.Hook {
 	hooks := make([]gateway.Hook, len(list))
 	for i, h := range list {
@@ -46,12 +46,12 @@ func New(list []configs.Hook) []gateway.Hook {
 	return hooks
 }
 
-// ask asks a hook about an event, a JSON object, and returns its answer, at most 64 KiB. The error is a
-// [*gateway.HookDenial] if the hook denies by its exit code.
+// ask asks a hook about an event, a JSON object, and returns its answer, at most 64 KiB. The error
+// is a [*gateway.HookDenial] if the hook denies by its exit code.
 type ask = func(ctx context.Context, event []byte) ([]byte, error)
 
-// run asks a program, with variables besides the common ones: the event is its standard input, the answer its
-// standard output. An exit code other than 0 denies.
+// run asks a program, with variables beside the common ones: the event is its standard input, the
+// answer its standard output. An exit code other than 0 denies.
 func run(command []string, dir string, env map[string]string) ask {
 	return func(ctx context.Context, event []byte) ([]byte, error) {
 		out := &boundedAnswer{}
@@ -99,8 +99,8 @@ func denialReason(lines []string, code int) string {
 // client asks URLs. It follows no redirect: the event goes to the URL of the config file only.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// post asks a URL: the event is the body of the request, the answer that of the response. A status
-// other than 2xx is an error.
+// post asks a URL: the event is the body of the request, and the answer is the body of the
+// response. A status other than 2xx is an error.
 func post(url string) ask {
 	return func(ctx context.Context, event []byte) ([]byte, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(event))

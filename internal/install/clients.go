@@ -18,6 +18,8 @@ import (
 	"tapgw/internal/visible"
 )
 
+// The gateway's entry in the config files of MCP clients.
+
 // EnvToken is the variable of a client's environment that has the token for /mcp.
 const EnvToken = "TAP_MCP_TOKEN" //nolint:gosec // a name
 
@@ -33,7 +35,8 @@ func Command(flags ...string) (s mcpclients.Server, err error) {
 	return stdioServer(program, flags...)
 }
 
-// stdioServer is tapgw mcp with some flags. Most clients start servers with few of their own variables.
+// stdioServer is tapgw mcp with some flags. Most clients start servers with few of their own
+// variables.
 func stdioServer(program string, args ...string) (s mcpclients.Server, err error) {
 	s.Command = append([]string{program, "mcp"}, args...)
 	if os.Getenv(statedir.EnvHome) != "" {
@@ -46,8 +49,8 @@ func stdioServer(program string, args ...string) (s mcpclients.Server, err error
 	return s, nil
 }
 
-// ownProgram returns the absolute path of this program: as PATH has it if it is the same file, because such a path
-// stays when a new version is installed elsewhere and linked.
+// ownProgram returns the absolute path of this program: as PATH has it if it is the same file,
+// because such a path stays when a new version is installed elsewhere and linked.
 func ownProgram() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -67,8 +70,8 @@ func ownProgram() (string, error) {
 	return filepath.Abs(named)
 }
 
-// URL returns the gateway that runs, or that the config makes, as a client reaches it over HTTP. session is "" for the
-// foreground session.
+// URL returns the gateway that runs, or that the config makes, as a client reaches it over HTTP.
+// session is "" for the foreground session.
 func URL(
 	ctx context.Context, client mcpclients.Client, session string, load func() (configs.Config, error),
 ) (s mcpclients.Server, err error) {
@@ -103,7 +106,7 @@ func URL(
 	return s, nil
 }
 
-// changeResult is what tapgw mcp install and uninstall show as JSON.
+// changeResult is the result of tapgw mcp install and uninstall, as JSON.
 type changeResult struct {
 	Client  string `json:"client"`
 	File    string `json:"file"`
@@ -112,7 +115,8 @@ type changeResult struct {
 	Diff    string `json:"diff,omitempty"`
 }
 
-// InstallClient adds the gateway to the config file of an MCP client: the user's, or a project's if project is not "".
+// InstallClient adds the gateway to the config file of an MCP client: the user's, or a project's if
+// project is not "".
 func (d Dialog) InstallClient(
 	ctx context.Context, client mcpclients.Client, s mcpclients.Server, project string,
 ) error {
@@ -138,7 +142,8 @@ func (d Dialog) UninstallClient(ctx context.Context, client mcpclients.Client, p
 	return errors.Join(d.applyChange(ctx, "uninstall", client, change), d.noteProject(project))
 }
 
-// applyChange shows a change and writes it, unless the user says no. verb is the word of the command.
+// applyChange shows a change and writes it, unless the user says no. verb is the word of the
+// command.
 func (d Dialog) applyChange(
 	ctx context.Context, verb string, client mcpclients.Client, change *mcpclients.Change,
 ) error {

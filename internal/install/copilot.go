@@ -19,14 +19,16 @@ import (
 	"tapgw/internal/visible"
 )
 
-// The parts of what [Dialog.Copilot] installs.
+// The parts that make Copilot CLIs join the gateway: the extension, the hooks and the MCP entry.
+
+// The parts that [Dialog.Copilot] installs.
 const (
 	Hooks     = "hooks"
 	MCP       = "mcp"
 	Extension = "extension"
 )
 
-// copilotChange is what becomes of one part, as JSON shows it.
+// copilotChange is the change of one part, as JSON shows it.
 type copilotChange struct {
 	What    string `json:"what"` // hooks, mcp, extension
 	Scope   string `json:"scope"`
@@ -40,15 +42,16 @@ type copilotChange struct {
 	apply func() error
 }
 
-// copilotPlace is where the Copilot CLI looks: in the user's directory, or in a project's if project is not "".
+// copilotPlace is where the Copilot CLI looks: in the user's directory, or in a project's if
+// project is not "".
 type copilotPlace struct {
 	project string
 	root    string
 	program string // our own, as the files name it
 }
 
-// newCopilotPlace returns the place for the user, or that of the project that a directory belongs to. The CLI looks in
-// the root of a git repository, not in the directories below.
+// newCopilotPlace returns the user's place, or the place of the project that a directory belongs
+// to. The CLI looks in the root of a git repository, not in the directories below.
 func newCopilotPlace(dir string) (p copilotPlace, err error) {
 	if p.program, err = ownProgram(); err != nil {
 		return p, err
@@ -84,7 +87,7 @@ func (p copilotPlace) file(part string) ownfile.File {
 	return f
 }
 
-// install returns what installing a part changes.
+// install returns the change that installing a part makes.
 func (p copilotPlace) install(part string) (*copilotChange, error) {
 	if part == MCP {
 		return p.mcp(func(c mcpclients.Client) (*mcpclients.Change, error) {
@@ -99,7 +102,7 @@ func (p copilotPlace) install(part string) (*copilotChange, error) {
 		ownfile.Found.WriteDiff, ownfile.Found.Write)
 }
 
-// uninstall returns what removing a part changes.
+// uninstall returns the change that removing a part makes.
 func (p copilotPlace) uninstall(part string) (*copilotChange, error) {
 	if part == MCP {
 		return p.mcp(func(c mcpclients.Client) (*mcpclients.Change, error) { return c.Uninstall(p.project) })
@@ -108,7 +111,7 @@ func (p copilotPlace) uninstall(part string) (*copilotChange, error) {
 		ownfile.Found.RemoveDiff, ownfile.Found.Remove)
 }
 
-// mcp returns what an edit of the file with the MCP servers changes.
+// mcp returns the change that an edit of the file with the MCP servers makes.
 func (p copilotPlace) mcp(edit func(mcpclients.Client) (*mcpclients.Change, error)) (*copilotChange, error) {
 	client, _ := mcpclients.Find("copilot")
 	ch, err := edit(client)
@@ -124,7 +127,8 @@ func (p copilotPlace) mcp(edit func(mcpclients.Client) (*mcpclients.Change, erro
 	return c, nil
 }
 
-// own returns what becomes of a file of tapgw's own: changes has the change of each state that has one.
+// own returns the change of a file of tapgw's own. changes has the name of the change by the file's
+// state; states without a change are missing.
 func (p copilotPlace) own(
 	part string, changes map[string]string, show func(ownfile.Found) diff.Diff, apply func(ownfile.Found) error,
 ) (*copilotChange, error) {
@@ -141,9 +145,9 @@ func (p copilotPlace) own(
 	return c, nil
 }
 
-// Copilot installs or uninstalls parts of what makes Copilot CLIs join the gateway, for the user, or in a project if
-// project is not "". Without parts it does so with those that are meant by default. Nothing is installed if one of the
-// parts can't be. What can be removed is removed.
+// Copilot installs or uninstalls the parts that make Copilot CLIs join the gateway: for the user,
+// or in a project if project is not "". Without parts it uses the default parts. It installs all
+// parts or no part. It uninstalls every part that can be removed.
 func (d Dialog) Copilot(ctx context.Context, project string, install bool, parts ...string) error {
 	place, err := newCopilotPlace(project)
 	if err != nil {
@@ -195,7 +199,7 @@ func (d Dialog) Copilot(ctx context.Context, project string, install bool, parts
 	return nil
 }
 
-// defaultParts returns the parts that are named, or else those that are meant without a name.
+// defaultParts returns the parts that are named, or else the default parts.
 func defaultParts(named []string, install bool) []string {
 	switch {
 	case len(named) > 0:
@@ -255,7 +259,8 @@ func (d Dialog) applyCopilot(ctx context.Context, list []*copilotChange) error {
 	return nil
 }
 
-// checkProgram refuses a program that others could not run later. The command is the one that asks.
+// checkProgram refuses a program that other programs could not run later. command is the command
+// that installs it, for the error.
 func checkProgram(command, program string) error {
 	switch {
 	case strings.Contains(program, string(filepath.Separator)+"go-build"):
@@ -268,8 +273,8 @@ func checkProgram(command, program string) error {
 	return nil
 }
 
-// CopilotStatus returns the state of each part, for the user and in the project of a directory. The faults say which
-// parts are unreadable.
+// CopilotStatus returns the state of each part, for the user and in the project of a directory. The
+// faults say which parts are unreadable.
 func CopilotStatus(dir string) (rows []Row, faults []error, err error) {
 	for _, dir := range []string{"", dir} {
 		place, err := newCopilotPlace(dir)

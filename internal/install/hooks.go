@@ -13,8 +13,10 @@ import (
 	"tapgw/internal/visible"
 )
 
-// hookTimeout is how many seconds the CLI waits for a hook. It lets a call through when a hook is late, so tapgw hook
-// answers long before that.
+// The hook file that makes a Copilot CLI run tapgw hook.
+
+// hookTimeout is how many seconds the CLI waits for a hook. It lets a call through when a hook is
+// late, so tapgw hook answers long before that.
 const hookTimeout = 30
 
 // hookEvents are the events for which the CLI runs tapgw hook.
@@ -23,9 +25,10 @@ var hookEvents = []string{
 	"errorOccurred",
 }
 
-// shellHook runs tapgw hook in bash. The shell replaces itself, so that the CLI is the hook's parent. A program that
-// is gone lets the call through and says so: the CLI would deny all of them for a tapgw that was removed. A gateway
-// that does not answer is another thing, which tapgw hook decides.
+// shellHook runs tapgw hook in bash. The shell replaces itself, so that the CLI is the hook's
+// parent. A program that is gone lets the call through and says so: the CLI would deny all of them
+// for a tapgw that was removed. A gateway that does not answer is another thing, which tapgw hook
+// decides.
 func shellHook(program, event string) string {
 	quoted := "'" + strings.ReplaceAll(program, "'", `'\''`) + "'"
 	return "[ -x " + quoted + " ] || { echo tapgw is gone, so nothing judges this: delete this hook >&2; exit 0; }; " +
@@ -62,7 +65,7 @@ func hookFile(program string) string {
 // stateUnreadable is the state of a part whose file can't be read or parsed.
 const stateUnreadable = "unreadable"
 
-// noteCopilot says what else the person must know so that the parts work.
+// noteCopilot tells the person about further steps that the parts need to work.
 func (d Dialog) noteCopilot(place copilotPlace, list []*copilotChange) {
 	note := func(format string, args ...any) { d.Out.Notef("tapgw: "+format, args...) }
 	written := false
@@ -99,7 +102,8 @@ func (d Dialog) noteCopilot(place copilotPlace, list []*copilotChange) {
 	}
 }
 
-// otherScope returns the hook file of the user if the place is a project, or that of the project, if it is there.
+// otherScope returns the user's hook file if the place is a project, or else the project's hook
+// file, if it is there.
 func (p copilotPlace) otherScope(project string) string {
 	if p.project != "" {
 		project = ""
@@ -115,8 +119,8 @@ func (p copilotPlace) otherScope(project string) string {
 	return found.File.Path
 }
 
-// disablesHooks returns the settings of a project that turn the CLI's hooks off, the user's too. Settings of the user
-// do not.
+// disablesHooks returns the settings of a project that turn the CLI's hooks off, the user's too.
+// Settings of the user do not.
 func disablesHooks(project string) (files []string) {
 	for _, name := range []string{
 		".github/copilot/settings.json", ".github/copilot/settings.local.json",
@@ -150,7 +154,8 @@ func readSettings(file string) ([]byte, error) {
 	return os.ReadFile(file) //nolint:gosec // settings of the CLI
 }
 
-// DisabledHooks returns the files of the project of a directory that turn the CLI's hooks off there.
+// DisabledHooks returns the files of the project of a directory that turn the CLI's hooks off
+// there.
 func DisabledHooks(dir string) ([]string, error) {
 	place, err := newCopilotPlace(dir)
 	if err != nil {

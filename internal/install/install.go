@@ -1,6 +1,6 @@
-// Package install writes what other programs read of tapgw, and removes it again: skills, the parts
-// that make Copilot CLIs join the gateway, and the gateway's entry in the config files of MCP
-// clients. A [Dialog] shows each change first.
+// Package install writes the files that other programs read to use tapgw, and removes them again:
+// skills, the parts that make Copilot CLIs join the gateway, and the gateway's entry in the config
+// files of MCP clients. A [Dialog] shows each change first.
 package install
 
 import (
@@ -13,7 +13,7 @@ import (
 	"tapgw/skills"
 )
 
-// Row is one place of what tapgw install writes, as tapgw install status shows it.
+// Row is one place that tapgw install writes to, as tapgw install status shows it.
 type Row struct {
 	What  string `json:"what"`  // skills, hooks, mcp, extension
 	For   string `json:"for"`   // the agent that reads it
@@ -22,8 +22,8 @@ type Row struct {
 	Path  string `json:"path"`
 }
 
-// Status returns the state of each place where something can be installed, for the user and in the project of a
-// directory. The faults say which are unreadable.
+// Status returns the state of each place where something can be installed, for the user and in the
+// project of a directory. The faults say which are unreadable.
 func Status(dir string) (rows []Row, faults []error, err error) {
 	if rows, err = skillRows(dir); err != nil {
 		return nil, nil, err
@@ -51,17 +51,17 @@ func skillRows(dir string) ([]Row, error) {
 	return rows, nil
 }
 
-// Dialog is how an installation shows its changes to the user, and asks before it makes them.
+// Dialog shows the changes of an installation to the user, and asks before it makes them.
 type Dialog struct {
 	Out     *cli.Output
-	DryRun  bool // show the changes and make none
+	DryRun  bool // show the changes without making them
 	Yes     bool // do not ask
 	Workdir func() (string, error)
-	// Ask returns an error unless the user answers yes. It is nil where nobody can answer.
+	// Ask returns an error unless the user answers yes. It is nil if the user can't be asked.
 	Ask func(ctx context.Context, question string) error
 }
 
-// confirm asks the question if somebody can answer, and the user has not said yes before.
+// confirm asks the question if the user can be asked, and has not said yes before.
 func (d Dialog) confirm(ctx context.Context, question string) error {
 	if d.Yes || d.Ask == nil {
 		return nil

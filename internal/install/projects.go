@@ -22,14 +22,15 @@ const (
 	maxProjectPath = 4096 // bytes
 )
 
-// projectList is the list of the directories where --project wrote something, so that tapgw uninstall finds them.
+// projectList is the list of the directories where --project wrote something, so that tapgw
+// uninstall finds them.
 type projectList struct {
 	dirs  []string
 	found ownfile.Found
 }
 
-// readProjects reads the list. The file is missing as long as no project has anything of tapgw. A list that a person
-// has changed is an error.
+// readProjects reads the list. The file is missing as long as no project has anything of tapgw. A
+// list that a person has changed is an error.
 func readProjects() (l projectList, err error) {
 	home, err := statedir.Home()
 	if err != nil {
@@ -67,7 +68,8 @@ func canList(dir string) bool {
 		!strings.ContainsFunc(dir, unicode.IsControl)
 }
 
-// write replaces the list, unless another process has changed it meanwhile. It removes the file of an empty list.
+// write replaces the list, unless another process has changed it since it was read. It removes the
+// file of an empty list.
 func (l projectList) write(dirs []string) error {
 	if slices.Equal(dirs, l.dirs) {
 		return nil
@@ -106,7 +108,8 @@ func changeProjects(edit func(dirs []string) ([]string, error)) error {
 	return err
 }
 
-// noteProject brings the list up to date after something was installed in a project, or removed there.
+// noteProject brings the list up to date after something was installed in a project, or removed
+// there.
 func (d Dialog) noteProject(dir string) error {
 	if dir == "" || d.DryRun {
 		return nil

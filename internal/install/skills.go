@@ -8,7 +8,7 @@ import (
 	"tapgw/skills"
 )
 
-// skillChange is what becomes of a skill in a folder, as JSON shows it.
+// skillChange is the change of a skill in a folder, as JSON shows it.
 type skillChange struct {
 	Skill   string `json:"skill"`
 	For     string `json:"for"`
@@ -25,8 +25,8 @@ const (
 	keptAsItIs     = "kept" // a person has changed or written it
 )
 
-// InstallSkills writes the skills of the tap_* tools where agents look for them: for the user, or in a project if
-// project is not "".
+// InstallSkills writes the skills of the tap_* tools where agents look for them: for the user, or
+// in a project if project is not "".
 func (d Dialog) InstallSkills(ctx context.Context, project string) error {
 	return d.changeSkills(ctx, project, map[string]string{skills.Absent: "added", skills.Outdated: "updated"},
 		skills.Found.Write, "move such a file away to get tapgw's own")
@@ -38,8 +38,9 @@ func (d Dialog) UninstallSkills(ctx context.Context, project string) error {
 		skills.Found.Remove, "remove such a file by hand if nobody needs it")
 }
 
-// changeSkills shows what becomes of the skills, and does it: changes has the change of each state that has one. The
-// advice is about files that a person has changed or written.
+// changeSkills shows the changes of the skills, and makes them. changes has the name of the change
+// by a skill's state; states without a change are missing. The advice is about files that a person
+// has changed or written.
 func (d Dialog) changeSkills(
 	ctx context.Context, project string, changes map[string]string, apply func(skills.Found) error, advice string,
 ) error {
@@ -99,7 +100,7 @@ func (d Dialog) showSkills(ctx context.Context, list []skillChange, advice strin
 	return nil
 }
 
-// skillChanges finds out what becomes of each skill in each folder.
+// skillChanges returns the change of each skill in each folder.
 func skillChanges(
 	project string, changes map[string]string, apply func(skills.Found) error,
 ) ([]skillChange, error) {

@@ -20,7 +20,9 @@ import (
 	"tapgw/skills"
 )
 
-// removal is something that tapgw installed, and whether it is removed or kept, as JSON shows it.
+// Uninstalling finds all that tapgw has installed, and removes it.
+
+// removal is an installed part, and whether it is removed or kept, as JSON shows it.
 type removal struct {
 	What    string `json:"what"`  // hooks, mcp, extension, skills, service, projects
 	For     string `json:"for"`   // the program that reads it
@@ -35,12 +37,12 @@ type removal struct {
 	apply func() error
 }
 
-// removals are all things that tapgw installed, each once.
+// removals are all installed parts, each once.
 type removals struct {
 	Dialog
 
 	list []*removal
-	gone []string // projects of the list that are not there anymore
+	gone []string // projects of the list that do not exist any more
 }
 
 func newRemovals(d Dialog) *removals { return &removals{Dialog: d, list: []*removal{}} }
@@ -58,8 +60,8 @@ func (u *removals) keep(what, program, scope, file, reason string) {
 	u.add(removal{What: what, For: program, Scope: scope, File: file, Change: keptAsItIs, Reason: reason})
 }
 
-// everything adds the user's installations, those in projects, and last the service: without its gateway, a terminal
-// that still has the hooks would lose its session.
+// everything adds the user's installations, then the projects' installations, and last the service:
+// without its gateway, a terminal that still has the hooks would lose its session.
 func (u *removals) everything(ctx context.Context) error {
 	if err := u.project(""); err != nil {
 		return err
@@ -113,7 +115,8 @@ func (u *removals) project(dir string) error {
 	return u.skills(dir)
 }
 
-// copilot adds the files of tapgw install copilot. The entry of the MCP servers is one of those of all clients.
+// copilot adds the files of tapgw install copilot. The entry of the MCP servers is left to the
+// removal of all clients' entries.
 func (u *removals) copilot(dir string) error {
 	place, err := newCopilotPlace("")
 	if err != nil {
@@ -197,8 +200,8 @@ func (u *removals) service(ctx context.Context) {
 	}
 }
 
-// Uninstall removes all that tapgw installed: for the user, in the working directory, and in the projects where
-// something was installed.
+// Uninstall removes all that tapgw installed: for the user, in the working directory, and in the
+// projects where something was installed.
 func (d Dialog) Uninstall(ctx context.Context) error { return d.uninstall(ctx, (*removals).everything) }
 
 // UninstallClients takes the gateway out of the config files of all MCP clients.
@@ -267,7 +270,8 @@ func (u *removals) show(out *cli.Output) error {
 	return out.Table(&t, "nothing of tapgw is installed")
 }
 
-// remove removes all that are not kept. One whose removal fails is kept, with the reason.
+// remove removes all that are not kept. An installation whose removal fails is kept, with the
+// reason.
 func (u *removals) remove() {
 	for _, r := range u.list {
 		if r.apply == nil {
@@ -292,7 +296,7 @@ func (u *removals) noteGateway(ctx context.Context) {
 	}
 }
 
-// forget takes the projects from the list that have nothing of tapgw anymore.
+// forget removes the projects without any part of tapgw from the list.
 func (u *removals) forget() error {
 	if slices.ContainsFunc(u.list, func(r *removal) bool { return r.What == "projects" }) {
 		return nil // it can't be read, which the list says

@@ -1,8 +1,9 @@
-// Package instructions reads the files in which a project, or the user, tells agents how to work: AGENTS.md, CLAUDE.md,
-// .github/copilot-instructions.md and their like.
+// Package instructions reads the files in which a project, or the user, tells agents how to work:
+// AGENTS.md, CLAUDE.md, .github/copilot-instructions.md and their like.
 //
-// No symbolic link leads out of the project, no other name of a secret file counts, each file and all together have a
-// limit, and a text that two files share counts once. The caller decides whether the project is trusted.
+// No symbolic link leads out of the project, no other name of a secret file counts, each file and
+// all together have a limit, and a text that two files share counts once. The caller decides
+// whether the project is trusted.
 package instructions
 
 import (
@@ -21,22 +22,25 @@ import (
 	"tapgw/internal/protect"
 )
 
-// Limits of what goes to the model.
+// Limits of the instructions for the model.
 const (
 	maxFile = 64 << 10  // bytes of a file
 	maxAll  = 128 << 10 // bytes of the files of [Project] together
 )
 
-// Names are the files of a directory that have instructions, in the order in which the model gets them.
+// Names are the files of a directory that have instructions, in the order in which the model gets
+// them.
 var Names = []string{"AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", "GEMINI.md", ".claude/CLAUDE.md"}
 
-// RulesDir is the directory with instructions for files of certain names. The language server reads it.
+// RulesDir is the directory with instructions for files of certain names. The language server reads
+// it.
 const RulesDir = ".github/instructions"
 
 // RulesDirs are the directories with such instructions that Copilot sessions get.
 var RulesDirs = []string{RulesDir, ".claude/rules"}
 
-// File is a file of instructions. Path is relative to the project and has slashes, or absolute for the user's own.
+// File is a file of instructions. Path is relative to the project and has slashes, or absolute for
+// the user's own.
 type File struct {
 	Path string
 	Text string
@@ -48,9 +52,10 @@ type LeftOut struct {
 	Reason string
 }
 
-// Project reads the files of a project that count in all of dir: those of the project's directory and of the
-// directories down to dir, the outer ones first. Both are absolute, and dir is in root. A file that is also one of the
-// directories of secrets, under another name, does not count.
+// Project reads the files of a project that count in all of dir: the files of the project's
+// directory and of the directories down to dir, the outer ones first. Both paths are absolute, and
+// dir is in root. A file that is also in one of the directories of secrets, under another
+// name, does not count.
 func Project(root, dir string, secrets ...string) (files []File, left []LeftOut) {
 	rel, err := filepath.Rel(root, dir)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -61,8 +66,8 @@ func Project(root, dir string, secrets ...string) (files []File, left []LeftOut)
 	return found.limited()
 }
 
-// RuleFiles reads the Markdown files in a directory of root and below it, each with the front matter that says which
-// files it is for. The same limits hold as for [Project].
+// RuleFiles reads the Markdown files in a directory of root and below it, each with the front
+// matter that says which files it is for. The same limits hold as for [Project].
 func RuleFiles(root, dir string, secrets ...string) (files []File, left []LeftOut) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -87,8 +92,9 @@ func RuleFiles(root, dir string, secrets ...string) (files []File, left []LeftOu
 	return found.limited()
 }
 
-// Below reads the files of the directories between dir and a path in it, without those of dir: they count for that path
-// and what lies beside it. The path is absolute; one that is not in dir has none.
+// Below reads the files of the directories between dir and a path in it, without the files of dir
+// itself. They count for that path and the paths beside it. The path is absolute; for a path
+// outside dir it returns no files.
 func Below(root, dir, target string) (files []File, left []LeftOut) {
 	inner, err := filepath.Rel(dir, target)
 	if err != nil || !filepath.IsLocal(inner) {
@@ -112,8 +118,8 @@ func User(file string) (files []File, left []LeftOut) {
 	return found.files, found.left
 }
 
-// Rules returns the files of [RulesDir] in a directory of the project, and why the language server must not read them:
-// one leads out of the project, or they are too large.
+// Rules returns the files of [RulesDir] in a directory of the project, and why the language server
+// must not read them: one leads out of the project, or they are too large.
 func Rules(root, dir string) (names []string, why string) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -151,8 +157,9 @@ func Rules(root, dir string) (names []string, why string) {
 	return names, ""
 }
 
-// Nested returns the files that lie below a directory of the project and that [Below] would read, by path from the
-// project: the first few, of a tree of reasonable size. It passes over directories of packages.
+// Nested returns the files that lie below a directory of the project and that [Below] would read,
+// by path from the project: the first few, of a tree of reasonable size. It passes over directories
+// of packages.
 func Nested(root, dir string) (names []string) {
 	const maxNames, maxEntries = 20, 20_000
 	rel, err := filepath.Rel(root, dir)
@@ -168,7 +175,7 @@ func Nested(root, dir string) (names []string) {
 	entries := 0
 	_ = fs.WalkDir(r.FS(), rel, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // a directory that can't be read has none
+			return nil //nolint:nilerr // an unreadable directory has no such files
 		}
 		if entries++; entries > maxEntries || len(names) == maxNames {
 			return fs.SkipAll
@@ -211,7 +218,7 @@ type finder struct {
 
 func (d *finder) leaveOut(name, why string) { d.left = append(d.left, LeftOut{name, why}) }
 
-// limited returns the files without those that exceed the limit of all files together.
+// limited returns the files without the files that exceed the limit of all files together.
 func (d *finder) limited() (files []File, left []LeftOut) {
 	size := 0
 	for _, f := range d.files {
@@ -247,7 +254,8 @@ func (d *finder) readIn(r *os.Root, name string) {
 	d.add(name, f, err)
 }
 
-// add reads and closes an open file, unless opening it failed with err. The file counts or is left out.
+// add reads and closes an open file, unless opening it failed with err. The file counts or is left
+// out.
 func (d *finder) add(name string, f *os.File, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return

@@ -10,6 +10,8 @@ import (
 	"strings"
 )
 
+// Content-Length frames: how messages lie on a pipe.
+
 // Bounds of a frame's header. Real ones have about 40 bytes.
 const (
 	maxHeaderLine  = 1 << 10
@@ -27,7 +29,7 @@ func ReadFrame(r *bufio.Reader, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The memory grows with the bytes that come, not with what the header claims.
+	// The memory grows with the received bytes, not with the length in the header.
 	var body bytes.Buffer
 	body.Grow(min(length, 64<<10))
 	if err := copyBody(&body, r, length); err != nil {
@@ -36,8 +38,9 @@ func ReadFrame(r *bufio.Reader, limit int) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// CopyFrames copies messages as [ReadFrame] reads them until r ends, for a reader that believes every header. Each is
-// flushed when it is whole. The error is nil at the end of r between two messages.
+// CopyFrames copies messages as [ReadFrame] reads them until r ends, for a reader that believes
+// every header. Each is flushed when it is whole. The error is nil at the end of r between two
+// messages.
 func CopyFrames(w io.Writer, r io.Reader, limit int) error {
 	in, out := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(w, 64<<10)
 	for {
@@ -103,7 +106,8 @@ func readHeader(r *bufio.Reader, limit int) (length int, err error) {
 	return length, nil
 }
 
-// contentLength returns the length of a message that a line of a header has, -1 if it is another line.
+// contentLength returns the length of a message that a line of a header has, -1 if it is another
+// line.
 func contentLength(line string, limit int) (int, error) {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok {
@@ -131,7 +135,7 @@ func bytesText(n int) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// headerLine reads a line without its end. At the end of r it returns what was read, and io.EOF.
+// headerLine reads a line without its end. At the end of r it returns the rest and io.EOF.
 func headerLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHeaderLine {

@@ -5,8 +5,8 @@
 // them; requests run on goroutines of their own. When a call's context ends, the other side is
 // asked to cancel it. When the connection ends, all calls get the same error.
 //
-// The session hosts' JSON-RPC is another: one object in each text frame of a WebSocket. Its code
-// is in internal/server (rpc.go), which explains why the two share nothing.
+// The session hosts' JSON-RPC is another: one object in each text frame of a WebSocket. Its code is
+// in internal/server (rpc.go), which explains why the two have no common code.
 package jsonrpc
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 )
 
-// Codes of errors in responses, as JSON-RPC 2.0 defines them; CodeBusy is this package's own. OnRequest may answer with
-// any code in an [Error].
+// Codes of errors in responses, as JSON-RPC 2.0 defines them; CodeBusy is this package's own.
+// OnRequest may answer with any code in an [Error].
 const (
 	CodeInvalidRequest = -32600
 	CodeMethodNotFound = -32601
@@ -33,8 +33,8 @@ const (
 	CodeBusy           = -32000 // more than Options.MaxRequests at a time
 )
 
-// Error is the error of a response, from either side. Code is one of the codes above or the other side's own; Message
-// is for people.
+// Error is the error of a response, from either side. Code is one of the codes above or the other
+// side's own; Message is for people.
 type Error struct {
 	Code    int
 	Message string
@@ -43,20 +43,21 @@ type Error struct {
 // Error implements error. It returns the message without the code.
 func (e *Error) Error() string { return e.Message }
 
-// ErrClosed is the reason for the end of a connection that this side closed with [Conn.Close]. Options.Cause may
-// replace it in the errors of calls.
+// ErrClosed is the reason for the end of a connection that this side closed with [Conn.Close].
+// Options.Cause may replace it in the errors of calls.
 var ErrClosed = errors.New("the connection was closed")
 
-// Options configure a connection. The zero value drops notifications and refuses every request with CodeMethodNotFound.
-// The functions must be ready before [New], which may call them before it returns.
+// Options configure a connection. The zero value drops notifications and refuses every request with
+// CodeMethodNotFound. The functions must be ready before [New], which may call them before it
+// returns.
 type Options struct {
 	// OnNotify gets each notification on the goroutine that reads. It must not block or wait for a
 	// call; it may send.
 	OnNotify func(method string, params json.RawMessage)
-	// OnRequest answers a request on a goroutine of its own: with a value to encode, an [*Error], or
-	// another error, which becomes one with CodeInternal. ctx ends when the other side cancels the
-	// request or the connection ends. OnRequest answers unknown methods with CodeMethodNotFound; nil
-	// does so for all.
+	// OnRequest answers a request on a goroutine of its own: with a value to encode, an [*Error],
+	// or another error, which becomes one with CodeInternal. ctx ends when the other side cancels
+	// the request or the connection ends. OnRequest answers unknown methods with
+	// CodeMethodNotFound; nil does so for all.
 	OnRequest func(ctx context.Context, method string, params json.RawMessage) (any, error)
 	// Cause returns the error that calls get when the connection has ended. err is why reading or
 	// writing ended, or [ErrClosed]. It may block to find the cause. nil: err itself.
@@ -69,8 +70,8 @@ type Options struct {
 // cancelGrace is how long [Conn.Call] waits for the answer to a call that it cancelled.
 const cancelGrace = time.Second
 
-// Conn is one end of a connection. Its methods may be called from any goroutine, but OnNotify must not call Close, Call
-// or Err, because it runs on the goroutine that reads.
+// Conn is one end of a connection. Its methods may be called from any goroutine, but OnNotify must
+// not call Close, Call or Err, because it runs on the goroutine that reads.
 type Conn struct {
 	// Fixed at start.
 	options Options
@@ -89,8 +90,9 @@ type Conn struct {
 	requests map[jsonrpc2.ID]context.CancelFunc
 }
 
-// New starts a connection over transport, usually a pair of pipes, and reads from it at once. It closes transport when
-// the connection ends. [Conn.Close] must be called in any case, also after the other side's end.
+// New starts a connection over transport, usually a pair of pipes, and reads from it at once. It
+// closes transport when the connection ends. [Conn.Close] must be called in any case, also after
+// the other side's end.
 func New(transport io.ReadWriteCloser, o Options) *Conn {
 	if o.MaxMessage == 0 {
 		o.MaxMessage = MaxMessage
@@ -125,8 +127,8 @@ func (c *Conn) awaitEnd() {
 	close(c.done)
 }
 
-// Close ends the connection and waits until OnRequest has returned for all requests. Messages that wait to be written
-// are lost. It must not be called from OnNotify or OnRequest.
+// Close ends the connection and waits until OnRequest has returned for all requests. Messages that
+// wait to be written are lost. It must not be called from OnNotify or OnRequest.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closing = true
@@ -137,18 +139,19 @@ func (c *Conn) Close() {
 	c.running.Wait()
 }
 
-// Done is closed when the connection has ended, by either side or by an error, and Options.Cause has returned.
+// Done is closed when the connection has ended, by either side or by an error, and Options.Cause
+// has returned.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err waits for the end of the connection and returns its reason, as Options.Cause words it. It is never nil unless
-// Cause returns nil.
+// Err waits for the end of the connection and returns its reason, as Options.Cause words it. It is
+// never nil unless Cause returns nil.
 func (c *Conn) Err() error {
 	<-c.done
 	return c.err
 }
 
-// Notify sends a notification; nil params are sent as {}. It only queues: the error is for params that
-// can't be encoded, and for a connection that has ended.
+// Notify sends a notification; nil params are sent as {}. It only queues: the error is for params
+// that can't be encoded, and for a connection that has ended.
 func (c *Conn) Notify(method string, params any) error {
 	if err := c.rpc.Notify(context.Background(), method, orEmptyObject(params)); err != nil {
 		return c.explain(method, err)
@@ -166,9 +169,9 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 	return c.CallWithin(ctx, cancelGrace, func() {}, method, params, result)
 }
 
-// CallWithin is [Conn.Call] with grace in place of a second: the time to wait for the answer after the cancellation. It
-// is for requests that the other side ends slowly. When ctx ends, it calls cancelled once: what is sent from then on
-// reaches the other side after the cancellation.
+// CallWithin is [Conn.Call] with grace in place of a second: the time to wait for the answer after
+// the cancellation. It is for requests that the other side ends slowly. When ctx ends, it calls
+// cancelled once: messages that are sent from then on reach the other side after the cancellation.
 func (c *Conn) CallWithin(ctx context.Context, grace time.Duration, cancelled func(), method string,
 	params, result any) error {
 	if err := ctx.Err(); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 )
 
-// stream carries messages for jsonrpc2, whose reading goroutine calls ReadObject. Writing only queues,
-// so that a peer that stops reading blocks no sender.
+// stream carries messages for jsonrpc2, whose reading goroutine calls ReadObject. Writing only
+// queues, so that a peer that stops reading blocks no sender.
 type stream struct {
 	// Fixed at start.
 	conn    io.ReadWriteCloser
@@ -28,7 +28,7 @@ type stream struct {
 	queue   []byte     // frames that wait to be written
 	changed *sync.Cond // queue or err changed
 	inWrite int        // bytes that conn.Write is writing
-	err     error      // the first of reading or writing; nothing is written after it
+	err     error      // the first of reading or writing; writing stops after it
 }
 
 func newStream(conn io.ReadWriteCloser, limit int) *stream {
@@ -78,8 +78,8 @@ func (s *stream) read(v any) error {
 	return nil
 }
 
-// WriteObject implements jsonrpc2.ObjectStream: it queues a message. The error is jsonrpc2.ErrClosed
-// after the end, or says that the queue is full.
+// WriteObject implements jsonrpc2.ObjectStream: it queues a message. The error is
+// jsonrpc2.ErrClosed after the end, or says that the queue is full.
 func (s *stream) WriteObject(v any) error {
 	body, err := stdjson.Marshal(v)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *stream) WriteObject(v any) error {
 	return nil
 }
 
-// write writes what is queued until the stream fails or is closed.
+// write writes the queued messages until the stream fails or is closed.
 func (s *stream) write() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *stream) write() {
 		s.inWrite = 0
 		if err != nil {
 			s.failLocked(err)
-			// This ends the reader too.
+			// Closing the connection ends the reader, too.
 			_ = s.conn.Close()
 		}
 	}

@@ -1,8 +1,9 @@
-// Package link connects a provider with the gateway of its own process: the messages of a WebSocket in the same order
-// and with the same ends, without a socket, without frames and without a goroutine.
+// Package link connects a provider with the gateway of its own process: the messages of a WebSocket
+// in the same order and with the same ends, without a socket, without frames and without a
+// goroutine.
 //
-// A provider finds its way in by its context ([WithDial]), so that the options of the SDK, which is public, do not show
-// it.
+// A provider finds its way in by its context ([WithDial]), so that the options of the SDK, which is
+// public, do not show it.
 package link
 
 import (
@@ -16,13 +17,14 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Dial makes a connection to the gateway of this process. The error says why the gateway has no place for one.
+// Dial makes a connection to the gateway of this process. The error says why the gateway has no
+// place for one.
 type Dial func() (*Conn, error)
 
 type dialKey struct{}
 
-// WithDial returns a context for the Run of a provider, which then connects by dial and not to the URL of its options.
-// A nil dial changes nothing.
+// WithDial returns a context for the Run of a provider, which then connects by dial and not to the
+// URL of its options. A nil dial has no effect.
 func WithDial(ctx context.Context, dial Dial) context.Context {
 	if dial == nil {
 		return ctx
@@ -30,7 +32,7 @@ func WithDial(ctx context.Context, dial Dial) context.Context {
 	return context.WithValue(ctx, dialKey{}, dial)
 }
 
-// DialOf returns what [WithDial] put into ctx, or nil.
+// DialOf returns the function that [WithDial] put into ctx, or nil.
 func DialOf(ctx context.Context) Dial {
 	dial, _ := ctx.Value(dialKey{}).(Dial)
 	return dial
@@ -42,13 +44,13 @@ type Receiver interface {
 	Closed()
 }
 
-// Conn is the provider's end. It has those methods of a [websocket.Conn] that the SDK uses, with the same results. Any
-// goroutine may call them, one at a time Read.
+// Conn is the provider's end. It has the methods of a [websocket.Conn] that the SDK uses, with the
+// same results. Any goroutine may call them; only one at a time may call Read.
 type Conn struct {
 	receiver  Receiver
 	receiving sync.Mutex // held while the gateway handles a message
 	peer      Peer
-	wake      chan struct{} // holds one; there is something to read
+	wake      chan struct{} // has one element if there are messages to read
 }
 
 // Peer is the way from the gateway to the provider, a gateway.Peer.
@@ -61,19 +63,20 @@ type Peer struct {
 	queue  [][]byte
 	size   int   // of all in queue
 	isSlow bool  // more than limit waited, and onSlow was not called yet
-	ending error // what Read returns after the queue; nil while the connection is open
+	ending error // Read's error after the queue; nil while the connection is open
 }
 
-// Ends has what is called when a connection ends, at most once and under no lock: Slow if the provider is cut off, and
-// Close when the first side closes. Panic gets the value of each panic of the gateway while it handles a message.
+// Ends has the functions that are called when a connection ends, at most once and under no lock:
+// Slow if the provider is cut off, and Close when the first side closes. Panic gets the value of
+// each panic of the gateway while it handles a message.
 type Ends struct {
 	Slow  func()
 	Panic func(fault any)
 	Close func()
 }
 
-// Connect makes a connection. A provider for which more than limit bytes wait is cut off. connect gets the gateway's
-// way to the provider, and returns where the provider's messages go.
+// Connect makes a connection. A provider for which more than limit bytes wait is cut off. connect
+// gets the gateway's way to the provider, and returns where the provider's messages go.
 func Connect(limit int, connect func(*Peer) Receiver, on Ends) *Conn {
 	c := &Conn{wake: make(chan struct{}, 1)}
 	c.peer = Peer{conn: c, limit: limit, on: on}
@@ -96,7 +99,8 @@ func (p *Peer) Send(m protocol.Message) {
 	}
 }
 
-// Flush implements gateway.Peer. It also cuts off a slow provider, which Send can't under the locks of its callers.
+// Flush implements gateway.Peer. It also cuts off a slow provider, which Send can't under the locks
+// of its callers.
 func (p *Peer) Flush() {
 	select {
 	case p.conn.wake <- struct{}{}:
@@ -131,7 +135,8 @@ func (p *Peer) end(err error) {
 	}
 }
 
-// take returns the next message, or why there will be none; neither if there is none now.
+// take returns the next message, or the error with which the messages end. It returns nil and nil
+// if there is no message now.
 func (p *Peer) take() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,8 +154,9 @@ func (p *Peer) take() ([]byte, error) {
 	return data, nil
 }
 
-// Read returns the gateway's next message. The error is a [websocket.CloseError] when the gateway closed the
-// connection, [io.EOF] when it cut the provider off, [net.ErrClosed] after this side closed it, or that of ctx.
+// Read returns the gateway's next message. It returns a [websocket.CloseError] when the gateway
+// closed the connection, [io.EOF] when it cut the provider off, [net.ErrClosed] after this side
+// closed it, and ctx's error when ctx ends.
 func (c *Conn) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
 	for {
 		if data, err := c.peer.take(); data != nil || err != nil {
@@ -164,9 +170,9 @@ func (c *Conn) Read(ctx context.Context) (websocket.MessageType, []byte, error) 
 	}
 }
 
-// Write gives the gateway a message, and returns when that was handled. The gateway keeps data. After the gateway has
-// closed the connection it ignores messages, and Read says why. A panic of the gateway ends this connection and not the
-// process, as net/http has it for a socket.
+// Write gives the gateway a message, and returns when that was handled. The gateway keeps data.
+// After the gateway has closed the connection it ignores messages, and Read says why. A panic of
+// the gateway ends this connection and not the process, as net/http has it for a socket.
 func (c *Conn) Write(_ context.Context, _ websocket.MessageType, data []byte) error {
 	c.receiving.Lock()
 	defer c.receiving.Unlock()
@@ -181,10 +187,10 @@ func (c *Conn) Write(_ context.Context, _ websocket.MessageType, data []byte) er
 	return nil
 }
 
-// Ping does nothing: the gateway of this process is there.
+// Ping always succeeds, because the gateway is in this process.
 func (c *Conn) Ping(context.Context) error { return nil }
 
-// Close is CloseNow: nothing is on its way.
+// Close is CloseNow, because no message is in transit.
 func (c *Conn) Close(websocket.StatusCode, string) error { return c.CloseNow() }
 
 // CloseNow ends the connection on both sides.

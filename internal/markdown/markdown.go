@@ -1,6 +1,6 @@
-// Package markdown renders Markdown for a terminal, also while it comes: [Stream] gives out each block as soon as it
-// is complete. The text may be hostile: control characters do not reach the terminal, and what is not complete yet
-// takes a bounded time and memory.
+// Package markdown renders Markdown for a terminal, also while it comes: [Stream] gives out each
+// block as soon as it is complete. The text may be hostile: control characters do not reach the
+// terminal, and an incomplete block takes a bounded time and memory.
 package markdown
 
 import (
@@ -28,14 +28,15 @@ const (
 	cyan      = "\x1b[36m"
 )
 
-// maxDepth is how deeply blocks are rendered within each other. What lies deeper is shown as its source.
+// maxDepth is how deeply blocks are rendered within each other. Deeper blocks are shown as their
+// source.
 const maxDepth = 12
 
 // minWidth is how narrow text becomes at most.
 const minWidth = 10
 
-// Renderer renders Markdown in lines of at most Width columns, except code, which is not wrapped. Without Color it
-// uses no escape sequences.
+// Renderer renders Markdown in lines of at most Width columns, except code, which is not wrapped.
+// Without Color it uses no escape sequences.
 type Renderer struct {
 	Width int // in columns; less than 10 counts as 10
 	Color bool
@@ -51,7 +52,8 @@ func (r Renderer) Render(source string) string {
 	return strings.Join(w.blocks(parser.Parse(text.NewReader(src)), max(r.Width, minWidth), 0, false), "\n")
 }
 
-// clean takes away the characters that a terminal obeys, and those that change the direction of text.
+// clean removes the characters that a terminal obeys, and the characters that change the direction
+// of text.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -70,7 +72,8 @@ type writer struct {
 	src []byte
 }
 
-// blocks returns the lines of the blocks in n, with an empty line between two unless they are tight.
+// blocks returns the lines of the blocks in n, with an empty line between two unless they are
+// tight.
 func (w writer) blocks(n ast.Node, width, depth int, tight bool) (lines []string) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		block := w.block(c, max(width, minWidth), depth)
@@ -200,8 +203,8 @@ func (w writer) table(n *extast.Table, width int) (lines []string) {
 	return lines
 }
 
-// inline returns the text of the inline nodes in n. outer are the styles around it, which come back after each inner
-// one.
+// inline returns the text of the inline nodes in n. outer are the styles around it, which come back
+// after each inner one.
 func (w writer) inline(n ast.Node, outer ...string) string {
 	var b strings.Builder
 	within := func(code string, n ast.Node) {
@@ -258,7 +261,8 @@ func (w writer) link(b *strings.Builder, n ast.Node, address string, outer []str
 	}
 }
 
-// entities replaces character references such as &amp;, unless they stand for characters that a terminal obeys.
+// entities replaces character references such as &amp;, unless they stand for characters that a
+// terminal obeys.
 func entities(s string) string {
 	if !strings.Contains(s, "&") {
 		return s

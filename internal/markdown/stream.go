@@ -2,23 +2,25 @@ package markdown
 
 import "strings"
 
-// maxPending is how many bytes a block, or a line of code, may have before it is given out although it may go on.
+// maxPending is how many bytes a block, or a line of code, may have before it is given out although
+// it may go on.
 const maxPending = 16 << 10
 
-// Stream renders Markdown that comes in pieces. The zero value with a [Renderer] is ready; the renderer's width may
-// change between two calls.
+// Stream renders Markdown that comes in pieces. The zero value with a [Renderer] is ready; the
+// renderer's width may change between two calls.
 type Stream struct {
 	Renderer
 
 	pending strings.Builder // the block that is not complete yet: whole lines
 	line    string          // the line that is not complete yet
 	blank   bool            // pending ends with an empty line
-	inner   string          // the fence of a code block within pending; "": none
-	fence   string          // the fence of the code block that is given out line by line; "": none
+	inner   string          // the fence of a code block within pending, or ""
+	fence   string          // the fence of the code block that is given out line by line, or ""
 	begun   bool            // something has been given out
 }
 
-// Add takes the next piece, and returns the lines of the blocks that it completes, each with a line end.
+// Add takes the next piece, and returns the lines of the blocks that it completes, each with a line
+// end.
 func (s *Stream) Add(piece string) (done string) {
 	var out strings.Builder
 	s.line += clean(piece)
@@ -90,7 +92,7 @@ func (s *Stream) keep(out *strings.Builder, line string) {
 	}
 }
 
-// flush gives out what is pending.
+// flush gives out the pending text.
 func (s *Stream) flush(out *strings.Builder) {
 	text := s.Render(s.pending.String())
 	s.pending.Reset()
@@ -109,7 +111,7 @@ func (s *Stream) separate(out *strings.Builder) {
 	s.begun = true
 }
 
-// Coming renders what is not complete yet, without a line end after the last line.
+// Coming renders the incomplete block, without a line end after the last line.
 func (s *Stream) Coming() string {
 	if s.fence != "" {
 		if s.line == "" {
@@ -124,7 +126,8 @@ func (s *Stream) Coming() string {
 	return text
 }
 
-// End returns what is left, as [Stream.Add] does, and makes the stream ready for another text.
+// End returns the remaining text, as [Stream.Add] does, and makes the stream ready for another
+// text.
 func (s *Stream) End() (done string) {
 	var out strings.Builder
 	if s.line != "" {

@@ -61,7 +61,7 @@ func markSurrogates(v protocol.Raw) (marked protocol.Raw, hasLone bool) {
 	return marked, hasLone
 }
 
-// escapedUnit decodes the \uXXXX at a place of JSON; 0 if there is none.
+// escapedUnit decodes the \uXXXX at a place of JSON, or returns 0 if there is no such escape.
 func escapedUnit(v protocol.Raw, at int) rune {
 	if at+6 > len(v) || v[at] != '\\' || v[at+1] != 'u' {
 		return 0

@@ -7,15 +7,16 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// What \b and \B mean in JavaScript: \w is ASCII there. The engine also takes letters and digits beyond ASCII for
-// parts of words at a boundary, though not for \w.
+// The meaning of \b and \B in JavaScript: \w is ASCII there. At a boundary, but not for \w, the
+// engine also takes letters and digits beyond ASCII for parts of words.
 const (
 	boundary    = `(?:(?<=\w)(?!\w)|(?<!\w)(?=\w))`
 	notBoundary = `(?:(?<=\w)(?=\w)|(?<!\w)(?!\w))`
 )
 
-// withASCIIBoundaries compiles a pattern, once it is needed, with the boundaries of JavaScript. It returns nil for a
-// pattern without boundaries. One that only the engine takes, such as a comment with a boundary in it, stays as it is.
+// withASCIIBoundaries compiles a pattern, once it is needed, with the boundaries of JavaScript. It
+// returns nil for a pattern without boundaries. It leaves a pattern alone that only this engine
+// takes, such as a comment with a boundary in it.
 func withASCIIBoundaries(expr string, re *regexp2.Regexp) func() *regexp2.Regexp {
 	written := spellBoundaries(expr)
 	if written == expr {

@@ -14,7 +14,7 @@ import (
 // does not, and [ab] and {a,b} are alternatives. It is safe for concurrent use.
 type FileGlob struct {
 	pattern *Pattern
-	isPath  bool // it is tried on a file's path, else on its name
+	isPath  bool // matches a file's path, else its name
 }
 
 // File is a file that a call names, for several globs to be tried on.
@@ -26,8 +26,8 @@ func NewFile(name string) File {
 	return File{NewText(name), NewText(path.Base(name))}
 }
 
-// CompileFileGlob compiles a glob of at most [protocol.MaxPattern] bytes. The error
-// says in one line what is wrong with it.
+// CompileFileGlob compiles a glob of at most [protocol.MaxPattern] bytes. The error describes the
+// fault in one line.
 func CompileFileGlob(glob string) (*FileGlob, error) {
 	if len(glob) > protocol.MaxPattern {
 		return nil, fmt.Errorf("must be at most %d bytes", protocol.MaxPattern)
@@ -136,8 +136,8 @@ func charClass(glob string) (expr string, width int) {
 	return "[" + not + class + "]", len(glob) - len(body) + end + 1
 }
 
-// ToolGlob is a name of tools in which * stands for any text, as its parts between
-// the stars. Nothing else in it is special.
+// ToolGlob is a name of tools in which * stands for any text, as its parts between the stars. No
+// other character is special.
 type ToolGlob []string
 
 // NewToolGlob returns the glob that a rule writes as match.tool.

@@ -34,8 +34,8 @@ const (
 
 func init() { regexp2.SetTimeoutCheckPeriod(timeout) }
 
-// Result is what a match found. Results are ordered: of two conditions that must
-// both hold the smaller result counts, of two alternatives the larger.
+// Result is the result of a match. Results are ordered: of two conditions that must both hold the
+// smaller result counts, of two alternatives the larger.
 type Result int
 
 // The results of a match. Undecided means that the pattern took too long, or that
@@ -54,14 +54,15 @@ type Pattern struct {
 	required [][]string      // a text that matches holds at least one text of each list
 	pairs    pairSet         // pairs of bytes that are in every text that matches
 	re       *regexp2.Regexp // nil when holding the required texts is enough to match
-	// beyond is re for texts beyond ASCII, with word boundaries as JavaScript has them; nil if re does.
+	// beyond is re for texts beyond ASCII, with word boundaries as JavaScript has them; nil if re
+	// does.
 	beyond  func() *regexp2.Regexp
 	maxText int // bytes of text that re is tried on
 }
 
-// Compile compiles a JavaScript regular expression of at most
-// [protocol.MaxPattern] bytes. The error says in one line what is wrong with it,
-// without the name of the field that it came from.
+// Compile compiles a JavaScript regular expression of at most [protocol.MaxPattern] bytes. The
+// error describes the fault in one line, without the name of the field that the expression came
+// from.
 func Compile(expr string) (*Pattern, error) {
 	if len(expr) > protocol.MaxPattern {
 		return nil, fmt.Errorf("must be at most %d bytes", protocol.MaxPattern)

@@ -8,10 +8,10 @@ import (
 	"github.com/dlclark/regexp2/syntax"
 )
 
-// This file reads the program that the engine runs for a pattern. So there are not
-// two opinions on what a pattern means.
+// This file reads the program that the engine runs for a pattern, so that both agree on the
+// pattern's meaning.
 
-// parse returns the engine's program for a pattern; nil if it has none.
+// parse returns the engine's program for a pattern, or nil if the engine can't compile it.
 func parse(expr string) *syntax.Code {
 	tree, err := syntax.Parse(expr, syntax.ECMAScript)
 	if err != nil {
@@ -62,7 +62,7 @@ const maxRequired = 8
 func requiredTexts(code *syntax.Code) [][]string {
 	var lists [][]string
 	found := 0
-	// A program begins with the jump that it takes when nothing matches.
+	// A program begins with the jump that it takes without a match.
 	for at := width(syntax.Lazybranch); at < len(code.Codes); {
 		end := blockEnd(code.Codes, at)
 		if end == 0 {

@@ -1,14 +1,14 @@
 package match
 
-// Text is a text that several patterns are tried on, one after the other. It caches
-// what a pattern computed for the next one, so it is not safe for concurrent use.
+// Text is a text that several patterns are tried on, one after the other. It caches the results
+// that one pattern computed for the next one, so it is not safe for concurrent use.
 type Text struct {
 	text    string
 	missing pairSet // pairs of bytes that the text does not have; empty unless it is indexed
 	runes   []rune  // the text as the engine takes it, made when the first pattern asks
 }
 
-// NewText returns the text as it is, for the few patterns of a filter.
+// NewText returns a text without an index, for the few patterns of a filter.
 func NewText(text string) *Text { return &Text{text: text} }
 
 // NewIndexedText returns the text with an index of its pairs of bytes. The index
@@ -26,8 +26,8 @@ func NewIndexedText(text string) *Text {
 	return t
 }
 
-// maxIndexed bounds the texts that are indexed, in bytes. A longer one has nearly
-// every pair, so its index would rule nothing out.
+// maxIndexed bounds the texts that are indexed, in bytes. A longer one has nearly every pair, so
+// its index would not rule out a pattern.
 const maxIndexed = 1 << 10
 
 func (t *Text) decoded() []rune {

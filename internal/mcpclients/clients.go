@@ -1,6 +1,6 @@
-// Package mcpclients reads and writes the config files in which MCP clients keep their servers. It edits a file's text,
-// so that all that is not the gateway's own entry stays as it is, byte for byte, and it never touches a file that it
-// can't parse.
+// Package mcpclients reads and writes the config files in which MCP clients keep their servers. It
+// edits a file's text and keeps everything but the gateway's own entry, byte for byte. It never
+// touches a file that it can't parse.
 package mcpclients
 
 import (
@@ -23,8 +23,8 @@ type Client struct {
 	variable  string // how the file names a variable's value, with NAME in place of the name; "": it can't
 }
 
-// Server is how a client reaches the gateway: Command with Env, or else URL with the token in the variable TokenEnv of
-// the client's environment.
+// Server is how a client reaches the gateway: Command with Env, or else URL with the token in the
+// variable TokenEnv of the client's environment.
 type Server struct {
 	Command  []string
 	Env      map[string]string
@@ -32,19 +32,19 @@ type Server struct {
 	TokenEnv string
 }
 
-// format edits the text of a client's file. Nil stands for no file. A text has no byte order mark. The errors are of
-// type configs.Fault, without a file.
+// format edits the text of a client's file. Nil stands for no file. A text has no byte order mark.
+// The errors are of type configs.Fault, without a file.
 type format interface {
-	// put adds the entry, or brings it up to date. It returns the text as it is if that says the same already.
+	// put adds the entry, or updates it. It returns the text unchanged if the entry is up to date.
 	put(text []byte, container string, e entry) ([]byte, error)
-	// remove takes the entry away, and returns what was there before put. It returns the text as it is if there is no
-	// entry.
+	// remove removes the entry, and restores the text from before put. Without an entry it returns
+	// the text unchanged.
 	remove(text []byte, container string) ([]byte, error)
 	// values parses a text.
 	values(text []byte) (map[string]any, error)
 }
 
-// clients are sorted by how likely somebody has one.
+// clients are sorted by how many people use them, the most common first.
 var clients = []Client{
 	{
 		Name: "copilot", container: "mcpServers", format: jsonFormat{},
@@ -139,7 +139,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Find returns the client of a name; ok is false if there is none.
+// Find returns the client of a name; ok is false if there is no such client.
 func Find(name string) (c Client, ok bool) {
 	i := slices.IndexFunc(clients, func(c Client) bool { return c.Name == name })
 	if i < 0 {
@@ -148,8 +148,8 @@ func Find(name string) (c Client, ok bool) {
 	return clients[i], true
 }
 
-// HasVariables reports whether the client's file can take a header's value from a variable. If not, an entry with a URL
-// would need the token itself.
+// HasVariables reports whether the client's file can take a header's value from a variable. If not,
+// an entry with a URL would need the token itself.
 func (c Client) HasVariables() bool { return c.variable != "" }
 
 // envOr returns a variable's value, or else the path of the other elements.
@@ -162,7 +162,8 @@ func envOr(name string, path ...string) string {
 	return filepath.Join(path...)
 }
 
-// files returns where the client looks for its servers: in a project's directory, or for the user if that is "".
+// files returns where the client looks for its servers: in a project's directory, or for the user
+// if that is "".
 func (c Client) files(project string) ([]string, error) {
 	if project != "" {
 		var files []string
@@ -178,8 +179,8 @@ func (c Client) files(project string) ([]string, error) {
 	return c.user(home), nil
 }
 
-// entryOf returns the entry of a server in the user's or in a project's file. A project's .mcp.json has one form for
-// all clients that read it.
+// entryOf returns the entry of a server in the user's or in a project's file. A project's .mcp.json
+// has one form for all clients that read it.
 func (c Client) entryOf(s Server, project string) entry {
 	s.TokenEnv = strings.ReplaceAll(c.variable, "NAME", s.TokenEnv)
 	if project != "" && c.project[0] == ".mcp.json" {

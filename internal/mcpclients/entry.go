@@ -15,25 +15,27 @@ import (
 	"tapgw/internal/statedir"
 )
 
+// The gateway's entry in a client's file: its members, old and new.
+
 // entryName is the name of the gateway in the clients' files.
 const entryName = "tapgw"
 
-// member is a key of an entry and its value: a string, a list of strings, a boolean, members, or
-// what a client's file has: [json.RawMessage], or in TOML the whole pair as rawPair.
+// member is a key of an entry and its value: a string, a list of strings, a boolean, members, or a
+// value from a client's file: [json.RawMessage], or in TOML the whole pair as rawPair.
 type member struct {
 	key   string
 	value any
 }
 
-// members are those of an object or a table, in their order.
+// members are the members of an object or a table, in their order.
 type members []member
 
 type rawPair string
 
-// entry is what a client's file says about the gateway.
+// entry is the gateway's entry in a client's file.
 type entry struct {
-	needed   members // that make it work
-	defaults members // that a new entry gets; later they are the user's
+	needed   members // members without which it does not work
+	defaults members // members of a new entry, which the user may change later
 }
 
 func (e entry) all() members { return slices.Concat(e.needed, e.defaults) }
@@ -41,8 +43,9 @@ func (e entry) all() members { return slices.Concat(e.needed, e.defaults) }
 // ownKeys are the keys that an update sets or removes. Others are the user's.
 var ownKeys = []string{"type", "command", "args", "env", "environment", "url", "headers", "bearer_token_env_var"}
 
-// update returns the members of an entry that replaces an old one: what it needs now, and what the user has added to
-// it. Changed is false if the old one says the same already. The error says that the old entry is another program's.
+// update returns the members of an entry that replaces an old one: the members that it needs now,
+// and the user's additions. Changed is false if the old entry has the same members. update returns
+// an error if the old entry belongs to another program.
 func (e entry) update(old map[string]any, extras members) (list members, changed bool, err error) {
 	if err := checkOurs(old); err != nil {
 		return nil, false, err
@@ -62,7 +65,8 @@ func (e entry) update(old map[string]any, extras members) (list members, changed
 	return list, !reflect.DeepEqual(was, now), nil
 }
 
-// withAdded returns the members with the variables or headers that the user has added to those of ours.
+// withAdded returns our members, with the variables or headers that the user has added to the old
+// entry.
 func (e entry) withAdded(old map[string]any) members {
 	list := slices.Clone(e.needed)
 	at := func(key string) int {
@@ -110,7 +114,8 @@ func isEmpty(v any) bool {
 	return v == nil
 }
 
-// checkOurs returns an error if an entry is not the gateway's: it must run tapgw mcp, or have the URL of /mcp.
+// checkOurs returns an error if an entry is not the gateway's: it must run tapgw mcp, or have the
+// URL of /mcp.
 func checkOurs(entry map[string]any) error {
 	words := commandOf(entry)
 	if len(words) > 1 && slices.Contains(words[1:], "mcp") {
@@ -133,7 +138,8 @@ func checkOurs(entry map[string]any) error {
 	return errors.New("the entry " + entryName + " is not the gateway's, it " + what + ": rename or remove it")
 }
 
-// commandOf returns the program of an entry and its arguments; nil if there is none.
+// commandOf returns the program of an entry and its arguments, or nil if the entry starts no
+// program.
 func commandOf(entry map[string]any) (words []string) {
 	for _, key := range []string{"command", "args"} {
 		switch v := entry[key].(type) {

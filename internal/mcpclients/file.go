@@ -21,7 +21,10 @@ import (
 	"tapgw/internal/ownfile"
 )
 
-// maxFile is the size in bytes of the largest file that is read. Claude Code keeps much besides servers in its file.
+// Changes of a client's file, which keep all of it but the gateway's entry.
+
+// maxFile is the size in bytes of the largest file that is read. Claude Code's file has much beside
+// servers.
 const maxFile = 32 << 20
 
 // Kinds of a [Change].
@@ -32,7 +35,7 @@ const (
 	Removed = "removed"
 )
 
-// Change is what the gateway's entry in a client's file becomes. Nothing is written before Write.
+// Change is a change of the gateway's entry in a client's file. Only Write writes the file.
 type Change struct {
 	File string // as the client names it
 	Kind string
@@ -46,15 +49,17 @@ type Change struct {
 // bom is the byte order mark of UTF-8.
 var bom = []byte("\ufeff")
 
-// Install returns the change that makes the client use the gateway: in a project's directory, or for the user if that
-// is "". An entry that tapgw did not write is an error, as is a file that can't be parsed; it names file and line.
+// Install returns the change that makes the client use the gateway: in a project's directory, or
+// for the user if that is "". An entry that tapgw did not write is an error, as is a file that
+// can't be parsed; it names file and line.
 func (c Client) Install(s Server, project string) (*Change, error) {
 	e := c.entryOf(s, project)
 	return c.change(project, func(text []byte) ([]byte, error) { return c.format.put(text, c.container, e) })
 }
 
-// Uninstall returns the change that takes the gateway's entry out of the client's file. The file then has the bytes
-// that it had before [Client.Install]. If there was no file, it is removed, with the directories that are empty then.
+// Uninstall returns the change that removes the gateway's entry from the client's file. The file
+// then has the bytes from before [Client.Install]. If there was no file, it is removed, with the
+// directories that become empty.
 func (c Client) Uninstall(project string) (*Change, error) {
 	return c.change(project, func(text []byte) ([]byte, error) {
 		if text == nil {
@@ -64,8 +69,9 @@ func (c Client) Uninstall(project string) (*Change, error) {
 	})
 }
 
-// split returns the entry of the gateway's name in a text, nil if there is none, and all the rest as a text that can be
-// compared. No text is an empty one, and an empty container is none.
+// split returns the entry of the gateway's name in a text, which may be nil, and all the rest as a
+// text that can be compared. A missing text counts as an empty one, and an empty container as no
+// container.
 func (c Client) split(text []byte) (entry any, rest string, err error) {
 	all := map[string]any{}
 	if text != nil {
@@ -109,7 +115,8 @@ func (c Client) change(project string, edit func(text []byte) ([]byte, error)) (
 	return ch, nil
 }
 
-// compare finds out what an edit has changed, and makes sure that it was the entry and nothing else.
+// compare finds the change that an edit has made, and makes sure that the edit changed only the
+// entry.
 func (ch *Change) compare(c Client, was, now []byte) error {
 	before, rest, err := c.split(was)
 	if err != nil {
@@ -131,7 +138,7 @@ func (ch *Change) compare(c Client, was, now []byte) error {
 	return nil
 }
 
-// choose reads the first of the client's files that has the entry, or else the first that is there.
+// choose reads the first of the client's files that has the entry, or else the first existing one.
 func (c Client) choose(project string) (*Change, error) {
 	files, err := c.files(project)
 	if err != nil {
@@ -156,7 +163,8 @@ func (c Client) choose(project string) (*Change, error) {
 	return chosen, nil
 }
 
-// read reads a client's file. Symbolic links are followed, in a project only to files of the project.
+// read reads a client's file. Symbolic links are followed, in a project only to files of the
+// project.
 func read(file, project string) (*Change, error) {
 	ch := &Change{File: file, Kind: None, below: project}
 	var err error
@@ -215,7 +223,8 @@ func follow(file string) (string, error) {
 	return "", errors.New("too many symbolic links")
 }
 
-// checkInside returns an error if a file, or the directory in which it will be made, is not in a project.
+// checkInside returns an error if a file, or the directory in which it will be made, is not in a
+// project.
 func checkInside(file, project string) error {
 	root, err := filepath.EvalSymlinks(project)
 	if err != nil {
@@ -236,8 +245,8 @@ func checkInside(file, project string) error {
 	}
 }
 
-// Write makes the change: the whole file or nothing. A file that was changed since it was read is an error. It keeps
-// its mode; a new one is for the user alone.
+// Write makes the change, all of it at once. A file that was changed since it was read is an error.
+// The file keeps its mode; a new one is for the user alone.
 func (ch *Change) Write() error {
 	if ch.Kind == None {
 		return nil
@@ -267,7 +276,7 @@ func (ch *Change) write() error {
 	if _, err := pending.Write(ch.now); err != nil {
 		return err
 	}
-	// The client may write it, too.
+	// The client may have written the file meanwhile.
 	now, err := readFile(ch.target)
 	if err != nil {
 		return err
@@ -282,7 +291,7 @@ func (ch *Change) write() error {
 		if err := os.Remove(ch.target); err != nil {
 			return err
 		}
-		_ = pending.Cleanup() // it is in the directory
+		_ = pending.Cleanup() // the file is in the directory
 		ownfile.RemoveEmpty(filepath.Dir(ch.target), ch.below)
 		return nil
 	}
@@ -305,7 +314,8 @@ func faultAt(text []byte, at int, format string, args ...any) error {
 // quoted matches a string, and the colon that makes it a key.
 var quoted = lazyregexp.New(`"(?:[^"\\\n]|\\.)*"(\s*[:=])?|'[^'\n]*'`)
 
-// Diff returns the change as a person may see it: strings of other entries, which may be secrets, are left out.
+// Diff returns the change as a person may see it: strings of other entries, which may be secrets,
+// are left out.
 func (ch *Change) Diff() diff.Diff {
 	text := func(data []byte) *string {
 		if data == nil {

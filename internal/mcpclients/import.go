@@ -16,26 +16,29 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Imported is an MCP server of a client's file. Its texts have ${NAME} for variables, whatever the client writes.
+// Reading of the MCP servers in a client's file.
+
+// Imported is an MCP server of a client's file. Its texts have ${NAME} for variables, whatever the
+// client writes.
 type Imported struct {
 	Name     string
 	Command  []string
 	URL      string
-	Dir      string // the working directory, absolute; "" for none
+	Dir      string // the working directory, absolute, or ""
 	Env      map[string]string
 	Headers  map[string]string
 	Allow    []string // names of tools, nil for all
 	Deny     []string
-	Timeout  time.Duration // of a call, 0 for none
+	Timeout  time.Duration // of a call; 0 sets no timeout
 	Disabled bool
-	Notes    []string // what the file says beside this
+	Notes    []string // further settings in the file
 	Reason   string   // why the server can't be a provider, "" if it can
 
 	isKept map[int]bool // words of Command whose variables the program itself replaces
 }
 
-// keepVariables finds the words of a command whose variables the entry itself sets in env. No client replaces those
-// variables, so the program must.
+// keepVariables finds the words of a command whose variables the entry itself sets in env. No
+// client replaces those variables, so the program must.
 func (s *Imported) keepVariables(r *reader, words []string) {
 	s.isKept = map[int]bool{}
 	for i, word := range words {
@@ -51,8 +54,9 @@ func (s *Imported) keepVariables(r *reader, words []string) {
 	}
 }
 
-// ReadServers reads the servers of a client's file, whichever client's it is, in the order of their names. The
-// gateway's own entry is not among them. A file that can't be parsed, or has no servers, is a [configs.Fault].
+// ReadServers reads the servers of a client's file, whichever client's it is, in the order of their
+// names. The gateway's own entry is not among them. A file that can't be parsed, or has no servers,
+// is a [configs.Fault].
 func ReadServers(file string) ([]Imported, error) {
 	data, err := readFile(file)
 	if err == nil && data == nil {
@@ -69,7 +73,8 @@ func ReadServers(file string) ([]Imported, error) {
 	return list, err
 }
 
-// parseServers reads the servers of a text. The file's name tells TOML from JSON, and where the project is.
+// parseServers reads the servers of a text. The file's name tells TOML from JSON, and where the
+// project is.
 func parseServers(file string, text []byte) (list []Imported, err error) {
 	if !utf8.Valid(text) {
 		return nil, faultAt(text, 0, "is not UTF-8 text")
@@ -218,7 +223,7 @@ func (r *reader) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// text returns the first member that is there.
+// text returns the first existing member.
 func (r *reader) text(keys ...string) string {
 	for _, key := range keys {
 		if s, ok := r.entry[key].(string); ok {
@@ -297,12 +302,12 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// placeholder matches a variable in the forms of the clients: ${NAME}, ${NAME:-default}, ${env:NAME}, ${input:name},
-// {env:NAME}.
+// placeholder matches a variable in the forms of the clients: ${NAME}, ${NAME:-default},
+// ${env:NAME}, ${input:name}, {env:NAME}.
 var placeholder = lazyregexp.New(`\$\{(env:|input:)?([^}:]*)(:-[^}]*)?\}|\{env:([^}]*)\}`)
 
-// bareName matches a text of Gemini's that is a variable: $NAME, Bearer $NAME. In other places, and for other clients,
-// a dollar is a dollar.
+// bareName matches a text of Gemini's that is a variable: $NAME, Bearer $NAME. In other places, and
+// for other clients, a dollar is a dollar.
 var bareName = lazyregexp.New(`^([A-Za-z]+ )?\$([A-Z_][A-Z0-9_]*)$`)
 
 var notWord = lazyregexp.New(`[^A-Za-z0-9]+`)

@@ -12,12 +12,11 @@ import (
 	"tapgw/configs"
 )
 
-// jsonFormat edits JSON with comments and trailing commas. What it does not touch keeps its bytes.
-// Where it makes a container or a file, it leaves a sign in the white space by which remove knows
-// them:
+// jsonFormat edits JSON with comments and trailing commas. All bytes outside of its changes stay
+// the same. White space tells remove whether put has made the container or the file:
 //
-//	a container that it made begins with white space       { "tapgw": …
-//	in one that was there and was empty, the entry is first  {"tapgw": …
+//	a container that put made begins with white space       { "tapgw": …
+//	an empty container that existed begins with the entry   {"tapgw": …
 type jsonFormat struct{}
 
 // jsonDoc is a JSON text, parsed.
@@ -65,7 +64,7 @@ func parseJSON(text []byte) (*jsonDoc, error) {
 	return d, nil
 }
 
-// jsonFault translates an error of the parser: "hujson: line 3, column 5: what".
+// jsonFault translates an error of the parser: "hujson: line 3, column 5: fault".
 func jsonFault(text []byte, err error) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return faultAt(text, 0, "is empty: write {} into it, or remove it")
@@ -112,8 +111,8 @@ func object(v *hujson.Value) *hujson.Object {
 	return o
 }
 
-// find returns the index of an object's member, -1 if it has none. Two of one name are an error: clients differ in
-// which one counts.
+// find returns the index of an object's member, -1 if there is no such member. Two members of one
+// name are an error: clients differ in which one counts.
 func (d *jsonDoc) find(in *hujson.Object, name string) (int, error) {
 	found := -1
 	for i, m := range in.Members {
@@ -128,8 +127,8 @@ func (d *jsonDoc) find(in *hujson.Object, name string) (int, error) {
 	return found, nil
 }
 
-// entry returns the container, nil if there is none, with its index, and the index of the entry in it, -1 if it is not
-// there.
+// entry returns the container, which may be nil, with its index, and the index of the entry in it,
+// -1 if the entry is missing.
 func (d *jsonDoc) entry(container string) (in *hujson.Object, index, at int, err error) {
 	root := object(&d.root)
 	index, err = d.find(root, container)
@@ -201,7 +200,7 @@ func (d *jsonDoc) value(v members, indent string, onOneLine bool) hujson.ValueTr
 	data, err := json.MarshalIndent(v, indent, unit)
 	parsed, parseErr := hujson.Parse(bytes.ReplaceAll(data, []byte("\n"), []byte(newline)))
 	if err != nil || parseErr != nil {
-		panic(fmt.Sprint("an entry is no JSON: ", err, parseErr)) // strings and what was parsed before
+		panic(fmt.Sprint("an entry is no JSON: ", err, parseErr)) // its parts were parsed before
 	}
 	for v := range parsed.All() {
 		if list, ok := v.Value.(*hujson.Array); ok { // stays on one line
@@ -226,7 +225,7 @@ func (d *jsonDoc) insert(in *hujson.Object, depth int, name string, v members) {
 		if same := indentOf(last.Name.BeforeExtra); same != "" {
 			indent = same
 		}
-		if last.Value.AfterExtra != nil { // a comma stands there already, and so one goes behind the entry
+		if last.Value.AfterExtra != nil { // the last member has a comma, so the entry gets one too
 			m.Value.AfterExtra = hujson.Extra{}
 		}
 	}
@@ -311,7 +310,7 @@ func (jsonFormat) remove(text []byte, container string) ([]byte, error) {
 	}
 	value := text[m.Value.StartOffset:m.Value.EndOffset]
 	if bytes.Equal(text, fmt.Appendf(nil, "{\n  %q: {\n    %q: %s\n  }\n}\n", container, entryName, value)) {
-		return nil, nil // nothing else was ever in it
+		return nil, nil // the file was empty before
 	}
 	space := m.Name.BeforeExtra
 	isMade := len(in.Members) == 1 && len(space) > 0 && isBlank(space) &&

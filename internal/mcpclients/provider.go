@@ -17,8 +17,11 @@ import (
 	"tapgw/internal/secrets"
 )
 
-// ProviderFile is the text of a provider file of kind mcp, with the name of the provider. Variables are those that the
-// gateway's environment must have. Moved says where a secret was found, by its variable.
+// Provider files for the MCP servers of a client.
+
+// ProviderFile is the text of a provider file of kind mcp, with the name of the provider. Variables
+// are the variables that the gateway's environment must have. Moved names, by its variable, the
+// place where a secret was found.
 type ProviderFile struct {
 	Name      string
 	Text      []byte
@@ -26,11 +29,11 @@ type ProviderFile struct {
 	Moved     map[string]string
 }
 
-// Providers makes a provider file of each server that can be one; of the others it is nil. The names are valid and
-// differ. A text that may be a secret goes into no file: a variable is in its place.
+// Providers makes a provider file of each server that can be one; for the others it returns nil.
+// The names are valid and differ. A variable replaces each text that may be a secret.
 func Providers(servers []Imported) []*ProviderFile {
 	n := &namer{providers: map[string]bool{}, values: map[string]string{}}
-	// A variable that some file means already has a value that nobody here knows.
+	// A variable that some file names already has a value, which is unknown here.
 	for _, s := range servers {
 		for _, texts := range []map[string]string{s.Env, s.Headers} {
 			for _, text := range texts {
@@ -72,7 +75,8 @@ func (n *namer) provider(name string) string {
 
 var notProviderName = lazyregexp.New(`[^A-Za-z0-9._-]+`)
 
-// variable returns the name of a variable for a secret: the wanted one, unless that has another value.
+// variable returns the name of a variable for a secret: the wanted one, unless that has another
+// value.
 func (n *namer) variable(value string, wanted ...string) string {
 	for i := 0; ; i++ {
 		name := wanted[min(i, len(wanted)-1)]
@@ -123,7 +127,7 @@ func (n *namer) file(s Imported) *ProviderFile {
 
 // text is a provider file.
 func (s *Imported) text(env, headers map[string]string) []byte {
-	const longest = time.Hour // that a provider file takes
+	const longest = time.Hour // the longest time in a provider file
 	content := struct {
 		Kind    string            `toml:"kind"`
 		Command []string          `toml:"command,omitempty"`
@@ -227,7 +231,8 @@ func hasSecret(address string) bool {
 	if err != nil || len(secrets.Find(address)) > 0 {
 		return true
 	}
-	// A user's name alone, as in postgresql://u@db, is no secret. Tokens stand in its place, too.
+	// A user's name alone, as in postgresql://u@db, is no secret. But tokens also stand at its
+	// place.
 	user := u.User.Username()
 	if _, hasPassword := u.User.Password(); hasPassword || user != "" && !plainText.MatchString(user) {
 		return true
@@ -242,7 +247,8 @@ func hasSecret(address string) bool {
 	return slices.ContainsFunc(strings.Split(u.Path, "/"), secrets.LooksRandom)
 }
 
-// isSecretWord reports whether a word of a command may be a secret, by the word before it and its own look.
+// isSecretWord reports whether a word of a command may be a secret, by the word before it and its
+// own look.
 func isSecretWord(before, word string) bool {
 	word = reference.ReplaceAllString(word, "")
 	if len(secrets.Find(word)) > 0 || secrets.LooksRandom(word) {
@@ -271,7 +277,8 @@ func isSecretWord(before, word string) bool {
 
 var headerFlag = lazyregexp.New(`^(-H|--headers?)$`)
 
-// mixed returns the name of a text that has both a variable and something that may be a secret, "" if there is none.
+// mixed returns the name of a text that has both a variable and a possible secret, or "" if there
+// is no such text.
 func mixed(texts map[string]string) string {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		rest := reference.ReplaceAllString(texts[name], "")

@@ -11,8 +11,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// tomlFormat edits TOML. The entry is a table with a header of its own, behind all others. The line ends around it tell
-// remove what was there:
+// tomlFormat edits TOML. The entry is a table with a header of its own, after all others. The line
+// ends around it tell remove how the text was before put:
 //
 //	blank line, table, line end: the text ended with a line end
 //	blank line, table:           it ended without one
@@ -24,7 +24,7 @@ type tomlDoc struct {
 	text     []byte
 	values   map[string]any
 	sections []configs.Section // of the entry
-	old      map[string]any    // the entry, nil if there is none
+	old      map[string]any    // the entry, or nil
 }
 
 func parseTOML(text []byte, container string) (*tomlDoc, error) {
@@ -38,7 +38,7 @@ func parseTOML(text []byte, container string) (*tomlDoc, error) {
 	if has && !ok {
 		return nil, d.fault(container, "%s must be a table: [%s.NAME]", container, container)
 	}
-	// The library takes tables of an inline table for good. TOML does not, nor do clients.
+	// The library accepts tables inside an inline table. TOML does not, nor do clients.
 	for _, p := range sections[0].Pairs {
 		if slices.Equal(p.Key, []string{container}) {
 			return nil, faultAt(
@@ -208,7 +208,7 @@ func (tomlFormat) remove(text []byte, container string) ([]byte, error) {
 	return text, nil
 }
 
-// cutSection removes a table with its lines, and the line ends that put has added before it.
+// cutSection removes the lines of a table, and the line ends that put has added before it.
 func cutSection(text []byte, s configs.Section) []byte {
 	newline := newlineOf(text[s.Start:s.End])
 	from := bytes.LastIndexByte(text[:s.Start], '\n') + 1

@@ -1,5 +1,5 @@
-// Package otlp sends spans to an OpenTelemetry collector over HTTP, as JSON (OTLP 1.x). The standard
-// OTEL_ variables configure it (docs/traces.md); without them it does nothing.
+// Package otlp sends spans to an OpenTelemetry collector over HTTP, as JSON (OTLP 1.x). The
+// standard OTEL_ variables configure it (docs/traces.md). Without them it sends no spans.
 //
 // The exporter of the OpenTelemetry project would do the same, but it brings gRPC and protocol
 // buffers along, which are larger than the rest of the gateway.
@@ -32,12 +32,12 @@ const (
 	serviceName     = "tapgw"
 )
 
-// Settings are what the OTEL_ variables configure. The zero value is: no traces.
+// Settings are the settings in the OTEL_ variables. The zero value exports no traces.
 type Settings struct {
 	URL     string // of the collector's traces endpoint; "" for no traces
 	Headers map[string]string
 	Timeout time.Duration // of one request
-	Content bool          // spans may say what was said: arguments and results of calls
+	Content bool          // spans may have the texts of calls: arguments and results
 }
 
 // FromEnv reads the variables with getenv, usually os.Getenv. The error names the variable that has
@@ -107,9 +107,9 @@ func (s Settings) Environ() []string {
 	return env
 }
 
-// Start returns a tracer that sends its spans in batches, and a function that sends the rest and stops.
-// Without a URL the tracer is nil and stop does nothing. Errors of sending go to the handler that
-// [otel.SetErrorHandler] took.
+// Start returns a tracer that sends its spans in batches, and a function that sends the rest and
+// stops. Without a URL the tracer is nil and stop has no effect. Errors of sending go to the
+// handler that [otel.SetErrorHandler] took.
 func Start(s Settings, version string) (tracer trace.Tracer, stop func(context.Context) error) {
 	if s.URL == "" {
 		return nil, func(context.Context) error { return nil }
@@ -173,7 +173,7 @@ func (e *exporter) send(ctx context.Context, body request) error {
 	if err != nil {
 		return fmt.Errorf("sending spans: %w", err)
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(w.Body, 1<<20)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(w.Body, 1<<20)) // keeps the connection
 	_ = w.Body.Close()
 	if w.StatusCode < 200 || w.StatusCode > 299 {
 		return fmt.Errorf("sending spans to %s: it answered with %s", e.settings.URL, w.Status)
@@ -181,7 +181,7 @@ func (e *exporter) send(ctx context.Context, body request) error {
 	return nil
 }
 
-// Shutdown implements [sdktrace.SpanExporter]. Nothing is left to send here.
+// Shutdown implements [sdktrace.SpanExporter]. All spans have been sent before.
 func (e *exporter) Shutdown(context.Context) error {
 	e.client.CloseIdleConnections()
 	return nil

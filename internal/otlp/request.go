@@ -10,8 +10,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// The types below are the JSON form of OTLP's ExportTraceServiceRequest: ids are hexadecimal, 64-bit
-// numbers are strings.
+// The types below are the JSON form of OTLP's ExportTraceServiceRequest: ids are hexadecimal,
+// 64-bit numbers are strings.
 
 type request struct {
 	ResourceSpans []resourceSpans `json:"resourceSpans"`
@@ -77,7 +77,8 @@ type array struct {
 // statusCodes are OTLP's codes of a span's status. The SDK numbers them in another order.
 var statusCodes = map[codes.Code]int{codes.Ok: 1, codes.Error: 2}
 
-// newRequest makes the request that sends spans, at least one. All are of the same resource and scope.
+// newRequest makes the request that sends spans, at least one. All are of the same resource and
+// scope.
 func newRequest(spans []sdktrace.ReadOnlySpan) request {
 	var rs resourceSpans
 	rs.Resource.Attributes = attributes(spans[0].Resource().Attributes())

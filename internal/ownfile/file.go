@@ -44,7 +44,8 @@ type Found struct {
 	made int    // directories that were made for it
 }
 
-// Look returns the state of the file. It writes nothing. An error names the path that can't be read.
+// Look returns the state of the file without writing it. An error names the path that can't be
+// read.
 func (f File) Look() (Found, error) {
 	root, err := os.OpenRoot(f.Root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +62,7 @@ func (f File) Look() (Found, error) {
 	return found, nil
 }
 
-// Text returns the text of a file that tapgw wrote, without its mark. It is empty for any other.
+// Text returns the text of a file that tapgw wrote, without its mark, and "" for any other file.
 func (s Found) Text() string {
 	plain, _, ours := s.File.Form.read(s.was)
 	if !ours {
@@ -79,8 +80,8 @@ func (f File) rel() string {
 	return rel
 }
 
-// explain adds to an error what was done, and which path of those above the file is no directory, or is a link that is
-// not followed.
+// explain adds to an error the attempted action, and the path above the file that is not a
+// directory, or is a link that is not followed.
 func (f File) explain(doing string, err error) error {
 	for dir := filepath.Dir(f.Path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if info, statErr := os.Lstat(dir); statErr != nil {
@@ -131,7 +132,7 @@ func (f File) read(root *os.Root) (Found, error) {
 	return s, nil
 }
 
-// Write installs a file that is absent or outdated: the whole file or nothing. It leaves any other alone.
+// Write installs a file that is absent or outdated, all of it at once. It leaves other files alone.
 func (s Found) Write() error {
 	if s.State != Absent && s.State != Outdated {
 		return nil
@@ -169,7 +170,8 @@ func (s Found) marked() string {
 	return s.File.Form.put(s.File.Text, digest(s.File.Text), min(made, maxDirectories))
 }
 
-// Remove takes away a file that tapgw has installed, and the directories that were made for it and are empty then.
+// Remove removes a file that tapgw has installed, and the directories that were made for it and
+// become empty.
 func (s Found) Remove() error {
 	if s.State != Installed && s.State != Outdated {
 		return nil
@@ -185,7 +187,7 @@ func (s Found) Remove() error {
 				return nil
 			}
 			if info, err := root.Lstat(dir); err != nil || !info.IsDir() || root.Remove(dir) != nil {
-				return nil // it is a link, or has something else
+				return nil // the directory is a link, or is not empty
 			}
 		}
 		if made > 0 && (f.Form.counts || !f.KeepRoot) {
@@ -199,8 +201,8 @@ func (s Found) Remove() error {
 	return nil
 }
 
-// RemoveEmpty removes a directory and those above it that are empty then, if they are below another one. It ends at a
-// symbolic link.
+// RemoveEmpty removes an empty directory, and the directories above it that become empty, if they
+// are below another one. It ends at a symbolic link.
 func RemoveEmpty(dir, below string) {
 	for ; ; dir = filepath.Dir(dir) {
 		rel, err := filepath.Rel(below, dir)
@@ -213,8 +215,8 @@ func RemoveEmpty(dir, below string) {
 	}
 }
 
-// inRoot opens the root and makes sure that the file is as it was found. If another process has made it what is wanted,
-// nothing is left to do.
+// inRoot opens the root and makes sure that the file is still as it was found. If another process
+// has already given the file the wanted content, it does nothing.
 func (s Found) inRoot(wanted string, do func(*os.Root) error) error {
 	root, err := os.OpenRoot(s.File.Root)
 	if err != nil {
@@ -259,10 +261,10 @@ func write(root *os.Root, rel, text string, perm fs.FileMode) error {
 	return errors.Join(err, file.Close())
 }
 
-// WriteDiff returns what Write does to the file, for people.
+// WriteDiff returns the change that Write makes to the file, for people.
 func (s Found) WriteDiff() diff.Diff { return s.diff(new(s.marked())) }
 
-// RemoveDiff returns what Remove does to the file, for people.
+// RemoveDiff returns the change that Remove makes to the file, for people.
 func (s Found) RemoveDiff() diff.Diff { return s.diff(nil) }
 
 func (s Found) diff(now *string) diff.Diff {

@@ -1,6 +1,7 @@
-// Package ownfile writes whole files of tapgw into directories that belong to other programs and to people: skills,
-// hook files, extensions. Such a file has a mark, which is a digest of all the rest of it. A file without a mark, or
-// with a wrong one, is a person's: it is never written and never removed.
+// Package ownfile writes whole files of tapgw into directories that belong to other programs and to
+// people: skills, hook files, extensions. Such a file has a mark, which is a digest of all the rest
+// of it. A file without a mark, or with a wrong one, is a person's: it is never written and never
+// removed.
 package ownfile
 
 import (
@@ -13,8 +14,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Form is the place of the mark in a kind of file. Besides the digest, it may count the directories that were made for
-// the file, so that they go with it.
+// Form is the place of the mark in a kind of file. Beside the digest, the mark may count the
+// directories that were made for the file, so that they go with it.
 type Form struct {
 	mark   *lazyregexp.Regexp // the groups are the digest and, if the form has it, the count
 	put    func(text, digest string, made int) string
@@ -31,7 +32,7 @@ var (
 			return frontLine + front + "\nmetadata:\n  tapgw-sha256: " + digest + "\n" + frontLine + body
 		},
 	}
-	// JSON is an object whose brace has the first line. The mark becomes its first member.
+	// JSON is an object whose brace is on the first line. The mark becomes its first member.
 	JSON = Form{
 		mark: lazyregexp.New(`(?m)^  "tapgw": \{"sha256": "([0-9a-f]{64})", "directories": ([0-9])\},\n`),
 		put: func(text, digest string, made int) string {
@@ -54,10 +55,11 @@ const frontLine = "---\n"
 
 const (
 	maxDirectories = 9    // that a mark can count
-	allDirectories = 1000 // the count of a form that has none: every empty directory goes with the file
+	allDirectories = 1000 // for a form without a count: every empty directory goes with the file
 )
 
-// read returns the text without its mark, and how many directories were made for it; ok is false if it is not ours.
+// read returns the text without its mark, and how many directories were made for it; ok is false if
+// it is not ours.
 func (f Form) read(text string) (plain string, made int, ok bool) {
 	m := f.mark.FindStringSubmatch(text)
 	if m == nil {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Apply applies hunks to a text in their order and returns the new text. With an error, nothing of it is usable: the
-// error names the first hunk that does not fit and the most similar place. name is what the error calls the text.
+// Apply applies hunks to a text in their order and returns the new text. With an error the text is
+// not usable: the error names the first hunk that does not fit and the most similar place. name is
+// the text's name in errors.
 func Apply(name, text string, hunks []Hunk) (string, error) {
 	a := &application{name: name, lines: splitLines(text)}
 	for i := range hunks {
@@ -19,7 +20,8 @@ func Apply(name, text string, hunks []Hunk) (string, error) {
 	return a.result(), nil
 }
 
-// Content returns the text of an added file: the lines of its hunk, with their endings. It is "" for an empty file.
+// Content returns the text of an added file: the lines of its hunk, with their endings. It is ""
+// for an empty file.
 func (f *File) Content() string {
 	var b strings.Builder
 	for _, h := range f.Hunks {
@@ -91,13 +93,13 @@ func (a *application) apply(h *Hunk) error {
 // expected is the index of the line at which a hunk begins by its own number.
 func (h *Hunk) expected(old []string) int {
 	if len(old) == 0 {
-		return h.At // it inserts behind that line
+		return h.At // the hunk inserts behind that line
 	}
 	return max(0, h.At-1)
 }
 
-// place finds the index of the line at which a hunk begins. isExact reports whether its
-// old lines equal those of the file, white space included.
+// place finds the index of the line at which a hunk begins. isExact reports whether its old lines
+// equal the file's lines, white space included.
 func (a *application) place(h *Hunk, old []string) (at int, isExact bool, err error) {
 	from := a.next
 	for _, anchor := range h.Anchors {
@@ -151,8 +153,8 @@ func (a *application) isEqual(at int, old []string) bool {
 	return true
 }
 
-// findAnchor finds the line that equals an anchor, or else the first that contains it.
-// It returns -1 if there is none.
+// findAnchor finds the line that equals an anchor, or else the first that contains it. It returns
+// -1 if no line does.
 func (a *application) findAnchor(anchor string, from int) int {
 	part := -1
 	for i := from; i < len(a.lines); i++ {
@@ -205,7 +207,7 @@ func findLines(lines, old []string, from int, normalize func(string) string) (fo
 	return found
 }
 
-// only returns a list of value alone if value is in found, else nothing.
+// only returns a list with only value if value is in found, else an empty list.
 func only(found []int, value int) []int {
 	if slices.Contains(found, value) {
 		return []int{value}
@@ -279,7 +281,7 @@ func (a *application) result() string {
 	}
 	for i := range len(out) - 1 {
 		if !strings.HasSuffix(out[i], "\n") {
-			out[i] += eol // it was the last line before
+			out[i] += eol // the line was the last one before
 		}
 	}
 	text := strings.Join(out, "")

@@ -2,6 +2,8 @@ package patch
 
 import "strings"
 
+// The form "*** Begin Patch" of a patch.
+
 // Lines of the envelope.
 const (
 	beginPatch = "*** Begin Patch"
@@ -147,8 +149,8 @@ func (p *parser) hunk() (Hunk, error) {
 	return p.checked(h)
 }
 
-// checked removes blank lines at the end of a hunk, which separate it from the next one.
-// It refuses a hunk that changes nothing.
+// checked removes blank lines at the end of a hunk, which separate it from the next one. It refuses
+// a hunk without a change.
 func (p *parser) checked(h Hunk) (Hunk, error) {
 	isBlank := func(l Line) bool { return l.Op == ' ' && strings.TrimSpace(l.Text) == "" }
 	for n := len(h.Lines); n > 0 && isBlank(h.Lines[n-1]) && !h.AtEnd; n-- {

@@ -9,8 +9,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Named returns the paths of the files that a patch of either form names; see [Names]. It is an error if programs may
-// find others in it.
+// Named returns the paths of the files that a patch of either form names; see [Names]. It is an
+// error if programs may find others in it.
 func Named(text string) ([]string, error) {
 	read := Parse
 	for line := range strings.Lines(text) {
@@ -25,8 +25,8 @@ func Named(text string) ([]string, error) {
 	return Names(files), nil
 }
 
-// Names returns the paths of all files that a patch reads, writes or removes, each once and as the patch has them. A
-// file that moves counts with its old path and its new one.
+// Names returns the paths of all files that a patch reads, writes or removes, each once and in the
+// patch's spelling. A file that moves counts with its old and its new path.
 func Names(files []File) []string {
 	var names []string
 	for _, f := range files {
@@ -39,9 +39,9 @@ func Names(files []File) []string {
 	return names
 }
 
-// ReadStrict reads the operations and paths of the "*** Begin Patch" form, without hunks, to decide about calls of
-// other programs that apply the patch. A line that programs read in different ways is an error, so that the result
-// names every file that the patch touches.
+// ReadStrict reads the operations and paths of the "*** Begin Patch" form, without hunks, to decide
+// about calls of other programs that apply the patch. A line that programs read in different ways
+// is an error, so that the result names every file that the patch touches.
 func ReadStrict(text string) ([]File, error) {
 	if len(text) > maxSize {
 		return nil, errors.New("the patch is too long: make several of it")
@@ -69,8 +69,8 @@ func ReadStrict(text string) ([]File, error) {
 	return s.files, nil
 }
 
-// otherBreak matches line breaks that not every program knows. A program that knows one would read the text after it as
-// a new line, which may be a file's header.
+// otherBreak matches line breaks that not every program knows. A program that knows one would read
+// the text after it as a new line, which may be a file's header.
 var otherBreak = lazyregexp.New(`\r([^\n]|$)|[\v\f\x1c-\x1e\x{85}\x{2028}\x{2029}]`)
 
 // headers are the lines with which a file's part of an envelope begins.
@@ -87,7 +87,7 @@ type strict struct {
 	isEnded bool
 }
 
-// line reads the current line, whose end has no blanks.
+// line reads the current line. The line has no blanks at its end.
 func (s *strict) line(line string) error {
 	word := func(word string) (path string, ok bool) { return strings.CutPrefix(line+" ", word) }
 	if line == "" {

@@ -1,9 +1,9 @@
-// Package patch reads patches as models write them and applies them to texts: the
-// "*** Begin Patch" envelope, and unified diffs of git or other programs.
+// Package patch reads patches as models write them and applies them to texts: the "*** Begin Patch"
+// envelope, and unified diffs of git or other programs.
 //
-// Line numbers and counts in a model's diff are often wrong, so a hunk's place is found
-// by its lines. A hunk that fits in several places is refused: nothing is guessed,
-// skipped or applied in part.
+// Line numbers and counts in a model's diff are often wrong, so a hunk's place is found by its
+// lines. A hunk that fits in several places is refused: the package never guesses, skips a hunk, or
+// applies a part of it.
 package patch
 
 import (
@@ -15,7 +15,8 @@ import (
 // Op is the kind of a change of a file. The zero value is [Update].
 type Op int
 
-// What a patch does to a file: change the places of its hunks, create it, remove it, or copy it to another path.
+// The actions of a patch on a file: change the places of its hunks, create it, remove it, or copy
+// it to another path.
 const (
 	Update Op = iota
 	Add
@@ -23,8 +24,8 @@ const (
 	Copy // to File.Target
 )
 
-// File is the part of a patch about one file. Paths are as the patch has them: the caller checks that they lie where it
-// may write.
+// File is the part of a patch about one file. Paths are as the patch has them: the caller checks
+// that they lie where it may write.
 type File struct {
 	Op     Op
 	Path   string // as in the patch
@@ -33,8 +34,8 @@ type File struct {
 	Hunks  []Hunk // of Add: at most one, with added lines only
 }
 
-// Hunk is the change of one place in a file. Lines holds the old lines (' ' and '-') and the new ones (' ' and '+') in
-// the order of the patch; [Apply] finds the place by the old ones.
+// Hunk is the change of one place in a file. Lines holds the old lines (' ' and '-') and the new
+// ones (' ' and '+') in the order of the patch; [Apply] finds the place by the old ones.
 type Hunk struct {
 	Line    int      // of the patch, from 1
 	Anchors []string // lines of the file before the place, in their order
@@ -53,8 +54,9 @@ type Line struct {
 // maxSize is the size of the largest patch in bytes.
 const maxSize = 4 << 20
 
-// Parse reads a patch of either form, of at most 4 MB, and ignores text around it. It checks no file. The error names
-// the line of the patch and tells the model what to send; a text without a patch is an error too.
+// Parse reads a patch of either form, of at most 4 MB, and ignores text around it. It checks no
+// file. The error names the line of the patch and tells the model the right form; a text without a
+// patch is an error too.
 func Parse(text string) ([]File, error) {
 	if len(text) > maxSize {
 		return nil, fmt.Errorf("the patch has %d bytes, %d MB is the most: make several of it", len(text), maxSize>>20)

@@ -7,6 +7,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
+// Unified diffs, of git and of other programs.
+
 // rangeLine matches the first line of a hunk of a unified diff. Models may leave out the
 // numbers; such a line does not match.
 var rangeLine = lazyregexp.New(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))?(?: ?@@|\s*$)`)
@@ -161,7 +163,7 @@ func (h *fileHeader) file(p *parser, line int) (f File, err error) {
 	return f, nil
 }
 
-// check checks a file after all of its hunks were read.
+// check checks the data of a file after all of its hunks were read.
 func (f *File) check() error {
 	for _, h := range f.Hunks {
 		for _, l := range h.Lines {

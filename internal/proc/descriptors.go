@@ -11,7 +11,8 @@ import (
 // maxFiles bounds the files of one message.
 const maxFiles = 8
 
-// SendFiles sends a text over a Unix socket, and with it the descriptors of files or sockets, which stay open here.
+// SendFiles sends a text over a Unix socket, and with it the descriptors of files or sockets, which
+// stay open here.
 func SendFiles[F syscall.Conn](c *net.UnixConn, text string, files ...F) error {
 	return withDescriptors(files, nil, func(descriptors []int) error {
 		var rights []byte
@@ -23,8 +24,8 @@ func SendFiles[F syscall.Conn](c *net.UnixConn, text string, files ...F) error {
 	})
 }
 
-// withDescriptors calls do with the descriptors of files. It does not ask a file for its descriptor, because that
-// could make the file one that blocks.
+// withDescriptors calls do with the descriptors of files. It does not ask a file for its
+// descriptor, because that could make the file one that blocks.
 func withDescriptors[F syscall.Conn](files []F, descriptors []int, do func([]int) error) error {
 	if len(files) == 0 {
 		return do(descriptors)
@@ -40,8 +41,9 @@ func withDescriptors[F syscall.Conn](files []F, descriptors []int, do func([]int
 	return errors.Join(err, inner)
 }
 
-// ReceiveFiles reads one message of [SendFiles]: a text of at most size bytes, and at most 8 files. Closing a file
-// ends the reads and writes that wait for it. The caller closes the files, also those that come with an error.
+// ReceiveFiles reads one message of [SendFiles]: a text of at most size bytes, and at most 8 files.
+// Closing a file ends the reads and writes that wait for it. The caller closes the files, also
+// those that come with an error.
 func ReceiveFiles(c *net.UnixConn, size int) (text string, files []*os.File, err error) {
 	data, rights := make([]byte, size), make([]byte, syscall.CmsgSpace(4*maxFiles))
 	n, length, _, _, err := c.ReadMsgUnix(data, rights)

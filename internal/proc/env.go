@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// passed are the variables that every child inherits: what a program needs to find its files, its language and the
-// network. Secrets are passed only by name. A trailing * stands for any ending.
+// passed are the variables that every child inherits. A program needs them to find its files, its
+// language and the network. Secrets are passed only by name. A trailing * matches any ending.
 var passed = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "TERM", "COLORTERM", "NO_COLOR",
 	"LANG", "LANGUAGE", "LC_*", "XDG_*",
@@ -16,8 +16,9 @@ var passed = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
 }
 
-// Environ returns a child's environment as NAME=value: the variables that every child inherits, those that allow names
-// besides (a trailing * matches any ending), and those of add, which replace inherited ones.
+// Environ returns a child's environment as NAME=value: the variables that every child inherits, the
+// further variables that allow names (a trailing * matches any ending), and the variables of add,
+// which replace inherited ones.
 func Environ(add map[string]string, allow ...string) []string {
 	var env []string
 	for _, pair := range os.Environ() {

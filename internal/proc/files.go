@@ -14,8 +14,8 @@ const (
 	privateFile = 0o600
 )
 
-// PrivateDir makes a directory with mode 0700, and its parents if they are missing. If the directory exists, it removes
-// the rights of other users. The error names the directory.
+// PrivateDir makes a directory with mode 0700, and its parents if they are missing. If the
+// directory exists, it removes the rights of other users. The error names the directory.
 func PrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return fmt.Errorf("making a private directory: %w", err)
@@ -26,9 +26,9 @@ func PrivateDir(dir string) error {
 	return nil
 }
 
-// WritePrivate replaces a file by one that only its owner may read, in one step, so that no reader sees half of it. It
-// is not synced to the disk: such files are of no use after their process ended, and a busy disk must not delay the
-// start.
+// WritePrivate replaces a file by a file that only its owner may read, in one step, so that no
+// reader sees half of it. It does not sync the file to the disk, because these files are useless
+// after their process has ended, and a busy disk must not delay the start.
 func WritePrivate(path string, data []byte) (err error) {
 	defer func() {
 		if err != nil {
@@ -50,8 +50,8 @@ func WritePrivate(path string, data []byte) (err error) {
 	return nil
 }
 
-// WriteNew makes a file with mode 0600 in one step, so that no reader sees half of it. If the file exists, it stays as
-// it is, and the error is [fs.ErrExist].
+// WriteNew makes a file with mode 0600 in one step, so that no reader sees half of it. If the file
+// exists, WriteNew leaves it alone and returns [fs.ErrExist].
 func WriteNew(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
@@ -62,11 +62,11 @@ func WriteNew(path string, data []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	return os.Link(f.Name(), path) // unlike a rename, it replaces nothing
+	return os.Link(f.Name(), path) // unlike a rename, it fails if path exists
 }
 
-// RemoveOwn removes a file if it still has the content data, which this process wrote. Another process may have
-// replaced the file; then it stays. Errors are ignored.
+// RemoveOwn removes a file if it still has the content data, which this process wrote. Another
+// process may have replaced the file; then it stays. Errors are ignored.
 func RemoveOwn(path string, data []byte) {
 	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {
 		_ = os.Remove(path)

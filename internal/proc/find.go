@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Find returns the absolute path of a program: a path, or a name that lookPath finds. The error says why it can't be
-// run: not found, a directory, or not executable. A script that node runs need not be executable.
+// Find returns the absolute path of a program: a path, or a name that lookPath finds. The error
+// says why it can't be run: not found, a directory, or not executable. A script that node runs need
+// not be executable.
 func Find(name string, lookPath func(string) (string, error)) (string, error) {
 	path := name
 	if !strings.ContainsRune(name, filepath.Separator) {
@@ -38,6 +39,6 @@ func Find(name string, lookPath func(string) (string, error)) (string, error) {
 	return path, nil
 }
 
-// IsScript reports whether node must run a program: its name ends in .js. [Find] accepts such a file without execute
-// permission.
+// IsScript reports whether node must run a program: its name ends in .js. [Find] accepts such a
+// file without execute permission.
 func IsScript(path string) bool { return strings.HasSuffix(path, ".js") }

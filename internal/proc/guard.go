@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// guardScript reads which process groups begin and end. When its input ends, this process has ended, and it kills the
-// groups that are left.
+// guardScript reads which process groups begin and end. When its input ends, this process has
+// ended, and it kills the groups that are left.
 const guardScript = `trap "" HUP INT TERM
 groups=" "
 while read -r what group; do
@@ -21,8 +21,9 @@ done
 for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
 `
 
-// guard is one small process that outlives this one for a moment. The kernel tells no group that a process has ended:
-// after SIGKILL only children would end with this process, and not what they have started.
+// guard is one small process that outlives this one for a moment. The kernel does not tell a group
+// that a process has ended: after SIGKILL only the children would end with this process, and not
+// the children's children.
 type guard struct {
 	once sync.Once
 
@@ -32,7 +33,7 @@ type guard struct {
 
 var groups guard
 
-// start starts the guard's process if that has not been done. A group's first process must not run before it.
+// start starts the guard's process, once. Call it before the first process of a group runs.
 func (g *guard) start() {
 	g.once.Do(func() {
 		r, w, err := os.Pipe()

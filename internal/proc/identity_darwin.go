@@ -9,7 +9,8 @@ import (
 // zombie is the state of a process that has ended, SZOMB of sys/proc.h.
 const zombie = 5
 
-// processStat asks the kernel for the parent and the start of a process. ok is false if it has ended.
+// processStat asks the kernel for the parent and the start of a process. ok is false if it has
+// ended.
 func processStat(pid int) (parent int, start uint64, ok bool) {
 	if pid <= 0 {
 		return 0, 0, false

@@ -22,7 +22,8 @@ func processStat(pid int) (parent int, start uint64, ok bool) {
 	return parseStat(data)
 }
 
-// parseStat reads the content of /proc/PID/stat. The name of the program, in parentheses, may hold any character.
+// parseStat reads the content of /proc/PID/stat. The name of the program, in parentheses, may hold
+// any character.
 func parseStat(data []byte) (parent int, start uint64, ok bool) {
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	// proc_pid_stat(5) counts from 1, and the state is number 3.
@@ -38,8 +39,8 @@ func parseStat(data []byte) (parent int, start uint64, ok bool) {
 	return parent, start, err == nil
 }
 
-// WaitEnd returns nil when the process has ended, or ctx's error when ctx ends first. It needs no thread: the kernel
-// tells the runtime's poller.
+// WaitEnd returns nil when the process has ended, or ctx's error when ctx ends first. It needs no
+// thread: the kernel tells the runtime's poller.
 func (id ID) WaitEnd(ctx context.Context) error {
 	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {

@@ -30,7 +30,7 @@ func eachLine(r io.Reader, handle func(line string)) {
 
 // ring stores the last lines that were added.
 type ring struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards the fields below
 	kept []string
 	next int // where the next one goes once kept is full
 }
@@ -62,8 +62,8 @@ func (r *ring) lines() []string {
 // maxHead bounds the beginning that a [Head] keeps, in bytes.
 const maxHead = 64 << 10
 
-// Head keeps the beginning of a program's output, up to 64 KiB, and drops the rest: enough for its complaint, whatever
-// the program writes. The zero value is ready for use by one writer.
+// Head keeps the beginning of a program's output, up to 64 KiB, and drops the rest: enough for its
+// complaint, whatever the program writes. The zero value is ready for use by one writer.
 type Head struct{ text []byte }
 
 // Write implements [io.Writer]. It never fails, because an error would end the program that writes.

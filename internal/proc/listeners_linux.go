@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Listeners finds the TCP ports on which this user's processes listen that were started with the argument arg.
+// Listeners finds the TCP ports on which this user's processes listen that were started with the
+// argument arg.
 func Listeners(_ context.Context, arg string) (found []Listener, err error) {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Listeners finds the TCP ports on which this user's processes listen that were started with the argument arg. It asks
-// lsof and ps. The error wraps [exec.ErrNotFound] where there is no lsof.
+// Listeners finds the TCP ports on which this user's processes listen that were started with the
+// argument arg. It asks lsof and ps. The error wraps [exec.ErrNotFound] where there is no lsof.
 func Listeners(ctx context.Context, arg string) (found []Listener, err error) {
 	uid := strconv.Itoa(os.Geteuid())
 	out, err := exec.CommandContext(ctx, "lsof", "-nP", "-a", "-u", uid, "-iTCP", "-sTCP:LISTEN", "-Fpn").Output()
 	if err != nil {
 		if _, isExit := errors.AsType[*exec.ExitError](err); isExit {
-			return nil, nil // it found nothing
+			return nil, nil // it found no socket
 		}
 		return nil, fmt.Errorf("looking for processes: %w", err)
 	}
@@ -33,7 +33,8 @@ func Listeners(ctx context.Context, arg string) (found []Listener, err error) {
 	return found, nil
 }
 
-// parseLsof reads what lsof writes with -Fpn: a line p and a process's id, then lines n and the names of its sockets.
+// parseLsof reads the output of lsof -Fpn: a line p and a process's id, then lines n and the names
+// of its sockets.
 func parseLsof(out string) (found []Listener) {
 	pid := 0
 	for line := range strings.Lines(out) {

@@ -15,13 +15,13 @@ import (
 // lockRetry is how often WaitLock tries to get a lock.
 const lockRetry = 10 * time.Millisecond
 
-// Lock is a lock on a file that this process has. The system releases it when the process ends, in whatever way. The
-// file names the last owner: its process id, when it began, and where that id counts (see [FindHolder]). It says
-// nothing about whether the lock is taken.
+// Lock is a lock on a file that this process has. The system releases it when the process ends, in
+// whatever way. The file names the last owner: its process id, when it began, and where that id
+// counts (see [FindHolder]). It does not say whether the lock is taken.
 type Lock struct{ file *flock.Flock }
 
-// TryLock takes a lock and does not wait. It creates the file with mode 0600 if it is missing. If another process has
-// the lock, both results are nil. The error names the file.
+// TryLock takes a lock and does not wait. It creates the file with mode 0600 if it is missing. If
+// another process has the lock, both results are nil. The error names the file.
 func TryLock(path string) (*Lock, error) {
 	f := newFlock(path)
 	ok, err := f.TryLock()
@@ -34,8 +34,8 @@ func TryLock(path string) (*Lock, error) {
 	return newLock(f)
 }
 
-// WaitLock takes a lock as soon as it is free; it tries every 10 ms. When ctx ends before that, it returns an error
-// that wraps the context's. It creates the file if it is missing.
+// WaitLock takes a lock as soon as it is free; it tries every 10 ms. When ctx ends before that, it
+// returns an error that wraps the context's. It creates the file if it is missing.
 func WaitLock(ctx context.Context, path string) (*Lock, error) {
 	f := newFlock(path)
 	if _, err := f.TryLockContext(ctx, lockRetry); err != nil {
@@ -44,8 +44,8 @@ func WaitLock(ctx context.Context, path string) (*Lock, error) {
 	return newLock(f)
 }
 
-// Locked reports whether a process, this one or another, has the lock on a file. It creates the file if it is missing,
-// and takes a shared lock for a moment. The answer may be outdated at once.
+// Locked reports whether a process, this one or another, has the lock on a file. It creates the
+// file if it is missing, and takes a shared lock for a moment. The answer may be outdated at once.
 func Locked(path string) (bool, error) {
 	f := newFlock(path)
 	ok, err := f.TryRLock()
@@ -56,8 +56,8 @@ func Locked(path string) (bool, error) {
 	return !ok, nil
 }
 
-// LockHolder returns the process id in a lock's file: that of the process that took the lock last, 0 if there is none.
-// That process may have ended; [Locked] says whether the lock is taken.
+// LockHolder returns the process id in a lock's file, of the process that took the lock last, or 0
+// if the file has no id. That process may have ended; [Locked] says whether the lock is taken.
 func LockHolder(path string) int { return readHolder(path).PID }
 
 // holder is the content of a lock's file.
@@ -82,12 +82,13 @@ func readHolder(path string) (h holder) {
 	return h
 }
 
-// ErrElsewhere says that a process can't be identified from here: its number is one of another PID namespace or
-// machine, or belongs to another process by now.
+// ErrElsewhere says that a process can't be identified from here: its number belongs to another PID
+// namespace or machine, or by now to another process.
 var ErrElsewhere = errors.New("it is not known to be a process that can be seen from here")
 
-// FindHolder returns the process that took a lock last. The error is [ErrElsewhere] unless that process can be seen
-// from here, with the start that the lock's file has: a number alone may be any process's.
+// FindHolder returns the process that took a lock last. The error is [ErrElsewhere] unless that
+// process can be seen from here, with the start that the lock's file has: a number alone may be any
+// process's.
 func FindHolder(path string) (*os.Process, error) {
 	h := readHolder(path)
 	if h.PID <= 0 || h.Start == 0 || h.place != place() {
@@ -119,6 +120,6 @@ func newFlock(path string) *flock.Flock {
 	return flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(privateFile))
 }
 
-// Unlock releases the lock. The file stays, because processes that wait have it open: a new file in its place would be
-// another lock.
+// Unlock releases the lock. The file stays, because waiting processes have it open: a new file at
+// its path would be another lock.
 func (l *Lock) Unlock() { _ = l.file.Close() }

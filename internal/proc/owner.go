@@ -12,8 +12,8 @@ import (
 	"tapgw/internal/secrets"
 )
 
-// Owner is the process at one end of a connection, or the one that listens on a port, as far as the system shows it to
-// this user. Without a PID, Command is "".
+// Owner is the process at one end of a connection, or the process that listens on a port, if the
+// system shows it to this user. Without a PID, Command is "".
 type Owner struct {
 	PID     int    // 0: unknown, because the process is another user's
 	Command string // the command line
@@ -29,8 +29,8 @@ var unknown = Owner{UID: -1}
 // commandShown is how many characters of a command line a message shows.
 const commandShown = 80
 
-// String names the process for a message, with at most 80 characters of its command line, without secrets, and its user
-// if that is another than this process's.
+// String names the process for a message, with at most 80 characters of its command line, without
+// secrets, and its user if that is another than this process's.
 func (o Owner) String() string {
 	who := "another process"
 	if o.PID != 0 {

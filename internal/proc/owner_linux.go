@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// OwnerOf finds the process that listens on the port of addr, at the same address or at all addresses, so that addr
-// can't be bound. A process of another user has no PID unless this process is root's. It returns false if no process
-// listens there.
+// OwnerOf finds the process that listens on the port of addr, at the same address or at all
+// addresses, so that addr can't be bound. A process of another user has no PID unless this process
+// is root's. It returns false if no process listens there.
 func OwnerOf(addr netip.AddrPort) (Owner, bool) {
 	mine := addr.Addr().Unmap()
 	return ownerOf(func(local, _ netip.AddrPort, state string) bool {
@@ -25,16 +25,16 @@ func OwnerOf(addr netip.AddrPort) (Owner, bool) {
 	})
 }
 
-// PeerOf finds the process of this machine at the other end of a TCP connection; peer is its address, own is ours. The
-// Owner is as from [OwnerOf]. It returns false for a peer on another machine or in another network namespace, and for
-// one that has closed its end.
+// PeerOf finds the process of this machine at the other end of a TCP connection; peer is its
+// address, own is ours. The Owner is as from [OwnerOf]. It returns false for a peer on another
+// machine or in another network namespace, and for one that has closed its end.
 func PeerOf(peer, own netip.AddrPort) (Owner, bool) {
 	peer, own = unmapAddrPort(peer), unmapAddrPort(own)
 	return ownerOf(func(local, remote netip.AddrPort, _ string) bool { return local == peer && remote == own })
 }
 
-// PeersOf returns the TCP connections at whose other end is a process of a user; other processes may have this end. It
-// reads the kernel's tables once, which takes milliseconds.
+// PeersOf returns the TCP connections at whose other end is a process of a user; other processes
+// may have this end. It reads the kernel's tables once, which takes milliseconds.
 func PeersOf(uid int) map[Ends]bool {
 	found := map[Ends]bool{}
 	for _, s := range allSockets(func(_, _ netip.AddrPort, _ string) bool { return true }) {
@@ -87,8 +87,8 @@ func ownerOf(matches func(local, remote netip.AddrPort, state string) bool) (Own
 // stateListen is the state of a socket that listens.
 const stateListen = "0A"
 
-// noInode stands in the tables for a socket that its process has closed. The tables then name root as its user, whoever
-// it belonged to.
+// noInode stands in the tables for a socket that its process has closed. The tables then name root
+// as its user, even if it belonged to another user.
 const noInode = "0"
 
 // socket is a line of the kernel's tables.
@@ -96,7 +96,7 @@ type socket struct {
 	link string // the target of its link in /proc/PID/fd
 	uid  int
 	port uint16 // its own
-	ends Ends   // as the process at its other end sees them
+	ends Ends   // as the process at the other end sees them
 }
 
 // sockets returns the matching sockets of a table of the kernel.
@@ -126,8 +126,8 @@ func unmapAddrPort(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// kernelAddr reads an address of the kernel's tables, such as 0100007F:24B8, which consists of 32-bit words in the
-// machine's byte order.
+// kernelAddr reads an address of the kernel's tables, such as 0100007F:24B8, which consists of
+// 32-bit words in the machine's byte order.
 func kernelAddr(s string) (netip.AddrPort, bool) {
 	host, port, ok := strings.Cut(s, ":")
 	b, err := hex.DecodeString(host)

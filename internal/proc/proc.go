@@ -1,6 +1,7 @@
-// Package proc starts child processes and makes sure that they end: each child has a process group of its own, is
-// stopped in steps, and on Linux ends with this process. Its output is stored as lines. The package also has what a
-// process needs to be the only one of its kind: a file lock, private files, and the owner of a port.
+// Package proc starts child processes and makes sure that they end: each child has a process group
+// of its own, is stopped in steps, and on Linux ends with this process. It stores a child's output
+// as lines. For a process that must be the only one of its kind, it has a file lock, private files,
+// and the owner of a port.
 package proc
 
 import (
@@ -14,8 +15,9 @@ import (
 	"time"
 )
 
-// Command says what [Start] starts, with which arguments and environment, and what becomes of its output. Path is
-// required. The child's stdin is always a pipe, see [Process.Stdin].
+// Command describes the process that [Start] starts: its program, arguments and environment, and
+// the handling of its output. Path is required. The child's stdin is always a pipe, see
+// [Process.Stdin].
 type Command struct {
 	Path string // a bare name is looked up on PATH
 	Args []string
@@ -23,13 +25,13 @@ type Command struct {
 	Env  []string // NAME=value; see [Environ]. nil: no variables
 	// OnLine gets every line of stdout and stderr, from one goroutine for each.
 	OnLine func(from Stream, line string)
-	// Stdout and Stderr get the output as it comes, instead of OnLine and the tail. One writer for both gets it in
-	// the order of writing. Output that a writer refuses is dropped.
+	// Stdout and Stderr get the output as it comes, instead of OnLine and the tail. One writer for
+	// both gets it in the order of writing. Output that a writer refuses is dropped.
 	Stdout, Stderr io.Writer
-	// ReadStdout leaves stdout to [Process.Stdout]: nothing of it is stored or reported.
+	// ReadStdout leaves stdout to [Process.Stdout]: its lines are not stored or reported.
 	ReadStdout bool
-	// Whole makes the whole group end with this process, also if that is killed, and not the child alone. A
-	// process that leaves the group does not end.
+	// Whole makes the whole group end with this process, also if that is killed, and not the child
+	// alone. A process that leaves the group does not end.
 	Whole bool
 	Keep  int           // how many lines [Process.Tail] returns at most; 0: 50
 	Grace time.Duration // from SIGTERM to SIGKILL in [Process.Stop]; 0: 5 s
@@ -51,8 +53,8 @@ const (
 	outputGrace = time.Second
 )
 
-// Process is a child that runs or has ended, with its process group. Its methods may be called from any goroutine.
-// After the child's end nothing has to be called.
+// Process is a child that runs or has ended, with its process group. Its methods may be called from
+// any goroutine. After the child's end the caller need not release it.
 type Process struct {
 	// Fixed at start.
 	cmd    *exec.Cmd
@@ -67,8 +69,9 @@ type Process struct {
 	stopOnce sync.Once
 }
 
-// Start starts a child in a process group of its own. The child ends by [Process.Stop], by itself, or on Linux with
-// this process. When it ends, the rest of its group is killed. The error names the program.
+// Start starts a child in a process group of its own. The child ends by [Process.Stop], by itself,
+// or on Linux with this process. When it ends, the rest of its group is killed. The error names the
+// program.
 func Start(c Command) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir = c.Dir
@@ -143,7 +146,8 @@ func (p *Process) readStream(f *os.File, from Stream, to io.Writer, onLine func(
 	})
 }
 
-// wait waits for the child, kills the rest of its group, and closes done after the last line was read.
+// wait waits for the child, kills the rest of its group, and closes done after the last line was
+// read.
 func (p *Process) wait(readers *sync.WaitGroup, outputs ...*os.File) {
 	p.err = p.cmd.Wait()
 	_ = p.signal(syscall.SIGKILL)
@@ -164,34 +168,35 @@ func (p *Process) wait(readers *sync.WaitGroup, outputs ...*os.File) {
 	close(p.done)
 }
 
-// PID returns the child's process id, which is the id of its process group too. It stays the same after the end.
+// PID returns the child's process id, which is the id of its process group too. It stays the same
+// after the end.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Stdin returns the writer to the child's standard input. Closing it is the end of input for the child. Writes block
-// while the child does not read, and fail after its end.
+// Stdin returns the writer to the child's standard input. Closing it is the end of input for the
+// child. Writes block while the child does not read, and fail after its end.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Stdout returns the child's standard output for [Command].ReadStdout. The caller reads it and closes it. It ends when
-// nobody has it open any more, which may be later than the child's end.
+// Stdout returns the child's standard output for [Command].ReadStdout. The caller reads it and
+// closes it. It ends when the last process closes it, which may be later than the child's end.
 func (p *Process) Stdout() io.ReadCloser { return p.stdout }
 
-// Done is closed after the child has ended and its output was read; up to 1 s later if other processes keep the output
-// open.
+// Done is closed after the child has ended and its output was read; up to 1 s later if other
+// processes keep the output open.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err waits for the end of the child and returns how it ended: nil for exit code 0, else an error such as
-// [*exec.ExitError], which has the exit code or signal.
+// Err waits for the end of the child and returns how it ended: nil for exit code 0, else an error
+// such as [*exec.ExitError], which has the exit code or signal.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// Tail returns the last lines of stdout and stderr together, oldest first, at most [Command].Keep. A stream that goes
-// to a writer of Command is not among them.
+// Tail returns the last lines of stdout and stderr together, oldest first, at most [Command].Keep.
+// A stream that goes to a writer of Command is not among them.
 func (p *Process) Tail() []string { return p.tail.lines() }
 
-// Stop ends the child and its group, and returns after they have ended. It closes stdin and sends SIGTERM, and after
-// the grace period SIGKILL.
+// Stop ends the child and its group, and returns after they have ended. It closes stdin and sends
+// SIGTERM, and after the grace period SIGKILL.
 func (p *Process) Stop() {
 	p.stopOnce.Do(func() {
 		_ = p.stdin.Close()
@@ -210,8 +215,8 @@ func (p *Process) Stop() {
 	<-p.done
 }
 
-// Kill ends the child and its group with SIGKILL, and returns after they have ended. It is no error if the child has
-// ended before.
+// Kill ends the child and its group with SIGKILL, and returns after they have ended. It is no error
+// if the child has ended before.
 func (p *Process) Kill() {
 	if !p.hasEnded() {
 		_ = p.signal(syscall.SIGKILL)

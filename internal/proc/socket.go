@@ -10,8 +10,9 @@ import (
 // maxSocketPath is the length of the longest path of a socket, in bytes, on all systems.
 const maxSocketPath = 103
 
-// SocketAddress returns the address of a Unix socket at a path, to use until release. Linux has a short way to a file
-// of a directory that is open, so a longer path works there; on other systems it is an error of listening and dialling.
+// SocketAddress returns the address of a Unix socket at a path, to use until release. Linux has a
+// short way to a file of a directory that is open, so a longer path works there; on other systems
+// it is an error of listening and dialling.
 func SocketAddress(path string) (address *net.UnixAddr, release func()) {
 	release = func() {}
 	if len(path) > maxSocketPath {

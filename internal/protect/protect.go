@@ -1,7 +1,7 @@
-// Package protect lists the places in a project whose files make programs run: git's
-// hooks and filters, editors' tasks, our own provider files and tools. A program that
-// writes there decides what runs the next time that a person works on the project. So
-// a person must allow such a write, whatever a policy says.
+// Package protect lists the places in a project whose files make programs run: git's hooks and
+// filters, editors' tasks, our own provider files and tools. A program that writes there decides
+// which commands run the next time that a person works on the project. So a person must allow such
+// a write, whatever a policy says.
 //
 // The tools of lsclient and the permissions of Copilot sessions share this list.
 package protect
@@ -15,35 +15,40 @@ import (
 	"syscall"
 )
 
-// place is a protected file, or a directory with all that it contains, at any depth.
-// A name of several parts is a path. A part that ends in * matches names with this
-// beginning, and one that begins with * matches names with this end. what tells why.
+// place is a protected file, or a directory with all that it contains, at any depth. A name of
+// several parts is a path. A part that ends in * matches names with this beginning, and one that
+// begins with * matches names with this end. The field what has the reason.
 type place struct{ name, what string }
 
-// The list holds the files that programs read by themselves in a project, in the directory where they start or
-// above, or in a home directory, and run code from. It follows what their makers document:
-//   - Version control: git's manual (githooks, git-config, gitmodules), Mercurial's hgrc, Jujutsu's settings; and the
-//     configuration pages of husky, pre-commit, prek, lefthook, hk, overcommit, simple-git-hooks, lint-staged,
-//     CaptainHook and GrumPHP.
-//   - Agents: the pages on MCP servers, hooks, plugins and settings of each, such as Roo Code (.roo), Kilo Code, Cline,
-//     Amazon Q, Kiro, Junie, Continue, Windsurf (.windsurf, .codeium), Auggie (.augment), Crush, Goose, Qwen Code,
-//     Droid (.factory), Amp, Warp, Tabnine, Qoder, Vibe, Rovo Dev, OpenHands, Pi and Aider. Several keep their servers
-//     in an mcp.json somewhere, also VS Code and JetBrains Air, so that name counts in every directory. For Trae,
-//     iFlow and CodeBuddy the list follows pages of others about them.
-//   - Editors: Vim's and Emacs' manuals, Eclipse's help (External Tools), Zed (worktree trust), YouCompleteMe, the
-//     Build Server Protocol, the dev container specification, Gitpod's and Firebase Studio's pages.
-//   - Interpreters, shells and debuggers: the pages on startup files in the manuals of gdb, LLDB, R, GHCi, irb, pry,
-//     byebug, Perl (debugger), Julia, IEx, OCaml, Guile, Python (site, pdb), IPython, Octave, SQLite, psql, DuckDB,
-//     mongosh, rizin, PHP, bash, zsh, elvish, tmux, direnv, devbox, devenv, mise, asdf and zsh-autoenv; Xsession(5),
-//     pam_env(8), environment.d(5), file-hierarchy(7), lesspipe(1) and ssh_config(5). For Lisp the list follows a page
-//     of others, and no document was found for Ruby's rdbg.
-//   - Build tools and helpers: npm, yarn, pnpm (config dependencies), pip, uv, cargo, rustup (overrides), Bazel and
-//     Bazelisk, Buck, Maven, Gradle, sbt, bun, MSBuild (response files), NuGet, latexmk and Ansible; docker, kubectl
-//     and the AWS CLI on helpers.
+// The list holds the files that programs read by themselves in a project, in the directory where
+// they start or above, or in a home directory, and run code from. It follows the documents of
+// their makers:
+//   - Version control: git's manual (githooks, git-config, gitmodules), Mercurial's hgrc, Jujutsu's
+//     settings; and the configuration pages of husky, pre-commit, prek, lefthook, hk, overcommit,
+//     simple-git-hooks, lint-staged, CaptainHook and GrumPHP.
+//   - Agents: the pages on MCP servers, hooks, plugins and settings of each, such as Roo Code
+//     (.roo), Kilo Code, Cline, Amazon Q, Kiro, Junie, Continue, Windsurf (.windsurf, .codeium),
+//     Auggie (.augment), Crush, Goose, Qwen Code, Droid (.factory), Amp, Warp, Tabnine, Qoder,
+//     Vibe, Rovo Dev, OpenHands, Pi and Aider. Several keep their servers in an mcp.json somewhere,
+//     also VS Code and JetBrains Air, so that name counts in every directory. For Trae, iFlow and
+//     CodeBuddy the list follows pages of others about them.
+//   - Editors: Vim's and Emacs' manuals, Eclipse's help (External Tools), Zed (worktree trust),
+//     YouCompleteMe, the Build Server Protocol, the dev container specification, Gitpod's and
+//     Firebase Studio's pages.
+//   - Interpreters, shells and debuggers: the pages on startup files in the manuals of gdb, LLDB,
+//     R, GHCi, irb, pry, byebug, Perl (debugger), Julia, IEx, OCaml, Guile, Python (site, pdb),
+//     IPython, Octave, SQLite, psql, DuckDB, mongosh, rizin, PHP, bash, zsh, elvish, tmux, direnv,
+//     devbox, devenv, mise, asdf and zsh-autoenv; Xsession(5), pam_env(8), environment.d(5),
+//     file-hierarchy(7), lesspipe(1) and ssh_config(5). For Lisp the list follows a page of others,
+//     and no document was found for Ruby's rdbg.
+//   - Build tools and helpers: npm, yarn, pnpm (config dependencies), pip, uv, cargo, rustup
+//     (overrides), Bazel and Bazelisk, Buck, Maven, Gradle, sbt, bun, MSBuild (response files),
+//     NuGet, latexmk and Ansible; docker, kubectl and the AWS CLI on helpers.
 //
-// Agents' rules in Markdown, data that a program keeps for itself, and files that a project's daily work edits, such as
-// Makefile, package.json and conftest.py, are free, though programs read or run some of them too. So are files whose
-// commands run only when a person asks for one by name or chooses it: CMake's presets and deno.json.
+// Agents' rules in Markdown, data that a program keeps for itself, and files that a project's daily
+// work edits, such as Makefile, package.json and conftest.py, are free, though programs read or run
+// some of them too. So are files whose commands run only when a person asks for one by name or
+// chooses it: CMake's presets and deno.json.
 var places = []place{
 	{".git", "git runs what its configuration and hooks name"},
 	{".gitmodules", "git fetches what it names"},
@@ -321,10 +326,9 @@ var places = []place{
 	{"latexmkrc", "latexmk runs it"},
 }
 
-// Why returns why an absolute path is protected, such as "it lies in .git: git runs
-// what …", or "" if it is not protected. The target of its symbolic links counts too,
-// whether it exists or not. dirs are further directories to protect, such as those of
-// tools.
+// Why returns the reason why an absolute path is protected, such as "it lies in .git: git runs …",
+// or "" if it is not protected. The target of its symbolic links counts too, whether it exists or
+// not. dirs are further directories to protect, such as directories of tools.
 func Why(path string, dirs ...string) string {
 	candidates := []string{filepath.Clean(path)}
 	// The meaning of .. depends on the links before it, and programs differ.
@@ -442,8 +446,8 @@ func Within(path, dir string) bool {
 	return false
 }
 
-// HoldsFile reports whether some directories hold a second name (a hard link) of an open file, at any depth. A
-// directory that can't be read may hold any file that has several names.
+// HoldsFile reports whether some directories hold a second name (a hard link) of an open file, at
+// any depth. A directory that can't be read may hold any file that has several names.
 func HoldsFile(file fs.FileInfo, dirs ...string) (holds bool) {
 	if st, ok := file.Sys().(*syscall.Stat_t); ok && st.Nlink < 2 {
 		return false
@@ -470,9 +474,8 @@ func HoldsFile(file fs.FileInfo, dirs ...string) (holds bool) {
 // maxLinks is how many symbolic links Resolve follows, as in Linux.
 const maxLinks = 40
 
-// Resolve follows every symbolic link of an absolute path, also to a target that does
-// not exist. The missing part of a path stays as it is. The error is the system's, or
-// ELOOP after 40 links.
+// Resolve follows every symbolic link of an absolute path, also to a target that does not exist. It
+// keeps the missing part of a path. It returns the system's error, or ELOOP after 40 links.
 func Resolve(path string) (string, error) {
 	sep := string(filepath.Separator)
 	at := filepath.VolumeName(path) + sep
@@ -507,8 +510,8 @@ func Resolve(path string) (string, error) {
 	return at, nil
 }
 
-// Target is where a path leads, for what must not tell which files are there: what can't
-// be resolved of an absolute path, such as what stands below a file, stays as it is.
+// Target returns the target of a path without telling which files exist. The parts of an absolute
+// path that can't be resolved, such as a name below a file, stay as they are.
 func Target(path string) string {
 	for rest := ""; ; path = filepath.Dir(path) {
 		target, err := Resolve(path)

@@ -1,5 +1,6 @@
-// Package scaffold writes a provider of a user's own from a template: its program, its test, the SDK and the provider
-// file. It makes the program able to start, and waits until a gateway that runs has its tool.
+// Package scaffold writes a provider of a user's own from a template: its program, its test, the
+// SDK and the provider file. It makes the program able to start, and waits until a gateway that
+// runs has its tool.
 package scaffold
 
 import (
@@ -35,7 +36,7 @@ type language struct {
 	sdk      []string          // globs of the SDK's files
 	cut, to  string            // the SDK's files move from below cut to below to
 	ignore   string            // the lines of .gitignore
-	program  string            // what must be on PATH
+	program  string            // the program that must be on PATH
 	check    []string          // arguments with which program succeeds if the provider can start; nil: install first
 	install  string            // for sh; it makes the program able to start
 	links    map[string]string // symbolic links and where they lead
@@ -79,7 +80,8 @@ var languages = map[string]language{
 	},
 }
 
-// goModules are the modules that the Go SDK imports. Their versions and sums are those of the repository.
+// goModules are the modules that the Go SDK imports. Their versions and sums come from the
+// repository.
 var goModules = lazyregexp.New(
 	`^\s*(github\.com/(coder/websocket|go-json-experiment/json|google/jsonschema-go)) (v\S+)`)
 
@@ -94,10 +96,12 @@ type Project struct {
 	dir, file  string // absolute
 }
 
-// notWord are the characters of a provider's name that a function's name can't have in every language.
+// notWord are the characters of a provider's name that a function's name can't have in every
+// language.
 var notWord = strings.NewReplacer(".", "_", "-", "_")
 
-// toolOf makes the name of a provider's tool. It begins with a word that other providers' tools don't have behind it.
+// toolOf makes the name of a provider's tool. It begins with a word that other providers' tools
+// don't have behind it.
 func toolOf(name string) string {
 	tool := "greet_" + notWord.Replace(name)
 	return tool[:min(len(tool), 64)]
@@ -106,8 +110,8 @@ func toolOf(name string) string {
 // Languages are the languages in which [New] can write a provider.
 var Languages = slices.Sorted(maps.Keys(languages))
 
-// New returns a provider of a name in one of [Languages], whose directory and provider file have absolute paths. The
-// error says that one of both exists.
+// New returns a provider of a name in one of [Languages], whose directory and provider file have
+// absolute paths. It returns an error if one of them exists.
 func New(lang, name, dir, file string) (*Project, error) {
 	p := &Project{
 		language: languages[lang],
@@ -120,7 +124,7 @@ func New(lang, name, dir, file string) (*Project, error) {
 	return p, p.checkFree()
 }
 
-// Result is what [Project.Make] made, as tapgw new shows it in JSON.
+// Result is the new provider project, as tapgw new shows it in JSON.
 type Result struct {
 	Name  string `json:"name"`
 	Lang  string `json:"lang"`
@@ -130,15 +134,17 @@ type Result struct {
 	Ready bool   `json:"ready"` // the program can start
 	// Sessions is how many sessions of the gateway that runs have the tool.
 	Sessions int `json:"sessions"`
-	// Missing says what the program lacks, and Install is the command for it. Both are empty if Ready.
+	// Missing names the part that the program lacks, and Install is the command that installs it.
+	// Both are empty if Ready.
 	Missing string `json:"missing,omitempty"`
 	Install string `json:"install,omitempty"`
 
-	Next string `json:"-"` // what the user can do now
+	Next string `json:"-"` // the next step for the user
 }
 
-// Make writes the provider and makes it able to start. Then it waits until the sessions of the gateway of state have
-// its tool. note gets lines about its progress. After an error, nothing is left of the provider.
+// Make writes the provider and makes it able to start. Then it waits until the sessions of the
+// gateway of state have its tool. note gets lines about its progress. After an error, Make removes
+// all of the provider.
 func (p *Project) Make(ctx context.Context, state daemon.Dir, note func(string)) (Result, error) {
 	if err := p.write(); err != nil {
 		return Result{}, err
@@ -251,7 +257,7 @@ func addModules(files map[string][]byte) error {
 	return nil
 }
 
-// addPackage adds the SDK's package.json, without what only its own tests need.
+// addPackage adds the SDK's package.json, without the parts that only the SDK's own tests need.
 func addPackage(files map[string][]byte) error {
 	text, err := tapgw.Files.ReadFile("providers/node/package.json")
 	if err != nil {
@@ -274,7 +280,8 @@ func addPackage(files map[string][]byte) error {
 	return err
 }
 
-// write makes the directory: it writes all files into one beside it and renames that.
+// write makes the directory: it writes all files into a new directory beside it and renames that
+// one.
 func (p *Project) write() (err error) {
 	files, err := p.files()
 	if err != nil {
@@ -322,7 +329,8 @@ func (p *Project) makingError(err error) error {
 	return fmt.Errorf("making the directory %s: %w; choose another with --dir", p.dir, err)
 }
 
-// prepare makes the program able to start. If it can't, missing says why. The error is an interrupt.
+// prepare makes the program able to start. If it can't, missing says why. The error is an
+// interrupt.
 func (p *Project) prepare(ctx context.Context, note func(string)) (missing string, err error) {
 	programs := onPath(p.program)
 	if len(programs) == 0 {
@@ -368,7 +376,7 @@ func onPath(name string) (found []string) {
 	return found
 }
 
-// canStart checks whether the provider has all that it needs to start.
+// canStart checks whether the provider has all parts that it needs to start.
 func (p *Project) canStart(ctx context.Context) error {
 	if p.check == nil {
 		return errors.New("it must be compiled first")
@@ -376,7 +384,8 @@ func (p *Project) canStart(ctx context.Context) error {
 	return p.run(ctx, append([]string{p.program}, p.check...)...)
 }
 
-// run runs a command in the directory. The error has the last line that the command printed to stderr.
+// run runs a command in the directory. The error has the last line that the command printed to
+// stderr.
 func (p *Project) run(ctx context.Context, command ...string) error {
 	var stderr bytes.Buffer
 	child, err := proc.Start(proc.Command{
@@ -398,7 +407,7 @@ func (p *Project) run(ctx context.Context, command ...string) error {
 	return nil
 }
 
-// writeProviderFile writes the provider file in one step, if none of the name exists.
+// writeProviderFile writes the provider file in one step, if no file of that name exists.
 func (p *Project) writeProviderFile() (err error) {
 	defer func() {
 		if err != nil {
@@ -428,8 +437,9 @@ func (p *Project) writeProviderFile() (err error) {
 // startLimit is how long [Project.Make] waits for the new provider in the sessions of a gateway.
 const startLimit = 10 * time.Second
 
-// awaitTool waits until each session of the gateway that runs has a provider's tool: another provider may have one of
-// that name. It returns how many sessions have it, and what the user can do next.
+// awaitTool waits until each session of the running gateway has the provider's tool: another
+// provider may have a tool of that name. It returns how many sessions have it, and the user's next
+// step.
 func awaitTool(ctx context.Context, state daemon.Dir, provider, tool string) (sessions int, next string) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -465,7 +475,7 @@ func awaitTool(ctx context.Context, state daemon.Dir, provider, tool string) (se
 	return sessions, fmt.Sprintf(`try it: tapctl tools call %s --args '{"name": "Ada"}'`, tool)
 }
 
-// installCommand is the command that installs what is missing and starts the provider anew.
+// installCommand returns the command that installs the missing part and starts the provider again.
 func (p *Project) installCommand() string {
 	dir, err := syntax.Quote(p.dir, syntax.LangBash)
 	if err != nil {

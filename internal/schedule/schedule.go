@@ -9,23 +9,26 @@ import (
 	cron "github.com/netresearch/go-cron"
 )
 
-// Cron is a cron expression of five fields in a time zone: minute, hour, day of the month, month and day of the week.
-// Names of months and days, ranges, lists and steps are allowed. If both days are restricted, one of them suffices.
+// Cron is a cron expression of five fields in a time zone: minute, hour, day of the month, month
+// and day of the week. Names of months and days, ranges, lists and steps are allowed. If both days
+// are restricted, one of them suffices.
 //
-// When the zone's clock changes, an expression whose minute or hour begins with * is due at each minute that the clock
-// shows and that matches. Any other expression means times of a day: one that the clock skips is due as soon as the
-// clock goes on, and one that it shows twice is due the first time.
+// When the zone's clock changes, an expression whose minute or hour begins with * is due at each
+// minute that the clock shows and that matches. Any other expression means times of a day: one that
+// the clock skips is due as soon as the clock goes on, and one that it shows twice is due the first
+// time.
 type Cron struct {
 	fields     cron.Schedule // judges times as if they were in UTC
 	zone       *time.Location
 	isInterval bool
 }
 
-// searchYears is how far ahead a due time is looked for. Between two leap days are at most eight years.
+// searchYears is how far ahead a due time is looked for. Between two leap days are at most eight
+// years.
 const searchYears = 9
 
-// ParseCron reads an expression and the name of its zone, as IANA's database has it; "" is UTC, and "Local" the
-// system's zone. An expression that is never due is an error.
+// ParseCron reads an expression and the name of its zone, as IANA's database has it; "" is UTC, and
+// "Local" the system's zone. An expression that is never due is an error.
 func ParseCron(expression, zone string) (*Cron, error) {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
@@ -55,8 +58,8 @@ func ParseCron(expression, zone string) (*Cron, error) {
 // ZoneError is the error of [ParseCron] about the zone's name.
 type ZoneError struct{ error }
 
-// Next returns the first time after t when the expression is due, in the expression's zone. It is zero if there is none
-// in the next years.
+// Next returns the first time after t when the expression is due, in the expression's zone. It is
+// zero if there is no such time in the next years.
 func (c *Cron) Next(t time.Time) time.Time {
 	t = t.In(c.zone)
 	if c.isInterval {
@@ -84,8 +87,8 @@ func (c *Cron) nextShown(t time.Time) time.Time {
 	}
 }
 
-// nextOfDay returns the first time after t when the clock reaches or passes a time that matches and that it has not
-// reached before.
+// nextOfDay returns the first time after t at which the clock reaches, or jumps over, a matching
+// time for the first time.
 func (c *Cron) nextOfDay(t time.Time) time.Time {
 	reached := clockOf(t)
 	if start, _ := bounds(t); !start.IsZero() {
@@ -111,12 +114,13 @@ func (c *Cron) nextOfDay(t time.Time) time.Time {
 	}
 }
 
-// bounds returns when the clock was changed last before t and when it is changed next; zero for never. A bound may also
-// be a time at which the clock is not changed.
+// bounds returns when the clock was changed last before t and when it is changed next; zero for
+// never. A bound may also be a time at which the clock is not changed.
 func bounds(t time.Time) (start, end time.Time) {
 	start, end = t.ZoneBounds()
 	if !end.IsZero() && !end.After(t) {
-		// From 2038 on package time counts 365 days for each year, so the last day of a leap year has no end.
+		// From 2038 on package time counts 365 days for each year, so the last day of a leap year
+		// has no end.
 		end = t.Truncate(24 * time.Hour).Add(24 * time.Hour).In(t.Location())
 	}
 	return start, end
@@ -128,7 +132,7 @@ func (c *Cron) matches(t time.Time) bool {
 	return c.fields.Next(clock.Add(-1)).Equal(clock)
 }
 
-// clockOf returns what the clock shows at t, as a time in UTC.
+// clockOf returns the time that the clock shows at t, as a time in UTC.
 func clockOf(t time.Time) time.Time {
 	return t.UTC().Add(offsetOf(t))
 }

@@ -4,8 +4,10 @@ import (
 	"strings"
 )
 
-// behind finds the secret that the run of a text from i to end announces: by its name, as a scheme of authentication,
-// or as the scheme of a URL.
+// Secrets that are found by the name before them.
+
+// behind finds the secret that the run of a text from i to end announces: by its name, as a scheme
+// of authentication, or as the scheme of a URL.
 func behind(text string, i, end int) (Span, bool) {
 	if end == len(text) {
 		return Span{}, false
@@ -49,19 +51,20 @@ func nameStart(text string, i int) int {
 	return i
 }
 
-// isParameter reports whether a name that begins at i is one of a URL's parameters.
+// isParameter reports whether a name that begins at i is the name of a URL's parameter.
 func isParameter(text string, i int) bool { return i > 0 && (text[i-1] == '?' || text[i-1] == '&') }
 
 // value is the place of the value behind a name.
 type value struct {
 	start, end  int
 	quote       byte // 0: no quotes
-	isApart     bool // white space stands before it, and it is not the value of a flag
+	isApart     bool // there is white space before it, and it is not the value of a flag
 	isFlag      bool
 	isParameter bool
 }
 
-// valueAt reads the value behind a name that ends at i: name=value, name: value, "name": "value", --name value.
+// valueAt reads the value behind a name that ends at i: name=value, name: value, "name": "value",
+// --name value.
 func valueAt(text string, i int, isFlag bool) (v value, ok bool) {
 	v.isFlag = isFlag
 	at := skip(text, i, `\`)
@@ -96,7 +99,8 @@ func valueAt(text string, i int, isFlag bool) (v value, ok bool) {
 	return v, v.end > v.start
 }
 
-// longestJudged bounds how much of a value is looked at before it is known to be a secret, in bytes.
+// longestJudged bounds how much of a value is looked at before it is known to be a secret, in
+// bytes.
 const longestJudged = 512
 
 // endIn returns where the value ends in a text.
@@ -117,7 +121,7 @@ func (v value) endIn(text string) int {
 	return end
 }
 
-// skip returns the first position from i on whose byte is not one of bytes.
+// skip returns the first position from i on with a byte that is not in bytes.
 func skip(text string, i int, bytes string) int {
 	for i < len(text) && strings.IndexByte(bytes, text[i]) >= 0 {
 		i++
@@ -205,7 +209,8 @@ func isCall(text string, end int) bool {
 	return end < len(text) && (text[end] == '(' || text[end] == '[')
 }
 
-// isNoSecret reports whether a value is a reference, a placeholder, a path, or a word that is never a secret.
+// isNoSecret reports whether a value is a reference, a placeholder, a path, or a word that is never
+// a secret.
 func isNoSecret(text, name string) bool {
 	switch c := text[0]; {
 	case isReference(text, name):
@@ -238,8 +243,9 @@ func isNoSecret(text, name string) bool {
 	return strings.Contains(lower, "your-") || strings.Contains(lower, "your_")
 }
 
-// isReference reports whether a value as a whole stands for another: a variable, a placeholder in brackets, an alias, a
-// file, or the flag that follows a flag without a value. Passwords may begin with the same signs.
+// isReference reports whether a value as a whole stands for another: a variable, a placeholder in
+// brackets, an alias, a file, or the flag that follows a flag without a value. Passwords may begin
+// with the same signs.
 func isReference(text, name string) bool {
 	rest := text[1:]
 	switch text[0] {
@@ -259,11 +265,11 @@ func isReference(text, name string) bool {
 	return false
 }
 
-// nameBytes are those of isName.
+// nameBytes are the bytes that isName accepts.
 const nameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
-// isPath reports whether a text that begins like a path looks like one as a whole. Keys that begin with a slash are in
-// base64, which has capital letters and digits.
+// isPath reports whether a text that begins like a path looks like one as a whole. Keys that begin
+// with a slash are in base64, which has capital letters and digits.
 func isPath(text string) bool {
 	return strings.ContainsAny(text[1:], "./-_ ") && !strings.ContainsAny(text, "+=") ||
 		!strings.ContainsAny(text, "0123456789")
@@ -297,7 +303,7 @@ func isLikelySecret(text string) bool {
 	return len(text) >= 6 && (other || small && capital)
 }
 
-// isHexWord reports whether a text has hexadecimal digits and nothing else, as checksums have.
+// isHexWord reports whether a text has only hexadecimal digits, as checksums have.
 func isHexWord(text string) bool {
 	return strings.Trim(text, "0123456789abcdefABCDEF-") == ""
 }
@@ -331,7 +337,8 @@ func ofScheme(text string, i, end int) (Span, bool) {
 	return Span{}, false
 }
 
-// isUserFlag reports whether a name is a flag of curl and its like that a user and a password follow.
+// isUserFlag reports whether a name is a flag of curl and its like that a user and a password
+// follow.
 func isUserFlag(text, name string, i int) bool {
 	return (name == "-u" || name == "--user" || name == "--proxy-user") &&
 		strings.Contains(text[max(0, i-256):i], "curl")

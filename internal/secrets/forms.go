@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
-// form describes a token of a service: its prefix, and at least that many letters, digits and characters of more behind
-// it. With digits, one of them must be a digit, because words could begin with the prefix.
+// Secrets that are found by their own form.
+
+// form describes a token of a service: its prefix, and at least that many letters, digits and
+// characters of more behind it. With digits, one of them must be a digit, because words could begin
+// with the prefix.
 type form struct {
 	prefix string
 	least  int
@@ -14,8 +17,8 @@ type form struct {
 	digits bool
 }
 
-// forms are the tokens of services, as these document them or as the public lists of secret scanners (GitHub's
-// supported patterns, GitLab's and gitleaks' rules) give them.
+// forms are the tokens of services, as these document them or as the public lists of secret
+// scanners (GitHub's supported patterns, GitLab's and gitleaks' rules) give them.
 var forms = []form{
 	{"ghp_", 16, "", true}, {"gho_", 16, "", true}, {"ghu_", 16, "", true}, {"ghs_", 16, "", true},
 	{"ghr_", 16, "", true}, {"github_pat_", 20, "_", false},
@@ -65,7 +68,8 @@ var byFirst = func() (table [256][]form) {
 	return table
 }()
 
-// begins are the second bytes with which a token goes on, by its first: most words end the search here.
+// begins are the second bytes with which a token goes on, by its first: most words end the search
+// here.
 var begins = func() (table [256]byteSet) {
 	for _, f := range forms {
 		table[f.prefix[0]].add(f.prefix[1])
@@ -101,7 +105,8 @@ var gateways = []string{"ext-tok-", "ptk-", "adm-", "tok-", "mcp-"}
 // longest bounds the part of a text that is read to recognize a form, in bytes.
 const longest = 160
 
-// inRun finds a token that begins in the run of a text from i to end, at its beginning or behind an underscore.
+// inRun finds a token that begins in the run of a text from i to end, at its beginning or behind an
+// underscore.
 func inRun(text string, i, end int) (Span, bool) {
 	if at := tokenAt(text, i, end); at > 0 {
 		return Span{i, at, Token}, true
@@ -112,7 +117,7 @@ func inRun(text string, i, end int) (Span, bool) {
 	return Span{}, false
 }
 
-// tokenAt returns where a gateway's token ends that begins at i, 0 if there is none.
+// tokenAt returns the end of a gateway's token that begins at i, or 0 if no token begins there.
 func tokenAt(text string, i, end int) int {
 	if end-i > 3 || end == len(text) || text[end] != '-' {
 		return 0
@@ -131,7 +136,7 @@ func tokenAt(text string, i, end int) int {
 
 func isHex(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' }
 
-// countOf returns how many bytes from at on are of a kind, at most longest.
+// countOf returns how many bytes from at on satisfy is, at most longest.
 func countOf(text string, at int, is func(byte) bool) (n int) {
 	for n < longest && at+n < len(text) && is(text[at+n]) {
 		n++
@@ -139,7 +144,7 @@ func countOf(text string, at int, is func(byte) bool) (n int) {
 	return n
 }
 
-// formAt returns where a token of a service ends that begins at i, 0 if there is none.
+// formAt returns the end of a service's token that begins at i, or 0 if no token begins there.
 func formAt(text string, i int) int {
 	if i+1 == len(text) || !begins[text[i]].has(text[i+1]) {
 		return 0
@@ -182,8 +187,8 @@ func formAt(text string, i int) int {
 // isPart are the characters of base64 in URLs.
 func isPart(c byte) bool { return isAlnum(c) || c == '_' || c == '-' }
 
-// partsAt returns where a token of several parts with dots between ends, each of at least so many characters; 0 if
-// there is none.
+// partsAt returns the end of a token of several parts with dots between them, each of at least so
+// many characters, or 0 if there is no such token.
 func partsAt(text string, i int, least []int) int {
 	for k, want := range least {
 		if k > 0 {
@@ -205,8 +210,8 @@ func partsAt(text string, i int, least []int) int {
 	return i
 }
 
-// jwtAt returns where a JSON Web Token ends, 0 if there is none: two objects in base64, and a signature that may have
-// been cut off.
+// jwtAt returns the end of a JSON Web Token, or 0 if there is no such token. It is two objects in
+// base64, and a signature that may have been cut off.
 func jwtAt(text string, i int) int {
 	if !strings.HasPrefix(text[i:], "eyJ") {
 		return 0
@@ -224,7 +229,7 @@ func jwtAt(text string, i int) int {
 	return at
 }
 
-// telegramAt returns where the token of a bot of Telegram ends, 0 if there is none.
+// telegramAt returns the end of a Telegram bot's token, or 0 if there is no such token.
 func telegramAt(text string, i int) int {
 	n := countOf(text, i, isDigit)
 	if at := i + n; n >= 8 && n <= 10 && strings.HasPrefix(text[at:], ":AA") {
@@ -248,9 +253,9 @@ func isBasic(text string) bool {
 	return printable && strings.IndexByte(string(data), ':') >= 0
 }
 
-// LooksRandom reports whether a whole word looks like a key of no known form: long, and of small and capital letters
-// and digits, or of hexadecimal digits. Checksums look random, too: use it only where a person decides, or where a word
-// may be left out without harm.
+// LooksRandom reports whether a whole word looks like a key of no known form: long, and of small
+// and capital letters and digits, or of hexadecimal digits. Checksums look random, too: use it only
+// where a person decides, or where a word may be left out without harm.
 func LooksRandom(word string) bool {
 	var small, capital, digit bool
 	for i := range len(word) {

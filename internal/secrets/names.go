@@ -17,9 +17,9 @@ const (
 // longestName bounds the part of a name that counts, from its end, in bytes.
 const longestName = 64
 
-// Names reports whether a name announces a secret. It may be the name of a flag, a variable, a header, a member or a
-// parameter, such as --api-key, DB_PASSWORD or clientSecret. The last word of a name decides: --auth-timeout,
-// TOKEN_FILE and max_tokens announce other values.
+// Names reports whether a name announces a secret. It may be the name of a flag, a variable, a
+// header, a member or a parameter, such as --api-key, DB_PASSWORD or clientSecret. The last word of
+// a name decides: --auth-timeout, TOKEN_FILE and max_tokens announce other values.
 func Names(name string) bool { return certaintyOf(name) == surely }
 
 // MayName reports whether a name could announce a secret, such as key or session.
@@ -31,7 +31,7 @@ var strongEnds = []string{
 	"privatekey", "authkey", "accountkey", "credential", "credentials",
 }
 
-// strongWords are last words that name a secret if nothing else is in them.
+// strongWords are last words that name a secret even without other words.
 var strongWords = []string{"pass", "pwd", "jwt", "sas", "authorization", "cookie", "dbpass", "userpass", "pgpass"}
 
 // weakWords are last words that may name a secret.
@@ -40,7 +40,8 @@ var weakWords = []string{
 	"tokens", "passwords", "secrets", "keys",
 }
 
-// keysOfSecrets are the words before "key" that make it the name of a secret, and publicKeys those of other keys.
+// keysOfSecrets are the words before "key" that make it the name of a secret, and publicKeys the
+// words of other keys.
 var (
 	keysOfSecrets = []string{
 		"api", "access", "secret", "private", "auth", "account", "signing", "encryption", "master", "admin", "service",
@@ -84,8 +85,8 @@ func certaintyOf(name string) certainty {
 	return no
 }
 
-// lastWord splits the last word off a name, in small letters: of api-key, API_KEY and apiKey it is key. A number at the
-// end does not count.
+// lastWord splits the last word off a name, in small letters: of api-key, API_KEY and apiKey it is
+// key. A number at the end does not count.
 func lastWord(name string) (word, rest string) {
 	end := len(name)
 	for end > 0 && !isLetter(name[end-1]) {

@@ -1,11 +1,11 @@
-// Package secrets finds the secrets in a text. It is the one rule of the project, for imports, records, logs, spans
-// and recordings.
+// Package secrets finds the secrets in a text. It is the one rule of the project, for imports,
+// records, logs, spans and recordings.
 //
-// A secret is known by its own form (the tokens of services that document one, private keys, the user's part of a URL),
-// or by the name that it stands behind (a flag, a variable, a header, a member, a parameter of a URL). A reference to a
-// variable and a placeholder are no secrets. A short flag such as -p does not count as a name, because only its program
-// knows what it means.
-// The table in the tests has the forms.
+// It finds a secret by its own form (the tokens of services that document one, private keys, the
+// user's part of a URL), or by the name before it (a flag, a variable, a header, a member, a
+// parameter of a URL). References to variables and placeholders are not secrets. A short flag such
+// as -p does not count as a name, because only its program knows its meaning. The table in the
+// tests has the forms.
 package secrets
 
 import (
@@ -24,23 +24,25 @@ type Span struct {
 	Kind       string
 }
 
-// Redact returns a text with <token> or <secret> for each secret in it. A text without any is returned as it is.
+// Redact returns a text with <token> or <secret> for each secret in it. It returns a text without
+// secrets unchanged.
 func Redact(text string) string {
 	return Replace(text, inBrackets)
 }
 
-// Replace returns a text in which placeholder has replaced each secret. placeholder gets the secret's kind and text. A
-// placeholder in angle brackets does not count as a secret in a later pass.
+// Replace returns a text in which placeholder has replaced each secret. placeholder gets the
+// secret's kind and text. A placeholder in angle brackets does not count as a secret in a later
+// pass.
 func Replace(text string, placeholder func(kind, secret string) string) string {
 	return replace(text, Find(text), placeholder)
 }
 
-// ReplaceMember is [Replace] for a text that stands behind a name, as in a member of an object.
+// ReplaceMember is [Replace] for a text that follows a name, as in a member of an object.
 func ReplaceMember(name, text string, placeholder func(kind, secret string) string) string {
 	return replace(text, behindName(name, text), placeholder)
 }
 
-// RedactMember is [Redact] for a text that stands behind a name, as in a member of an object.
+// RedactMember is [Redact] for a text that follows a name, as in a member of an object.
 func RedactMember(name, text string) string {
 	return ReplaceMember(name, text, inBrackets)
 }
@@ -62,7 +64,8 @@ func replace(text string, spans []Span, placeholder func(kind, secret string) st
 	return b.String()
 }
 
-// Find returns the secrets of a text, in their order. They don't overlap. It takes time in proportion to the text.
+// Find returns the secrets of a text, in their order. They don't overlap. It takes time in
+// proportion to the text.
 func Find(text string) (spans []Span) {
 	for i := 0; i < len(text); {
 		if !isName[text[i]] {
@@ -113,8 +116,8 @@ const (
 	pemLast  = "-----END "
 )
 
-// pemEnd returns where a private key ends that begins at i, 0 if the text there is something else. A key that is cut
-// off ends with the text.
+// pemEnd returns where a private key ends that begins at i, 0 if the text there is something else.
+// A key that is cut off ends with the text.
 func pemEnd(text string, i int) int {
 	head := text[i+len(pemBegin) : min(len(text), i+80)]
 	title, _, ok := strings.Cut(head, "-----")
@@ -133,8 +136,9 @@ func pemEnd(text string, i int) int {
 	return len(text)
 }
 
-// behindName returns the secrets of a text that stands behind a name. If the name announces a secret, that is the whole
-// text, or the part behind the scheme of an Authorization header. Otherwise only the text itself counts, as in [Find].
+// behindName returns the secrets of a text that follows a name. If the name announces a secret,
+// that is the whole text, or the part after the scheme of an Authorization header. Otherwise only
+// the text itself counts, as in [Find].
 func behindName(name, text string) []Span {
 	if level := certaintyOf(name); level != no && text != "" && len(name) <= longestName {
 		v := value{end: len(text), quote: whole}

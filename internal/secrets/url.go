@@ -5,8 +5,8 @@ import "strings"
 // longestAuthority bounds the user, the password and the host of a URL.
 const longestAuthority = 1024
 
-// inURL finds the secret in a URL, whose scheme ends before start: the password, a key that stands in the user's place,
-// or the end of a webhook's path. Its parameters are found by their names.
+// inURL finds the secret in a URL, whose scheme ends before start: the password, a key that stands
+// in the user's place, or the end of a webhook's path. Its parameters are found by their names.
 func inURL(text string, start int) (Span, bool) {
 	end := start
 	for end < len(text) && end-start < longestAuthority && text[end] > ' ' &&
@@ -28,8 +28,8 @@ func inURL(text string, start int) (Span, bool) {
 	return ofHook(text, authority, end)
 }
 
-// hooks are the hosts whose addresses are secrets, because knowing one is enough to use it, and the part of the path
-// before the secret.
+// hooks are the hosts whose addresses are secrets, because knowing one is enough to use it, and the
+// part of the path before the secret.
 var hooks = []struct{ host, path string }{
 	{"hooks.slack.com", "/services/"}, {"hooks.slack.com", "/workflows/"}, {"hooks.slack.com", "/triggers/"},
 	{"discord.com", "/api/webhooks/"}, {"discord.com", "/api/v9/webhooks/"}, {"discord.com", "/api/v10/webhooks/"},

@@ -15,6 +15,8 @@ import (
 	"tapgw/internal/statedir"
 )
 
+// The gateway's service: its command line, its variables, its restart and its log.
+
 // Line is the service and its gateway as --json shows it.
 type Line struct {
 	Action    string `json:"action,omitzero"` // of [Service.Install] or [Service.Uninstall]; "" for status
@@ -53,7 +55,8 @@ func Of(ctx context.Context, pid int) (*Service, error) {
 	return s, nil
 }
 
-// Line asks the manager for the state of the installed service, and the gateway that it runs for its URL and version.
+// Line asks the manager for the state of the installed service, and the gateway that it runs for
+// its URL and version.
 func (s *Service) Line(ctx context.Context) (Line, error) {
 	now, err := s.State(ctx)
 	if err != nil {
@@ -71,8 +74,8 @@ func (s *Service) Line(ctx context.Context) (Line, error) {
 	return line, nil
 }
 
-// Environ returns the variables that a service needs to find what this shell finds.
-// Secrets are not among them: they have a file of their own.
+// Environ returns the variables that a service needs to find the same programs and files as this
+// shell. Secrets are not among them: they have a file of their own.
 func Environ() []string {
 	env := []string{}
 	for _, name := range []string{statedir.EnvHome, "COPILOT_CLI_PATH", "XDG_CONFIG_HOME"} {
@@ -145,8 +148,8 @@ func argValue(words []string, prefix string) string {
 	return ""
 }
 
-// FindLog finds the log of the gateway that runs here. Where none runs, it is the
-// service's log, else that of the last gateway of tapgw ensure.
+// FindLog finds the log of the gateway that runs here. While no gateway runs, it is the service's
+// log, else the log of the last gateway of tapgw ensure.
 func FindLog(ctx context.Context, state daemon.Dir, last int, follow bool, note func(string)) (Log, error) {
 	ensured := Log{File: state.LogFile()}
 	g, isRunning, err := state.Current()

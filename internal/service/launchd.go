@@ -94,7 +94,7 @@ func (m launchd) domain() string { return "gui/" + strconv.Itoa(m.uid) }
 
 func (m launchd) target() string { return m.domain() + "/" + agentLabel }
 
-// agentPID finds the process in what launchctl prints about an agent that runs.
+// agentPID finds the process in launchctl's description of an agent that runs.
 var agentPID = lazyregexp.New(`(?m)^\s*pid = (\d+)$`)
 
 func (launchd) parse(definition []byte) (p Program, err error) {
@@ -127,7 +127,7 @@ func (m launchd) state(ctx context.Context) (State, error) {
 	case err != nil:
 		return State{}, err
 	}
-	// launchd starts at login what lies in LaunchAgents.
+	// launchd starts the agents in LaunchAgents at login.
 	isInstalled, err := (&Service{m}).Installed()
 	s := State{Enabled: isInstalled}
 	if err != nil {

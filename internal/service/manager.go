@@ -13,14 +13,13 @@ import (
 // manager is a program that runs a user's services: systemd or launchd.
 type manager interface {
 	name() string
-	// file is the path of the file that tells the manager what to run.
+	// file is the path of the file that tells the manager which program to run.
 	file() string
 	// define returns the content of that file.
 	define(p Program) ([]byte, error)
 	// parse reverses define.
 	parse(definition []byte) (Program, error)
-	// state asks the manager for the service's state. Its error says what to do when
-	// there is no manager to ask.
+	// state asks the manager for the service's state. If there is no manager, its error has advice.
 	state(ctx context.Context) (State, error)
 	// apply makes the manager use a new or changed file: from the next login on, and
 	// with start also now.
@@ -43,8 +42,8 @@ const otherwise = "; else start tapgw serve by what starts your programs, or tap
 // removes a file without it.
 const mark = "Written by tapgw service install, which replaces it."
 
-// runManager runs the manager's program and returns what it printed. Its error has what
-// the program printed on stderr, else on stdout.
+// runManager runs the manager's program and returns its output. Its error has the program's stderr,
+// or else its stdout.
 func runManager(ctx context.Context, name string, args ...string) (string, error) {
 	var stdout, stderr proc.Head
 	cmd := exec.CommandContext(ctx, name, args...)

@@ -26,9 +26,9 @@ func (systemd) file() string { return filepath.Join(xdg.ConfigHome, "systemd", "
 
 // unit is the format of the unit file: the mark, the command line, Environment lines.
 //
-// It confines nothing, because sessions' shells would be confined, too. Most settings
-// that confine a user's unit also need a namespace that breaks sudo, containers and
-// compilers. A drop-in file may add them.
+// It does not confine the gateway, because sessions' shells would be confined, too. Most settings
+// that confine a user's unit also need a namespace that breaks sudo, containers and compilers. A
+// drop-in file may add them.
 const unit = `# %s
 # Changes of your own: systemctl --user edit tapgw
 

@@ -7,9 +7,10 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Deciding returns the parts of a command line that decide its exit code: the line ends with 0 only if each of them
-// did. Of `a; b` and `a | b` that is b alone, of `a || b`, `! a` and `a &` nothing. It is false for a line that is too
-// long, or no command line of bash. What a command like `sh -c` runs in turn is not looked into.
+// Deciding returns the parts of a command line that decide its exit code: the line ends with 0 only
+// if each of them did. For `a; b` and `a | b` it returns b, and for `a || b`, `! a` and `a &` no
+// part. ok is false for a line that is too long, or is no command line of bash. It does not look
+// into commands that run others, such as `sh -c`.
 func Deciding(line string) ([]string, bool) {
 	if len(line) > maxLength {
 		return nil, false

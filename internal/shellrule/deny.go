@@ -32,7 +32,7 @@ func Denial(patterns []string, line string, commands ...string) string {
 	}
 	isSeparator := func(r rune) bool { return strings.ContainsRune(";&|()<>{}`\n", r) }
 	for _, text := range append(commands, line) {
-		// The text once as it is, because a prefix may contain a command, and twice without
+		// Match the text unchanged, because a prefix may contain a command, and twice without
 		// prefixes: once with quoted texts as further commands, once with each as one word.
 		bare := prefixes.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 ")
 		text = quotes.Replace(text) + "\n" + quotes.Replace(bare) + "\n" + quoted.ReplaceAllStringFunc(bare, oneWord)
@@ -62,8 +62,8 @@ func oneWord(text string) string {
 	}, quotes.Replace(text))
 }
 
-// prefixes match what may come before a command: redirections, and assignments of
-// quoted values.
+// prefixes match the words that may come before a command: redirections, and assignments of quoted
+// values.
 var prefixes = lazyregexp.New("(^|[\\s;&|(){}`])" +
 	`(?:[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=|(?:\d+|\{\w+\})?&?[<>]+[&|]?[ ]*)` +
 	`(?:"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s;&|()<>"'\\])*`)
@@ -98,8 +98,8 @@ func denies(pattern, words []string) bool {
 	return false
 }
 
-// valueBegins reports whether the value of an option, such as --split-string=rm, begins a command that a pattern
-// matches.
+// valueBegins reports whether the value of an option, such as --split-string=rm, begins a command
+// that a pattern matches.
 func valueBegins(words, pattern []string) bool {
 	at := strings.LastIndexByte(words[0], '=')
 	return at > 0 && strings.HasPrefix(words[0], "-") &&
@@ -126,8 +126,8 @@ func deniesBehindOptions(pattern, words []string) bool {
 	return false
 }
 
-// beginsWith reports whether words begin with those of a pattern, in which * matches any
-// text within a word. The directory of the program does not count.
+// beginsWith reports whether words begin with the words of a pattern, in which * matches any text
+// within a word. The directory of the program does not count.
 func beginsWith(words, pattern []string) bool {
 	if len(pattern) == 0 || len(words) < len(pattern) {
 		return false

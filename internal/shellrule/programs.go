@@ -9,8 +9,10 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// openWords are the words of a command that its rule does not determine: those at a star
-// of the rule, and those behind its last word.
+// Knowledge about programs: which of their words may write files or run other programs.
+
+// openWords are the words of a command that its rule does not determine: the words at a star of the
+// rule, and the words after its last word.
 type openWords struct {
 	words        []string // of the command
 	fixed        int      // how many words at the beginning the rule determines
@@ -19,8 +21,8 @@ type openWords struct {
 }
 
 // refused returns the index of the first open word that may write a file or run a program,
-// as far as the tables of this file know, or -1. It is 0 if isPiped means that the program
-// reads from a pipe what it runs.
+// according to the tables of this file, or -1. It is 0 if isPiped is true and the program runs its
+// input.
 func (o openWords) refused(isPiped bool) int {
 	program := path.Base(o.words[0])
 	hasScript := o.fixed > 1 && !strings.HasPrefix(o.words[1], "-") || o.fixed > 2 && o.words[1] == "-m"
@@ -77,8 +79,8 @@ func (o openWords) nameProgram() bool {
 	return false
 }
 
-// dependsOnDir reports whether the command runs another program in another directory,
-// because its name or that of a script is a relative path.
+// dependsOnDir reports whether the command runs another program in another directory, because the
+// program's name or its script's name is a relative path.
 func (c command) dependsOnDir() bool {
 	isRelative := func(word string) bool { return strings.Contains(word, "/") && !path.IsAbs(word) }
 	program := path.Base(c.words[0])
@@ -106,8 +108,8 @@ func (o openWords) harmlessPattern() (pattern *lazyregexp.Regexp, from int) {
 	return nil, 0
 }
 
-// runners are commands that run a program among their words, or change what the shell
-// does next. A rule allows them only with exactly its own words.
+// runners are commands that run a program among their words, or change the shell's next commands. A
+// rule allows them only with exactly its own words.
 var runners = strings.Fields(`
 	- . alias at autoload batch bg bind builtin bun bunx busybox bwrap caffeinate cd chdir choom chpst chroot chrt
 	command compgen complete compopt coproc crontab dbus-run-session dd declare deno direnv disown disable doas
@@ -131,11 +133,10 @@ var families = strings.Fields(`
 	apt apt-get aws az brew bundle cargo composer conda docker dotnet gcloud gh git go gradle gradlew helm hg jj
 	kubectl mvn mvnw npm npx nix pip pip3 pipx pnpm podman poetry rake rustup svn systemctl terraform uv uvx yarn`)
 
-// neutral matches, for families, the options before the command that change neither what
-// runs nor where: how the program writes, waits or asks. They are from the programs' own
-// help: git(1), npm's shorthands, docker --help, kubectl options, cargo --help, pip --help
-// and systemctl --help. Options with the value in the next word are not among them. go has
-// no such options.
+// neutral matches, for families, the options before the command that do not change which command
+// runs, nor where: how the program writes, waits or asks. They are from the programs' own help:
+// git(1), npm's shorthands, docker --help, kubectl options, cargo --help, pip --help and systemctl
+// --help. Options with the value in the next word are not among them. go has no such options.
 var neutral = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 	compiled := map[string]*lazyregexp.Regexp{}
 	for program, options := range map[string]string{
@@ -223,9 +224,9 @@ var gitRuns = lazyregexp.New(`^--(no-in|cont(e.*)?$|show-sig|gpg|verify-s)|%\(\*
 
 var formatOption = lazyregexp.New(`^--(format|pretty)=`)
 
-// gitFormat matches formats of git that run nothing: its own names, and texts without the
-// placeholders %G, which run gpg, with space, + or - behind the % too. Any other name could
-// be a format of the repository's configuration.
+// gitFormat matches formats of git that run no program: its own names, and texts without the
+// placeholders %G, which run gpg, with space, + or - behind the % too. Any other name could be a
+// format of the repository's configuration.
 var gitFormat = lazyregexp.New(`(?s)^--(?:` + gitFormats + `)$`)
 
 const gitFormats = `(format|pretty)=(oneline|short|medium|full|fuller|reference|email|mboxrd|raw` +

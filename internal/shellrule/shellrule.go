@@ -56,8 +56,8 @@ func Exactly(pattern string) Rule {
 	return r
 }
 
-// IsVoid reports whether a rule allows no command line at all: its text is not plain commands, and has a star.
-// Without a star such a rule allows the line that is exactly its text.
+// IsVoid reports whether a rule allows no command line at all: its text is not plain commands, and
+// has a star. Without a star such a rule allows the line that is exactly its text.
 func (r Rule) IsVoid() bool { return r.text == "" && len(r.commands) == 0 }
 
 // Allows reports whether rules allow a whole command line: each of its commands alone,
@@ -224,9 +224,8 @@ func parse(text string, withStars bool) (commands []command, unreadable string) 
 	return commands, ""
 }
 
-// isPlain reports whether a text has none of the characters that shells treat
-// differently: controls and unusual spaces, the ! of histories, and a backslash at the
-// end of a line.
+// isPlain reports whether a text is free of the characters that shells treat differently: controls
+// and unusual spaces, the ! of histories, and a backslash at the end of a line.
 func isPlain(text string) bool {
 	return utf8.ValidString(text) && !strings.Contains(text, "\\\n") && !strings.ContainsFunc(text, func(r rune) bool {
 		switch r {

@@ -14,7 +14,7 @@ import (
 // is ready, and any goroutine may call its methods.
 type Metrics struct{ all [len(histograms)]durations }
 
-// Operation says what took a duration.
+// Operation is the kind of operation that took a duration.
 type Operation int
 
 // Operations that are counted.
@@ -22,7 +22,7 @@ const (
 	ExecuteTool      Operation = iota // a call of a tool, with waits
 	InvokeAgent                       // a turn
 	MCPServer                         // a call of an MCP client
-	MCPClient                         // what a call asks of an MCP server
+	MCPClient                         // a call's request to an MCP server
 	MCPServerSession                  // a session of an MCP client, of the revisions that have sessions
 	MCPClientSession                  // a session with an MCP server, of the same revisions
 )
@@ -46,16 +46,16 @@ var histograms = [...]struct {
 
 var mcpBounds = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
-// Labels say of what kind an operation was; empty ones are left out. Names that others choose freely must be known
-// ones, or be [Other].
+// Labels describe the kind of an operation; empty labels are left out. A label for a name that
+// others choose freely is a known name or [Other].
 type Labels struct {
 	Agent, Tool, Method, Transport, Error string
 }
 
-// Other stands for names that nobody offers, and for those beyond maxSeries.
+// Other stands for unknown names, and for the names beyond maxSeries.
 const Other = "_OTHER"
 
-// maxSeries bounds the label sets of one histogram, but for those of [Other].
+// maxSeries bounds the label sets of one histogram, without the sets of [Other].
 const maxSeries = 300
 
 func doubling(first float64, n int) []float64 {
@@ -68,12 +68,12 @@ func doubling(first float64, n int) []float64 {
 
 // durations are the histograms of an operation, one for each set of labels.
 type durations struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	series map[Labels]*series
 }
 
 type series struct {
-	counts [16]uint64 // by bucket; the last one used is that of everything longer
+	counts [16]uint64 // by bucket; the last used one counts all longer durations
 	sum    time.Duration
 }
 
@@ -107,7 +107,7 @@ func other(name string) string {
 	return Other
 }
 
-// Write writes the metrics in the text format of Prometheus. Those that nothing was counted in are left out.
+// Write writes the metrics in the text format of Prometheus. It leaves out metrics without a count.
 func (m *Metrics) Write(w io.Writer) {
 	for of, h := range histograms {
 		m.all[of].write(w, h.name, h.help, h.bounds)

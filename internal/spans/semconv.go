@@ -8,8 +8,8 @@ import (
 )
 
 // The names below follow the conventions for generative AI and MCP of OpenTelemetry, in
-// github.com/open-telemetry/semantic-conventions-genai at 32c328e. None of them is stable, so they stand here alone.
-// Those with tapgw are our own.
+// github.com/open-telemetry/semantic-conventions-genai at 32c328e. They are in a file of their own
+// because the conventions are not stable. Names with tapgw are our own.
 
 // Attributes of the conventions.
 const (
@@ -48,7 +48,8 @@ const (
 	overHTTP  = "http"
 )
 
-// Classes of errors of turns that were cut short, and of runs of sources. Others are codes of the protocol.
+// Classes of errors of turns that were cut short, and of runs of sources. Others are codes of the
+// protocol.
 const (
 	ErrorCutShort = "cut_short"
 	ErrorRun      = "run_failed"
@@ -67,7 +68,7 @@ const (
 	attrReason   = "tapgw.reason"
 )
 
-// Session is what every span of a session says of it.
+// Session has the attributes that every span of a session gets.
 type Session struct {
 	ID, Label, Host string
 }
@@ -77,8 +78,9 @@ func (s Session) attrs(more ...attribute.KeyValue) []attribute.KeyValue {
 		attribute.String(attrHost, s.Host))
 }
 
-// Turn describes a prompt until the session is done with it; by says whose prompt it is, and model may be "". Where the
-// host has a span of that name below it, which tells more, it is a name of our own.
+// Turn describes a prompt until the session is done with it. by names the author of the prompt, and
+// model may be "". If the host has a span of the conventions' name below it, which has more
+// attributes, the turn gets a name of our own.
 func Turn(s Session, by, model string, hostHasSpans bool) Info {
 	if hostHasSpans {
 		return Info{Name: "turn", Kind: trace.SpanKindInternal, Attrs: s.attrs(attribute.String(attrSource, by))}
@@ -92,13 +94,13 @@ func Turn(s Session, by, model string, hostHasSpans bool) Info {
 	return i
 }
 
-// SetTokens sets what the model of a turn has read and written.
+// SetTokens sets the tokens that the model of a turn has read and written.
 func (s *Span) SetTokens(input, output int64) {
 	s.Set(attribute.Int64(inputTokens, input), attribute.Int64(outputTokens, output))
 }
 
-// ToolCall describes a call of a provider's tool. Where the host's span is above it, which has the name of the
-// conventions, it is a name of our own.
+// ToolCall describes a call of a provider's tool. Where the host's span is above it, which has the
+// name of the conventions, it is a name of our own.
 func ToolCall(s Session, tool, provider string, isBelowHost bool) Info {
 	i := Info{Name: "tool.call " + tool, Kind: trace.SpanKindClient, Attrs: s.attrs(
 		attribute.String(toolName, tool))}
@@ -120,7 +122,8 @@ func ToolCall(s Session, tool, provider string, isBelowHost bool) Info {
 // SetCallID sets the id by which the provider knows a call.
 func (s *Span) SetCallID(id string) { s.Set(attribute.String(toolCallID, id)) }
 
-// SetContent sets a call's arguments and what it gave, as JSON; "" for none. It is for those who ask for content.
+// SetContent sets a call's arguments and its result, as JSON; "" is left out. It is only for users
+// who ask for content.
 func (s *Span) SetContent(args, result string) {
 	if args != "" {
 		s.Set(attribute.String(toolArguments, args))
@@ -136,7 +139,7 @@ func Gate(s Session, tool string, gates []string) Info {
 		attribute.String(toolName, tool), attribute.StringSlice(attrGates, gates))}
 }
 
-// SetDecision sets what gates decided: allow or deny, and why they denied.
+// SetDecision sets the decision of gates: allow or deny, and why they denied.
 func (s *Span) SetDecision(decision, reason string) {
 	s.Set(attribute.String(attrDecision, decision))
 	if reason != "" {
@@ -150,7 +153,7 @@ func Push(s Session, provider, stream string) Info {
 		attribute.String(attrProvider, provider), attribute.String(attrStream, stream))}
 }
 
-// SetFate sets what became of a push.
+// SetFate sets the fate of a push.
 func (s *Span) SetFate(fate string) { s.Set(attribute.String(attrFate, fate)) }
 
 // SourceRun describes a run of a source of events.
@@ -162,21 +165,22 @@ func SourceRun(source, stream string) Info {
 // MCPCall is the method of a call of a tool.
 const MCPCall = "tools/call"
 
-// MCP is a request of MCP: about what it is, and between whom. Names of prompts and URIs of resources are not told: a
-// model writes them as arguments of a tool.
+// MCP describes a request of MCP: its subject and its two sides. It leaves out names of prompts and
+// URIs of resources, because a model writes them as arguments of a tool.
 type MCP struct {
 	Method string
-	Tool   string // "" for one that nobody offers
+	Tool   string // "" for an unknown tool
 	// Version is the revision of the protocol, Session the id that handshake revisions have.
 	Version, Session string
-	// Host and Port are those of a server at a URL, for requests to it. IsHTTP says that HTTP carries the request,
-	// and IsRemote that something of the network does; else pipes do.
+	// Host and Port are the host and the port of a server at a URL, for requests to it. IsHTTP says
+	// that HTTP carries the request, and IsRemote that it goes over a network; else it goes over
+	// pipes.
 	Host             string
 	Port             int
 	IsHTTP, IsRemote bool
 }
 
-// Transport is what carries the request: tcp or pipe.
+// Transport returns the transport of the request: tcp or pipe.
 func (m *MCP) Transport() string {
 	if m.IsRemote {
 		return overTCP
@@ -184,8 +188,8 @@ func (m *MCP) Transport() string {
 	return overPipes
 }
 
-// MCPRequest describes a request to a server, or one that a client makes here, which isServer says. link is the trace
-// of the HTTP request that carried it; "" for none.
+// MCPRequest describes a request to a server, or, with isServer, a client's request to this
+// gateway. link is the trace of the HTTP request that carried it, or "".
 func MCPRequest(m *MCP, isServer bool, link string) Info {
 	i := Info{Name: m.Method, Kind: trace.SpanKindClient, Link: link, Attrs: []attribute.KeyValue{
 		attribute.String(mcpMethod, m.Method), attribute.String(networkTransport, m.Transport())}}

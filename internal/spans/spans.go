@@ -1,7 +1,8 @@
-// Package spans gives what the gateway does a place in a trace, by the ids of W3C: records keep them, providers and
-// hosts get them as traceparent, and with an exporter each place is a span of OpenTelemetry. semconv.go has the names.
+// Package spans gives the gateway's work places in a trace, by the ids of W3C: records keep them,
+// providers and hosts get them as traceparent, and with an exporter each place is a span of
+// OpenTelemetry. semconv.go has the names.
 //
-// A traceparent stands for a place everywhere: it is checked once, where it comes in, and has both ids in it.
+// A traceparent is checked once, where it comes in. From there on it always has both ids.
 package spans
 
 import (
@@ -19,13 +20,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Maker makes spans. The nil Maker makes none, and passes on what callers gave. Any goroutine may call its methods.
+// Maker makes spans. The nil Maker makes empty spans, and passes on the traceparents of callers.
+// Any goroutine may call its methods.
 type Maker struct {
-	tracer trace.Tracer // nil: nobody exports
+	tracer trace.Tracer // nil: spans are not exported
 }
 
-// NewMaker returns a maker of spans for tracer, which may be nil: then spans are ids and no more. It is nil if nobody
-// wants those either.
+// NewMaker returns a maker of spans for tracer. With a nil tracer, spans have ids but are not
+// exported. Without tracer and needsIDs, NewMaker returns nil.
 func NewMaker(tracer trace.Tracer, needsIDs bool) *Maker {
 	if tracer == nil && !needsIDs {
 		return nil
@@ -33,7 +35,7 @@ func NewMaker(tracer trace.Tracer, needsIDs bool) *Maker {
 	return &Maker{tracer}
 }
 
-// Exports reports whether somebody gets spans, and not their ids alone.
+// Exports reports whether spans are exported, and do not only have ids.
 func (m *Maker) Exports() bool { return m != nil && m.tracer != nil }
 
 // Info describes a span that begins. Samplers see the attributes.
@@ -41,19 +43,20 @@ type Info struct {
 	Name  string
 	Kind  trace.SpanKind
 	Attrs []attribute.KeyValue
-	Link  string // the traceparent of another trace that caused it; "" for none
+	Link  string // the traceparent of another trace that caused it, or ""
 }
 
-// Span is something that has begun. The zero Span is nothing: it has no ids and ignores what is done with it.
+// Span is an operation that has begun. The zero Span has no ids, and its methods have no effect.
 type Span struct {
-	// Traceparent is the place of the span, for what is below it. A nil [Maker] leaves the caller's there.
+	// Traceparent is the place of the span, for the operations below it. A nil [Maker] leaves the
+	// caller's there.
 	Traceparent string
 	parent      string
-	otel        trace.Span // nil: nobody gets it
+	otel        trace.Span // nil: the span is not exported
 }
 
-// Start begins a span below parent, a traceparent. One that is empty or wrong begins a trace. describe is called only
-// if somebody gets the span.
+// Start begins a span below parent, a traceparent. An empty or wrong parent begins a trace.
+// describe is called only if the span is exported.
 func (m *Maker) Start(parent string, describe func() Info) Span {
 	parent = Checked(parent)
 	switch {
@@ -73,16 +76,17 @@ func (m *Maker) Start(parent string, describe func() Info) Span {
 	return Span{Traceparent: carrier["traceparent"], parent: parent, otel: span}
 }
 
-// IDs are the ids of the span's trace, of itself and of the span above it, in hexadecimal; "" for those that it has
-// not.
+// IDs returns the ids of the span's trace, of itself and of the span above it, in hexadecimal. A
+// missing id is "".
 func (s *Span) IDs() (traceID, spanID, parentID string) {
 	return TraceID(cmp.Or(s.Traceparent, s.parent)), spanIDOf(s.Traceparent), spanIDOf(s.parent)
 }
 
-// Below is what has happened below a traceparent, which was checked, and has no span of its own.
+// Below is a place below a traceparent, which was checked, for an operation without a span of its
+// own.
 func Below(traceparent string) Span { return Span{parent: traceparent} }
 
-// Exported reports whether somebody gets the span. Attributes of others need not be made.
+// Exported reports whether the span is exported. If it is not, the caller need not make attributes.
 func (s *Span) Exported() bool { return s.otel != nil }
 
 // Set sets attributes.
@@ -92,9 +96,8 @@ func (s *Span) Set(attrs ...attribute.KeyValue) {
 	}
 }
 
-// Fail says that what the span stands for has failed: class is one of few. Spans have no texts of errors, which quote
-// what a model, a tool or a user has said.
-// The class "" says nothing.
+// Fail marks the span's operation as failed: class is one of few words. Spans have no texts of
+// errors, because these quote the model, a tool or the user. The class "" leaves the span as it is.
 func (s *Span) Fail(class string) {
 	if s.otel != nil && class != "" {
 		s.otel.SetAttributes(attribute.String(ErrorType, class))
@@ -109,8 +112,8 @@ func (s *Span) End() {
 	}
 }
 
-// Context returns ctx with the remote span of a traceparent, so that spans that others start with it are below that.
-// An empty or wrong traceparent changes nothing.
+// Context returns ctx with the remote span of a traceparent, so that spans that others start with
+// it are below that span. For an empty or wrong traceparent it returns ctx.
 func Context(ctx context.Context, traceparent string) context.Context {
 	if traceparent = Checked(traceparent); traceparent == "" {
 		return ctx
@@ -118,7 +121,8 @@ func Context(ctx context.Context, traceparent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
 }
 
-// A traceparent of version 00: 00-TRACE-SPAN-FLAGS, of 32, 16 and 2 hexadecimal digits in lower case.
+// A traceparent of version 00: 00-TRACE-SPAN-FLAGS, of 32, 16 and 2 hexadecimal digits in lower
+// case.
 const (
 	traceStart, traceEnd = 3, 35
 	spanStart, spanEnd   = 36, 52
@@ -129,8 +133,8 @@ const (
 	hexDigits            = "0123456789abcdef"
 )
 
-// Checked returns a traceparent as version 00 writes it, or "" for one that W3C calls invalid. Of a later version and
-// of the flags, only what is known is read.
+// Checked returns a traceparent as version 00 writes it, or "" for one that W3C calls invalid. Of a
+// later version and of the flags, it reads only the known parts.
 func Checked(text string) string {
 	if len(text) < length || text[2] != '-' || text[traceEnd] != '-' || text[spanEnd] != '-' ||
 		!isHex(text[:2]) || !isHex(text[traceStart:traceEnd]) || !isHex(text[spanStart:spanEnd]) ||
@@ -148,8 +152,8 @@ func Checked(text string) string {
 	return text
 }
 
-// FromHeader returns the traceparent of an HTTP request, checked; "" if there is none. W3C allows one such header, so
-// several count as none.
+// FromHeader returns the traceparent of an HTTP request, checked, or "" if there is no valid one.
+// W3C allows one such header, so several headers are not valid.
 func FromHeader(h http.Header) string {
 	if list := h.Values("Traceparent"); len(list) == 1 {
 		return Checked(list[0])
@@ -166,7 +170,7 @@ func isHex(text string) bool {
 	return true
 }
 
-// TraceID is the trace's id in a traceparent that was checked; "" for none.
+// TraceID returns the trace's id in a traceparent that was checked; "" for "".
 func TraceID(traceparent string) string {
 	if traceparent == "" {
 		return ""
@@ -181,8 +185,8 @@ func spanIDOf(traceparent string) string {
 	return traceparent[spanStart:spanEnd]
 }
 
-// newTraceparent makes a place below parent, or in a new trace for "". The flags say that somebody keeps it: a record
-// does.
+// newTraceparent makes a place below parent, or in a new trace for "". Its flags say that the trace
+// is stored, because a record stores it.
 func newTraceparent(parent string) string {
 	var text [length]byte
 	copy(text[:], "00-")

@@ -13,8 +13,9 @@ import (
 	"tapgw/internal/visible"
 )
 
-// ProviderFile is the text of a provider file of kind source, with the emitter that it is made of and the name of the
-// provider. Notes say what the emitter has that the file has not. Reason says why there is no file, "" if there is one.
+// ProviderFile is the text of a provider file of kind source, with the emitter that it is made of
+// and the name of the provider. Notes list the settings of the emitter that the file lacks. Reason
+// says why there is no file, and is "" if there is one.
 type ProviderFile struct {
 	Emitter string
 	Name    string
@@ -24,11 +25,12 @@ type ProviderFile struct {
 	At      Position // of the emitter in the file
 }
 
-// idleRuns bounds a prompt that comes whenever the session is idle, if the emitter has no bound of its own.
+// idleRuns bounds a prompt that comes whenever the session is idle, if the emitter has no bound of
+// its own.
 const idleRuns = 10
 
-// Providers makes a provider file of each emitter that can be one. dir is the project's directory, absolute: commands
-// run there, and the sources are for sessions in it.
+// Providers makes a provider file of each emitter that can be one. dir is the project's directory,
+// absolute: commands run there, and the sources are for sessions in it.
 func (c *Config) Providers(dir string) (files []ProviderFile) {
 	for _, e := range c.Emitters {
 		f := ProviderFile{Emitter: e.Name, Name: providerName(e.Name), Reason: e.Reason, At: e.At}
@@ -117,10 +119,11 @@ func (c *Config) fill(f *ProviderFile, e Emitter, dir string) {
 	f.Text = text.Bytes()
 }
 
-// globSign is what a glob reads as a sign of its own.
+// globSign is a character with a special meaning in a glob.
 var globSign = lazyregexp.New(`[*?\[\]{}\\]`)
 
-// deliver sets what becomes of lines: the filter decides, as far as the stream's injector lets it.
+// deliver sets the handling of lines: the filter decides, within the limits of the stream's
+// injector.
 func (c *Config) deliver(s *source, e Emitter, note func(string, ...any)) {
 	for _, r := range e.Filter {
 		s.Filter = append(s.Filter, filterRule{r.Pattern(), r.Outcome})

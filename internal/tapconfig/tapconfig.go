@@ -1,6 +1,6 @@
-// Package tapconfig reads tap.config.json, the file in which a project keeps its event streams and emitters for tap, an
-// extension of the Copilot CLI. It reads the documented keys, their aliases, and the older forms of filters. It also
-// makes provider files of kind source from the emitters.
+// Package tapconfig reads tap.config.json, the file in which a project keeps its event streams and
+// emitters for tap, an extension of the Copilot CLI. It reads the documented keys, their aliases,
+// and the older forms of filters. It also makes provider files of kind source from the emitters.
 package tapconfig
 
 import (
@@ -25,7 +25,8 @@ import (
 // FileName is the name of the file.
 const FileName = "tap.config.json"
 
-// Files are where the file may be, from a project's directory, with slashes. The first that is there counts.
+// Files are the places where the file may be, from a project's directory, with slashes. The first
+// existing file counts.
 var Files = []string{FileName, ".github/" + FileName}
 
 const (
@@ -33,7 +34,8 @@ const (
 	maxEntries = 1000    // of streams, and of emitters
 )
 
-// Error says what is wrong with the text of a tap.config.json, and where: line and column count from 1.
+// Error is a fault in the text of a tap.config.json, and its position: line and column count from
+// 1.
 type Error struct {
 	Line, Column int
 	Message      string
@@ -45,14 +47,15 @@ func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Colum
 // Position is where an entry begins in the text: line and column, in characters, count from 1.
 type Position struct{ Line, Column int }
 
-// Config is the content of a tap.config.json, in the order of the file. Entries that can't be used say why.
+// Config is the content of a tap.config.json, in the order of the file. Entries that can't be used
+// say why.
 type Config struct {
 	File     string
 	Streams  []Stream
 	Emitters []Emitter
 }
 
-// Stream is an entry of streams. Injector is nil if the entry says nothing of it.
+// Stream is an entry of streams. Injector is nil if the entry has no injector.
 type Stream struct {
 	Name        string
 	Description string
@@ -61,7 +64,8 @@ type Stream struct {
 	At          Position
 }
 
-// Injector says what the session itself is given of a stream: one of the Delivery constants, if it is enabled at all.
+// Injector says which part of a stream the session itself gets: one of the Delivery constants, if
+// it is enabled at all.
 type Injector struct {
 	Enabled  bool
 	Delivery string
@@ -82,8 +86,8 @@ var Deliveries = []string{
 	DeliveryImportant, DeliveryAll, DeliveryInject, DeliverySurface, DeliveryKeep, DeliveryDrop,
 }
 
-// Emitter is an entry of emitters: a command or a prompt. Idle and Every say when it runs again; without both it runs
-// once, and a command runs on.
+// Emitter is an entry of emitters: a command or a prompt. Idle and Every say when it runs again;
+// without both it runs once, and a command runs on.
 type Emitter struct {
 	Name        string
 	Description string
@@ -92,7 +96,7 @@ type Emitter struct {
 	CWD         string // as the file has it; "" for the project's directory
 	Stream      string
 	Idle        bool
-	Every       []time.Duration // pauses; the last of them again and again
+	Every       []time.Duration // pauses; the last one repeats
 	MaxRuns     int             // 0: no limit
 	AutoStart   bool
 	Stderr      bool
@@ -102,15 +106,15 @@ type Emitter struct {
 	At          Position
 }
 
-// Rule says what becomes of a line that matches a JavaScript regular expression, whose letters' case does not count:
-// drop, keep, surface or inject.
+// Rule gives an outcome to lines that match a JavaScript regular expression, without regard to
+// case: drop, keep, surface or inject.
 type Rule struct{ Match, Outcome string }
 
 // ErrNone is the error of [Read] for a directory without the file.
 var ErrNone = errors.New("there is neither tap.config.json nor .github/tap.config.json")
 
-// Read reads the tap.config.json of a project's directory, or that of its .github directory. The error is [ErrNone] if
-// there is neither, and else says in one line what is wrong with the file.
+// Read reads the tap.config.json of a project's directory, or of its .github directory. It returns
+// [ErrNone] if there is neither file. Any other error describes the file's fault in one line.
 func Read(dir string) (*Config, error) {
 	for _, name := range Files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
@@ -227,8 +231,8 @@ func (p Position) after(text []byte) Position {
 	return p
 }
 
-// positions finds where each entry of each list begins in an object that [json.Unmarshal] takes. Of a key that is
-// there twice, the last counts, as there.
+// positions finds the beginning of each entry of each list in an object that [json.Unmarshal]
+// takes. If a key occurs twice, the last one counts, as in json.Unmarshal.
 func positions(data []byte) map[string][]Position {
 	found := map[string][]Position{}
 	now, done := Position{1, 1}, int64(0)
@@ -273,8 +277,8 @@ func entryReason(reason, what, name string, taken map[string]bool) string {
 
 var notName = lazyregexp.New(`[^a-z0-9._-]+`)
 
-// Name is how a name of a stream or an emitter is kept: in small letters, with dashes for all that is no letter, digit,
-// dot or underscore. It is "" for a text without any of these.
+// Name is how a name of a stream or an emitter is kept: in small letters, with dashes for all that
+// is no letter, digit, dot or underscore. It is "" for a text without any of these.
 func Name(s string) string {
 	return strings.Trim(notName.ReplaceAllString(strings.ToLower(strings.TrimSpace(s)), "-"), "-")
 }
@@ -368,7 +372,8 @@ var interval = lazyregexp.New(
 	`(?i)^(?:every\s+)?([0-9]+)\s*(?:(s|secs?|seconds?)|(m|mins?|minutes?)|(h|hrs?|hours?)|(d|days?))$`,
 )
 
-// ParseEvery reads a time between runs: a number with a unit from seconds to days, such as "15m" or "every 2 hours".
+// ParseEvery reads a time between runs: a number with a unit from seconds to days, such as "15m" or
+// "every 2 hours".
 func ParseEvery(s string) (time.Duration, error) {
 	const most = 366 * 24 * time.Hour
 	m := interval.FindStringSubmatch(strings.TrimSpace(s))
@@ -388,9 +393,9 @@ func ParseEvery(s string) (time.Duration, error) {
 	return 0, fmt.Errorf("%q is not from one second to a year", s)
 }
 
-// ReadFilter reads the filter of an entry of emitters, in whichever form it has: eventFilter as a list of rules, as an
-// object with rules or patterns, the same as classifier, or the three patterns in the entry itself. The error names the
-// rule that can't be used; no filter is nil.
+// ReadFilter reads the filter of an entry of emitters, in whichever form it has: eventFilter as a
+// list of rules, as an object with rules or patterns, the same as classifier, or the three patterns
+// in the entry itself. The error names the rule that can't be used; no filter is nil.
 func ReadFilter(entry map[string]any) ([]Rule, error) {
 	switch f := first(entry, "eventFilter", "classifier").(type) {
 	case nil:
@@ -432,7 +437,7 @@ func rules(list []any) ([]Rule, error) {
 	return found, nil
 }
 
-// patterns reads the older form: a line is left out, or is important, or is one of those that count.
+// patterns reads the older form, in which a line is left out, is important, or counts.
 func patterns(of map[string]any) ([]Rule, error) {
 	var found []Rule
 	for _, p := range []struct{ key, outcome string }{
@@ -463,7 +468,8 @@ func (r Rule) check(what string) error {
 	return nil
 }
 
-// Pattern is Match as a pattern for which the case of letters counts: one in which it is switched off.
+// Pattern is Match as a pattern for which the case of letters counts: one in which it is switched
+// off.
 func (r Rule) Pattern() string {
 	if strings.ToLower(r.Match) == strings.ToUpper(r.Match) { // it has no letters
 		return r.Match

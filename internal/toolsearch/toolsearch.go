@@ -1,5 +1,5 @@
-// Package toolsearch finds tools among too many to list: what the tools search_tools, describe_tool and call_tool say
-// of themselves, take and answer, wherever they are offered.
+// Package toolsearch finds tools among too many to list. It has the descriptions, parameters and
+// answers of the tools search_tools, describe_tool and call_tool, for every place that offers them.
 package toolsearch
 
 import (
@@ -21,7 +21,7 @@ const (
 	Call     = "call_tool"
 )
 
-// What the tools say of themselves.
+// The descriptions of the tools.
 const (
 	AboutSearch = "Find tools of the session by what they do. It has too many to list. " +
 		"describe_tool gives a tool's arguments, call_tool calls it."
@@ -29,7 +29,7 @@ const (
 	AboutCall     = "Call a tool of the session by its name."
 )
 
-// JSON Schemas of what the tools take.
+// JSON Schemas of the tools' parameters.
 const (
 	SearchSchema = `{"type":"object","required":["query"],"additionalProperties":false,"properties":{` +
 		`"query":{"type":"string","description":"what the tool should do, in a few words; words of its name count most"},` +
@@ -95,11 +95,11 @@ func Detail(name string, tools []adminapi.Tool) (Details, error) {
 	return Details{t.Name, t.Title, t.Provider, t.Description, t.Parameters, t.OutputSchema, t.Annotations}, nil
 }
 
-// WrongCall is what call_tool answers to arguments that name no tool.
+// WrongCall is the answer of call_tool to arguments that name no tool.
 const WrongCall = "call_tool takes name, a text, and arguments, an object"
 
-// Called is the tool that the arguments of call_tool name, with its own arguments, nil for none; false if they name
-// none.
+// Called returns the tool that the arguments of call_tool name, with its own arguments, which may
+// be nil. ok is false if they name no tool.
 func Called(args json.RawMessage) (name string, own json.RawMessage, ok bool) {
 	var in struct {
 		Name      string          `json:"name"`
@@ -111,8 +111,8 @@ func Called(args json.RawMessage) (name string, own json.RawMessage, ok bool) {
 	return in.Name, in.Arguments, true
 }
 
-// rank returns the indices of the tools that fit a query best, by BM25 over names and descriptions, best
-// first. A name's words count three times.
+// rank returns the indices of the tools that fit a query best, by BM25 over names and descriptions,
+// best first. A name's words count three times.
 func rank(query string, tools []adminapi.Tool, limit int) []int {
 	documents := make([]map[string]int, len(tools))
 	lengths, total := make([]int, len(tools)), 0
@@ -158,8 +158,8 @@ func rank(query string, tools []adminapi.Tool, limit int) []int {
 	return best
 }
 
-// words are the words of a text in lower case, without a plural's s. Names such as read_file and readFile
-// are several words.
+// words are the words of a text in lower case, without a plural's s. Names such as read_file and
+// readFile are several words.
 func words(text string) []string {
 	var b strings.Builder
 	var last rune

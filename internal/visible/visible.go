@@ -59,8 +59,8 @@ func escape(s string, keeps func(rune) bool) string {
 	return b.String()
 }
 
-// isPlain reports whether a text has only ASCII characters that stay as they are. Most text is, and this is the
-// fastest way to know.
+// isPlain reports whether a text has only ASCII characters that stay as they are. Most text is, and
+// this is the fastest way to know.
 func isPlain(s string, keeps func(rune) bool) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < ' ' || c > '~') && (c >= utf8.RuneSelf || !keeps(rune(c))) {
@@ -70,8 +70,8 @@ func isPlain(s string, keeps func(rune) bool) bool {
 	return true
 }
 
-// isVisible reports whether a character can be seen: it is no control or format
-// character, and does not look like a space or like nothing.
+// isVisible reports whether a character can be seen: it is no control or format character, does not
+// look like a space, and has a shape.
 func isVisible(r rune) bool {
 	return unicode.IsPrint(r) && r != '\u2800' &&
 		!unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
@@ -93,9 +93,8 @@ func IsAre[N int | int64 | uint64](n N) string {
 	return "are"
 }
 
-// Ends returns a text of at most maxBytes bytes and lines lines as it is. Of a longer
-// text it returns the beginning and the end, and between them how many bytes are left
-// out.
+// Ends returns a text of at most maxBytes bytes and lines lines unchanged. Of a longer text it
+// returns the beginning and the end, and between them the number of bytes that it leaves out.
 func Ends(s string, maxBytes, lines int) string {
 	if len(s) <= maxBytes && strings.Count(s, "\n") < lines {
 		return s

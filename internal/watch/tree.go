@@ -24,19 +24,19 @@ type Change struct {
 	What string // Created, Changed or Removed
 }
 
-// What may happen to a file. A file that another one is renamed over has changed.
+// The changes of a file. A file that another one is renamed over has changed.
 const (
 	Created = "created"
 	Changed = "changed"
 	Removed = "removed"
 )
 
-// Tree calls changed with what happens to the files below dir that one of the globs matches, once
+// Tree calls changed with the changes of the files below dir that one of the globs matches, once
 // for a burst of changes, until ctx ends. A call without changes says that from now on all is
 // watched. While there is no such directory, Tree waits for it: it calls missing once each time,
-// and the files that come with the directory are new. An error says why it can't go on. Symbolic
-// links count as files, and are not followed below dir. Directories called .git and node_modules
-// are left out, unless a glob names them.
+// and the files that come with the directory are new. It returns an error if it can't go on.
+// Symbolic links count as files, and are not followed below dir. Directories called .git and
+// node_modules are left out, unless a glob names them.
 func Tree(
 	ctx context.Context, dir string, globs []string, changed func([]Change), missing func(),
 ) error {
@@ -169,7 +169,7 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// compare returns how the files differ from those before, sorted by path.
+// compare returns the differences of the files from before, sorted by path.
 func compare(before, now map[string]stamp) (changes []Change) {
 	for file := range before {
 		if _, ok := now[file]; !ok {
@@ -194,7 +194,8 @@ func (t *tree) matches(rel string) bool {
 	})
 }
 
-// leftOut are directories that only a glob that names them leads into: they have many files, and few that people write.
+// leftOut are directories with many files, few of which people write. Only a glob with such a name
+// leads into them.
 var leftOut = []string{".git", "node_modules"}
 
 // mayHold reports whether a directory, or one below it, may have a file that a glob matches.

@@ -1,6 +1,7 @@
-// Package watch reports when the files of directories have changed: once for a burst of changes, and only when their
-// content differs from the last report. It follows what editors and deployments do: renames over files, symbolic links
-// that are swapped, directories that are made, removed and replaced.
+// Package watch reports when the files of directories have changed: once for a burst of changes,
+// and only when their content differs from the last report. It handles the ways of editors and
+// deployments: renames over files, symbolic links that are swapped, directories that are made,
+// removed and replaced.
 package watch
 
 import (
@@ -16,19 +17,20 @@ import (
 )
 
 const (
-	// quietTime is how long nothing must change before the files are read, so that no half-written file is read.
+	// quietTime is how long the files must stay unchanged before they are read, so that no
+	// half-written file is read.
 	quietTime = 200 * time.Millisecond
 	// maxWait is when the files are read even if changes go on, as in a directory with a log file.
 	maxWait = 2 * time.Second
-	// pollInterval is how often the files are read in any case. Network file systems, and the renaming of a directory
-	// further up, cause no events.
+	// pollInterval is how often the files are read in any case. Network file systems, and the
+	// renaming of a directory further up, cause no events.
 	pollInterval = 10 * time.Second
 	// pollOnlyInterval replaces pollInterval if the system can't watch all of them.
 	pollOnlyInterval = time.Second
 )
 
-// maxHashed is the size in bytes of the largest file whose content is compared. For larger files, the size and the time
-// of the last change are compared.
+// maxHashed is the size in bytes of the largest file whose content is compared. For larger files,
+// the size and the time of the last change are compared.
 const maxHashed = 1 << 20
 
 // Sum stands for the content and the permissions of a file.
@@ -37,10 +39,11 @@ type Sum [sha256.Size]byte
 // Snapshot is the state of files at one time, by path. Compare two with maps.Equal.
 type Snapshot map[string]Sum
 
-// Dirs reports the files of directories at once and then after each change, until ctx ends. A directory may be made
-// later. A file is an entry for which match is true, of the entry or of a link's target; subdirectories are not
-// searched. For a file that is not regular only its kind is reported. Dirs calls changed for one report at a time;
-// changes while it runs are reported after it returns.
+// Dirs reports the files of directories at once and then after each change, until ctx ends. A
+// directory may be made later. A file is an entry for which match is true, of the entry or of a
+// link's target; subdirectories are not searched. For a file that is not regular only its kind is
+// reported. Dirs calls changed for one report at a time; changes while it runs are reported after
+// it returns.
 func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, changed func(Snapshot)) {
 	w := newWatcher()
 	defer w.close()
@@ -53,7 +56,8 @@ func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, chan
 	}, changed)
 }
 
-// Changing is [Dirs] for a list of directories that depends on their content: dirs is called again after each change.
+// Changing is [Dirs] for a list of directories that depends on their content: dirs is called again
+// after each change.
 func Changing(ctx context.Context, dirs func() []string, match func(fs.FileInfo) bool, changed func(Snapshot)) {
 	for ctx.Err() == nil {
 		now := dirs()
@@ -68,8 +72,8 @@ func Changing(ctx context.Context, dirs func() []string, match func(fs.FileInfo)
 	}
 }
 
-// reportChanges reports the result of look, first at once and then each time that it differs, after a poke and a quiet
-// time. look also returns when to look again without a poke.
+// reportChanges reports the result of look: at once, and then each time that it differs, after a
+// poke and a quiet time. look also returns the time of the next look that needs no poke.
 func reportChanges(
 	ctx context.Context, poke <-chan struct{}, look func() (Snapshot, time.Duration), changed func(Snapshot),
 ) {
@@ -84,8 +88,8 @@ func reportChanges(
 	}
 }
 
-// waitQuiet waits for a poke and then until pokes have stopped for a while, or until again has passed. It returns false
-// when ctx ends.
+// waitQuiet waits for a poke and then until pokes have stopped for a while, or until again has
+// passed. It returns false when ctx ends.
 func waitQuiet(ctx context.Context, poke <-chan struct{}, next time.Duration) bool {
 	timer := time.NewTimer(next)
 	defer timer.Stop()

@@ -20,8 +20,8 @@ type watcher struct {
 	// addWatch is (*fsnotify.Watcher).Add, but in tests.
 	addWatch func(*fsnotify.Watcher, string) error
 
-	// What is watched now. Only update and close change it.
-	source  *fsnotify.Watcher // nil: nothing is watched
+	// The present watches. Only update and close change them.
+	source  *fsnotify.Watcher // nil without watches
 	targets targets
 	watched map[string]fs.FileInfo // the directories of the targets
 	fault   error                  // why some of them are not watched
@@ -40,9 +40,9 @@ func (w *watcher) close() {
 	w.source = nil
 }
 
-// update watches the targets that find returns, and calls find again until it returns what is
-// watched already: what comes before a watch shows in the next look, what comes after it pokes. The
-// error says why the system does not watch all of them; with ENOSPC or EMFILE it watches nothing.
+// update watches the targets that find returns. It calls find again until all its targets are
+// watched: a change before a watch shows in the next look, and a change after it pokes. It returns
+// an error if the system does not watch all of them; with ENOSPC or EMFILE it watches no target.
 func (w *watcher) update(find func() targets) error {
 	for range 5 {
 		t := find()
@@ -50,7 +50,8 @@ func (w *watcher) update(find func() targets) error {
 		if w.source != nil && t.equal(w.targets) && sameDirs(now, w.watched) {
 			return w.fault
 		}
-		// Make all watches anew, because a watch follows its directory when that is moved.
+		// Make all watches again, because a watch follows its directory when the directory is
+		// moved.
 		w.close()
 		source, err := fsnotify.NewWatcher()
 		if err != nil {
@@ -80,7 +81,8 @@ func (w *watcher) wake() {
 	}
 }
 
-// sameDirs reports whether two sets have the same directories, and each is still the same one on the disk.
+// sameDirs reports whether two sets have the same directories, and each is still the same one on
+// the disk.
 func sameDirs(a, b map[string]fs.FileInfo) bool {
 	return maps.EqualFunc(a, b, os.SameFile)
 }
@@ -139,8 +141,8 @@ func targetsOf(dirs []string, match func(fs.FileInfo) bool) targets {
 // maxLinks is how many symbolic links a path may go through, as in Linux.
 const maxLinks = 40
 
-// addPath adds the entries that decide where a path leads: its links and its last part. It returns where the path
-// leads, and whether something is there.
+// addPath adds the entries that decide where a path leads: its links and its last part. It returns
+// where the path leads, and whether something is there.
 func (t targets) addPath(path string) (real string, ok bool) {
 	path, err := filepath.Abs(path)
 	if err != nil {

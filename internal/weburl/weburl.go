@@ -31,15 +31,15 @@ const maxLayers = 5
 // URL is an absolute URL in its canonical form. [Parse] makes one.
 type URL struct {
 	Scheme string // in lower case
-	Host   string // in ASCII and lower case, without brackets and final dots; "": none
-	Port   string // default: the port of the scheme; "": none
+	Host   string // in ASCII and lower case, without brackets and final dots; may be ""
+	Port   string // default: the port of the scheme; may be ""
 	Path   string // percent-encoded, without . and .. segments
 	User   bool   // the URL has a user name or a password
 	Href   string // the whole URL
 }
 
-// Parse reads an absolute URL of at most 8 KiB, also in its canonical form. The error tells what is wrong and never
-// contains the URL, which may have a password.
+// Parse reads an absolute URL of at most 8 KiB, also in its canonical form. The error describes the
+// fault and never contains the URL, which may have a password.
 func Parse(s string) (URL, error) {
 	if len(s) > maxLength {
 		return URL{}, fmt.Errorf("it is longer than %d bytes", maxLength)

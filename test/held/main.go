@@ -125,7 +125,7 @@ func (h *heardTokens) acceptAll(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// neverAnswer reads what comes on all connections.
+// neverAnswer reads all connections and never answers.
 func neverAnswer(l net.Listener) error {
 	for {
 		c, err := l.Accept()
@@ -136,7 +136,7 @@ func neverAnswer(l net.Listener) error {
 	}
 }
 
-// listener looks for tokens in what its connections receive.
+// listener looks for tokens in the data that its connections receive.
 type listener struct {
 	net.Listener
 	heard *heardTokens
@@ -153,7 +153,7 @@ func (l listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	heard *heardTokens
-	last  []byte // the end of what was read, since a token may come in two parts
+	last  []byte // the end of the earlier data, since a token may come in two parts
 }
 
 func (c *conn) Read(p []byte) (int, error) {
