@@ -290,16 +290,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.endServing()
 	s.gateway.Drain(ctx)
 	s.remoteHosts.closeAll()
+	err := s.http.Shutdown(ctx)
+	if s.webhooks != nil {
+		err = errors.Join(err, s.webhooks.http.Shutdown(ctx))
+	}
+	// No request upgrades its connection any more: those that came have been counted.
 	handlers := make(chan struct{})
 	go func() {
 		s.upgraded.Wait()
 		s.closeHandshakes.Wait()
 		close(handlers)
 	}()
-	err := s.http.Shutdown(ctx)
-	if s.webhooks != nil {
-		err = errors.Join(err, s.webhooks.http.Shutdown(ctx))
-	}
 	select {
 	case <-handlers:
 	case <-ctx.Done():
