@@ -15,8 +15,9 @@ func noSize(int) int { return 0 }
 
 // allAfter returns all entries after a cursor, and the cursor behind them.
 func allAfter[T any](f *buffer[T], cursor uint64) ([]T, uint64) {
-	items, _ := f.next(cursor, math.MaxInt, math.MaxInt)
-	return items, f.count.value()
+	items, first := f.next(cursor, math.MaxInt, math.MaxInt)
+	// More entries may have come since: the cursor stays before them.
+	return items, min(first-1+uint64(len(items)), f.count.value())
 }
 
 func addAll(f *buffer[int], from, to int) {
