@@ -31,8 +31,8 @@ type (
 		Line int    `json:"line"`
 		Text string `json:"text"`
 	}
-	// callFrame is what a provider receives: the gateway's tool.call, or the host's tool/call
-	// through the relay.
+	// callFrame is a call as it reaches a provider: the gateway's tool.call, or the host's
+	// tool/call through the relay.
 	callFrame struct {
 		Type          string
 		ID            json.RawMessage
@@ -48,7 +48,8 @@ type (
 		ID   json.RawMessage `json:"id"`
 		Data string          `json:"data"`
 	}
-	// answerFrame is what a host receives: an answer or a request of the gateway, or a resultFrame.
+	// answerFrame is a message as it reaches a host: the gateway's answer or request, or a
+	// resultFrame.
 	answerFrame struct {
 		ID     json.RawMessage
 		Data   string
@@ -457,8 +458,8 @@ func runHost(ctx context.Context, p part) error {
 	})
 }
 
-// load is what some calls took. Wall is the time of all together, P50 and P99 are those of single
-// calls. Error is that of the first call that failed; the numbers are 0 then.
+// load has the times that a number of calls took: Wall for all of them together, P50 and P99 for
+// a single call. Error names the fault of the first call that failed; the numbers are 0 then.
 type load struct {
 	Calls          int
 	Wall, P50, P99 time.Duration

@@ -309,7 +309,7 @@ func BenchmarkGates(b *testing.B) {
 	}
 }
 
-// BenchmarkRecord is what records add to a call in process.
+// BenchmarkRecord compares calls in process with records on and off.
 func BenchmarkRecord(b *testing.B) {
 	log := records.New(records.Options{Dir: filepath.Join(b.TempDir(), "calls"),
 		MaxBytes: 256 << 20})
