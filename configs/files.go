@@ -396,7 +396,7 @@ func (p TrustedProject) providers(taken map[string]string) (found []ProviderFile
 				file.read(true)
 			}
 			if len(file.Faults) == 0 {
-				if file.Provider.Kind == KindConnect { // the token file is named after the provider
+				if file.Provider.StartsItself() { // the token file is named after the provider
 					taken[file.Name] = file.File
 				}
 				file.Provider.Project, file.Provider.Digest = p.Dir, p.Files.digest(rel)

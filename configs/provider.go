@@ -16,19 +16,6 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Kinds of providers, the key kind of a provider file: where the program or the tools come from
-// that the gateway gives to sessions. Command and connect speak docs/protocol.md; the others run in
-// the gateway.
-const (
-	KindCommand = "command" // a process that the gateway starts
-	KindConnect = "connect" // a process that tapgw does not start
-	KindTools   = "tools"   // a directory of tools
-	KindHTTP    = "http"    // an HTTP API
-	KindMCP     = "mcp"     // an MCP server, which the gateway starts or reaches by URL
-	KindSource  = "source"  // events: of a command, files, a URL, a webhook, or a schedule
-	KindTap     = "tap"     // the gateway's own tap_* tools, which no file has
-)
-
 // Values of sessions beside a filter, which [Sessions] describes. The default is each, but all for
 // the kinds tools, http and mcp, for which the gateway itself connects.
 const (
@@ -238,8 +225,8 @@ func (p *Provider) check(t *table) {
 		p.MCP = MCPUpstream{}
 	}
 	mode := SessionsEach
-	if p.Kind == KindTools || p.Kind == KindHTTP || p.Kind == KindMCP || p.Source != nil && !p.Source.isOfOneSession() {
-		mode = SessionsAll // the gateway speaks for them, so one process serves all
+	if kinds[p.Kind].servesAll && (p.Source == nil || !p.Source.isOfOneSession()) {
+		mode = SessionsAll
 	}
 	p.Sessions.Mode = cmp.Or(p.Sessions.Mode, mode)
 	if !t.has("required") || !t.isGood("required") {
@@ -258,31 +245,8 @@ func (p *Provider) checkTogether(t *table) {
 			t.fault(f.key, `belongs to a provider of kind %s; this one is of kind %q`, quoted(f.kinds), p.Kind)
 		}
 	}
-	needs := func(key, example string) {
-		if _, has := t.values[key]; !has {
-			t.fault("kind", "%q needs %s", p.Kind, example)
-		}
-	}
-	switch p.Kind {
-	case KindCommand:
-		needs("command", `command = ["program", "argument"]`)
-		if t.isGood("command") && t.isGood("kind") && len(p.Command) == 0 {
-			t.fault("kind", `"command" needs command = ["program", "argument"]`)
-		}
-	case KindMCP:
-		p.checkMCP(t)
-	case KindSource:
-		p.checkSource(t)
-	case KindTools:
-		needs("dir", `dir = "directory"`)
-	case KindHTTP:
-		needs("tools", "a table [tools.NAME] for each tool")
-		for _, tool := range p.HTTP {
-			if name := p.Rules.Prefix + tool.Name; t.isGood("prefix") && len(name) > maxToolName {
-				t.fault("prefix",
-					"makes %q longer than the %d characters that a tool's name may have", name, maxToolName)
-			}
-		}
+	if check := kinds[p.Kind].check; check != nil {
+		check(p, t)
 	}
 }
 

@@ -2,7 +2,6 @@ package configs
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
@@ -105,20 +104,8 @@ func whatCounts(file, rel string, text []byte) string {
 			return ignored + faults.Error()
 		case !p.Enabled:
 			return "nothing, because enabled is false"
-		case p.Kind == KindCommand:
-			return fmt.Sprintf("sessions here have the provider %s, which starts %s",
-				p.Name, strings.Join(p.Command, " "))
-		case p.Kind == KindMCP && p.MCP.URL != "":
-			return fmt.Sprintf("sessions here have the provider %s, the MCP server at %s", p.Name, p.MCP.URL)
-		case p.Kind == KindMCP:
-			return fmt.Sprintf("sessions here have the provider %s, an MCP server that %s starts",
-				p.Name, strings.Join(p.Command, " "))
-		case p.Kind == KindTools:
-			return fmt.Sprintf("sessions here have the provider %s, which runs the tools in %s", p.Name, p.Dir)
-		case p.Kind == KindSource:
-			return fmt.Sprintf("sessions here have the source %s, which %s", p.Name, p.Source.does())
 		}
-		return fmt.Sprintf("sessions here have the provider %s, of kind %s", p.Name, p.Kind)
+		return "sessions here have " + p.offer()
 	case strings.Contains(rel, "/"+toolDir+"/"):
 		return "it is a tool of lsclient here, or part of one"
 	}

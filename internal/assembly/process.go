@@ -233,15 +233,11 @@ func (p *Process) assemble(o Options, cert *tls.Config) {
 		listed: func() []adminapi.Source { return p.reloader().Sources() },
 	}
 	p.supervisor = supervisor.New(supervisor.Options{
-		Gateway:  p.gateway,
-		Files:    o.Files,
-		Own:      ownProviders(o.Config),
-		TokenDir: p.state.Tokens(),
-		Launch: map[string]supervisor.Launcher{
-			configs.KindTools: launchTools, configs.KindMCP: launchMCP(p.gateway, p.logins, p.info.Version),
-			configs.KindSource: launchSource(p.gateway, p.sources, p.records.Record, p.state.Sources()),
-			configs.KindTap:    p.launchTap,
-		},
+		Gateway:      p.gateway,
+		Files:        o.Files,
+		Own:          ownProviders(o.Config),
+		TokenDir:     p.state.Tokens(),
+		Launch:       p.launchers(),
 		Dial:         func() (*link.Conn, error) { return p.server.Dial() },
 		Log:          p.log,
 		Elsewhere:    p.sessionsElsewhere,
@@ -278,6 +274,17 @@ func (p *Process) assemble(o Options, cert *tls.Config) {
 		Status:     func() adminapi.Status { return p.status(o.Files) },
 		End:        sync.OnceFunc(func() { close(p.asked) }),
 	})
+}
+
+// launchers are the functions that run a provider, by its kind. The supervisor itself runs those
+// that speak docs/protocol.md, and kind http.
+func (p *Process) launchers() map[string]supervisor.Launcher {
+	return map[string]supervisor.Launcher{
+		configs.KindTools:  launchTools,
+		configs.KindMCP:    launchMCP(p.gateway, p.logins, p.info.Version),
+		configs.KindSource: launchSource(p.gateway, p.sources, p.records.Record, p.state.Sources()),
+		configs.KindTap:    p.launchTap,
+	}
 }
 
 // status returns the status of this process for tapctl status. Its faults are the faults of all

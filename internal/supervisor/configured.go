@@ -116,7 +116,7 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p *configs.Provider, isUsab
 
 // command is the command line that does something with a provider. A source that failed is started.
 func command(p *configs.Provider, verb string) string {
-	if p.Kind == configs.KindSource {
+	if p.Source != nil {
 		return "tapctl sources start " + p.Name
 	}
 	return "tapctl providers " + verb + " " + p.Name
@@ -136,7 +136,7 @@ func (u *unit) state() (state, reason string) {
 	if err := u.awayReason.Load(); err != nil {
 		return adminapi.ConfiguredWaiting, (*err).Error()
 	}
-	if u.spec.Kind == configs.KindConnect && u.pass.Name() == "" {
+	if u.spec.StartsItself() && u.pass.Name() == "" {
 		return adminapi.ConfiguredWaiting, "its program, which starts itself, has not joined a session"
 	}
 	return adminapi.ConfiguredRunning, ""

@@ -79,7 +79,7 @@ func (s *Supervisor) removeStaleTokens() {
 		name, isToken := strings.CutSuffix(e.Name(), tokenSuffix)
 		if !isToken || slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool {
 			p, usable := s.usable[fileKeyOf(f)]
-			return f.Name == name && (!usable || p.Kind == configs.KindConnect)
+			return f.Name == name && (!usable || p.StartsItself())
 		}) {
 			continue
 		}

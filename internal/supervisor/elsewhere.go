@@ -12,18 +12,6 @@ const startAgain = time.Second
 // ElsewhereChanged makes the supervisor look at the sessions of other gateways. It does not block.
 func (s *Supervisor) ElsewhereChanged() { s.wakeLoop() }
 
-// isForElsewhere reports whether a provider runs for single sessions of other gateways. Their
-// directories are unknown here, so those that run in the gateway and work in the session's
-// directory do not.
-func isForElsewhere(p *configs.Provider) bool {
-	switch p.Kind {
-	case configs.KindCommand, configs.KindHTTP, configs.KindMCP:
-		return p.Sessions.Mode == configs.SessionsEach && p.Sessions.CWD == "" && p.Sessions.Below == "" &&
-			p.Project == ""
-	}
-	return false
-}
-
 // addElsewhere adds the providers to run for sessions of other gateways. Running ones stay; beyond
 // MaxElsewhere, and where sessions come and go too fast, the others wait.
 func (s *Supervisor) addElsewhere(want map[placementKey]*configs.Provider) {
@@ -34,7 +22,7 @@ func (s *Supervisor) addElsewhere(want map[placementKey]*configs.Provider) {
 	var waiting []placementKey
 	providers := map[placementKey]*configs.Provider{}
 	for _, p := range s.enabledProviders() {
-		if !isForElsewhere(p) {
+		if !p.ServesElsewhere() {
 			continue
 		}
 		for _, v := range s.o.Elsewhere(p.ExpectedName()) {

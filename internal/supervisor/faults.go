@@ -45,7 +45,7 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 				faults = append(faults, fault)
 			}
 		}
-		if p.Kind == configs.KindTools && p.Enabled {
+		if p.Dir != "" && p.Enabled {
 			dir := (&Run{Workdir: cmp.Or(p.Project, s.o.Files.Workdir)}).Path(p.Dir)
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 				at("dir: there is no directory %s", dir)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
@@ -64,7 +63,7 @@ func (s *Supervisor) restartTime(name string) (wait time.Duration) {
 // and a program that starts itself can't be started.
 func (pl *placement) canSwap(key placementKey) bool {
 	return pl.now.isBound() && pl.now.failure() == nil && !pl.isOutgoing && key.at == "" &&
-		pl.now.spec.Kind != configs.KindConnect
+		!pl.now.spec.StartsItself()
 }
 
 // restarted returns how many new units of a provider are not bound yet. The error says that a new unit has failed. It
@@ -76,7 +75,7 @@ func (s *Supervisor) restarted(name string, seen uint64) (waiting int, err error
 	}
 	failed, units := []string{}, 0
 	for key, pl := range s.placements {
-		if key.name != file || pl.isOutgoing || pl.now.spec.Kind == configs.KindConnect {
+		if key.name != file || pl.isOutgoing || pl.now.spec.StartsItself() {
 			continue
 		}
 		units++

@@ -377,7 +377,7 @@ func (s *Supervisor) reserveNames() {
 func (s *Supervisor) desired(sessions []adminapi.Session) map[placementKey]*configs.Provider {
 	want := map[placementKey]*configs.Provider{}
 	for _, p := range s.enabledProviders() {
-		if p.Kind == configs.KindConnect || p.Sessions.Mode == configs.SessionsAll {
+		if p.StartsItself() || p.Sessions.Mode == configs.SessionsAll {
 			want[keyOf(p, "")] = p
 			continue
 		}
@@ -452,7 +452,7 @@ func (s *Supervisor) needsSuccessor(key placementKey, pl *placement, want map[pl
 		return false
 	}
 	for k, p := range want {
-		if !k.overlaps(key) || p.Kind == configs.KindConnect || losesGrant(pl.now.spec, p) {
+		if !k.overlaps(key) || p.StartsItself() || losesGrant(pl.now.spec, p) {
 			continue // its program may never connect, and lost rights end at once
 		}
 		if heir := s.placements[k]; heir == nil || !heir.now.isBound() || heir.now.pass.IsReplaced() {
@@ -488,7 +488,7 @@ func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p *configs
 	case key.at != "": // the other gateway would refuse the tools of the new one while it has those of the old one
 		pl.now.stop()
 		pl.now = s.start(p, key, nil)
-	case p.Kind == configs.KindConnect || !pl.now.isBound() || pl.now.failure() != nil || losesGrant(pl.now.spec, p):
+	case p.StartsItself() || !pl.now.isBound() || pl.now.failure() != nil || losesGrant(pl.now.spec, p):
 		// The old process serves no session: it waits for a new token, was never bound, or gave up.
 		// Ending it also ends rights that the file no longer grants at once, whether or not the new
 		// version is ever bound.

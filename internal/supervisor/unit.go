@@ -65,15 +65,15 @@ func (s *Supervisor) start(p *configs.Provider, key placementKey, replaces []*un
 		Trust: gateway.TrustProject, Session: session, At: key.at,
 		All:    session == "" && p.Sessions.Mode == configs.SessionsAll,
 		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.ExpectedName(), Owner: ownerOf(p),
-		Own: p.Kind == configs.KindTap, Model: p.Kind == configs.KindTap,
+		Own: p.IsOwn(), Model: p.IsOwn(),
 	}
-	if p.Kind == configs.KindConnect {
+	if p.StartsItself() {
 		spec.Trust = gateway.TrustExternal
 		if p.Project == "" { // another project's of this name has another
 			spec.Token = s.connectToken(p.Name)
 		}
 	}
-	if p.Kind == configs.KindConnect || p.Project != "" && session == "" {
+	if p.StartsItself() || p.Project != "" && session == "" {
 		spec.Match = sessionFilter(p)
 		spec.MatchLabels = p.Sessions.CWD == "" && p.Sessions.Host == "" && p.Sessions.Below == ""
 	}
