@@ -22,13 +22,13 @@ const (
 // ends. Fifty providers that say hello, or a burst of calls, leave several times the memory
 // that they need later, and a daemon is at rest most of its life. Go itself collects a heap
 // that does not grow every two minutes only, and keeps more of it.
-func releaseMemory(ctx context.Context, calls func() uint64) {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+func releaseMemory(ctx context.Context) {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	tick := time.NewTicker(restPeriod)
 	defer tick.Stop()
 	var atRelease, last uint64
 	kept := 0 // bytes of the program that stay at rest; at the first rest they are the start's
-	var collector collector
+	percent := gcPercentQuiet
 	for {
 		select {
 		case <-tick.C:
@@ -37,7 +37,10 @@ func releaseMemory(ctx context.Context, calls func() uint64) {
 		}
 		metrics.Read(sample)
 		now := sample[0].Value.Uint64()
-		collector.look(calls())
+		if p := gcPercent(now-last, sample[1].Value.Uint64()); p != percent && adaptsGC() {
+			debug.SetGCPercent(p)
+			percent = p
+		}
 		if last == 0 {
 			// The pages that only the start needed go even if the gateway is at work from now on.
 			releaseProgram(programBytes)
@@ -51,34 +54,26 @@ func releaseMemory(ctx context.Context, calls func() uint64) {
 	}
 }
 
-// How far the heap grows between collections, in percent. With the usual 100, a busy gateway would
-// collect its heap of a few megabytes hundreds of times a second. In a quiet gateway, short-lived
-// data leaves holes between long-lived data such as a thousand sources, and more room means more
-// holes.
+// How far the heap grows between collections. In a quiet gateway, short-lived data leaves holes
+// between long-lived data such as a thousand sources, and more room means more holes. But
+// gcPercentQuiet also lowers Go's smallest heap to 1.2 MiB, which a gateway at work would collect
+// hundreds of times a second. It gets room for busyRoom bytes, at most gcPercentMost, or as many
+// as live if these are more.
 const (
-	gcPercentBusy  = 300
-	gcPercentQuiet = 30
-	// busyCalls is how many calls in a restPeriod make a busy gateway.
-	busyCalls = 100
+	gcPercentQuiet = 30 // in percent of the live heap
+	gcPercentMost  = 400
+	busyBytes      = 1 << 20 // allocated in a restPeriod make a gateway at work
+	busyRoom       = 24 << 20
 )
 
-// collector sets how far the heap grows between collections. It leaves that to GOGC where
-// that is set.
-type collector struct {
-	calls  uint64 // at the last look
-	isBusy bool
+// gcPercent is how far a heap with live bytes grows, in percent, if the gateway has allocated
+// some bytes in the last restPeriod.
+func gcPercent(allocated, live uint64) int {
+	if allocated < busyBytes {
+		return gcPercentQuiet
+	}
+	return int(min(gcPercentMost, max(100, 100*busyRoom/max(live, 1))))
 }
 
-func (c *collector) look(calls uint64) {
-	isBusy := calls-c.calls >= busyCalls
-	c.calls = calls
-	if isBusy == c.isBusy || os.Getenv("GOGC") != "" {
-		return
-	}
-	c.isBusy = isBusy
-	percent := gcPercentQuiet
-	if isBusy {
-		percent = gcPercentBusy
-	}
-	debug.SetGCPercent(percent)
-}
+// adaptsGC reports whether the gateway chooses how far the heap grows, and not the user.
+func adaptsGC() bool { return os.Getenv("GOGC") == "" }

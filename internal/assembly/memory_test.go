@@ -24,7 +24,7 @@ func TestGiveBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		wait := func(d time.Duration) { <-time.After(d) }
-		go releaseMemory(ctx, func() uint64 { return 0 })
+		go releaseMemory(ctx)
 		wait(restPeriod / 2) // never at the instant of a look
 		const looks = 5
 		burst := func() { garbage = make([]byte, 2*releaseBytes) }
@@ -51,4 +51,25 @@ func TestGiveBack(t *testing.T) {
 			t.Errorf("after a second burst: gave back %d times in all, want twice", n)
 		}
 	})
+}
+
+func TestGCPercent(t *testing.T) {
+	const mib = 1 << 20
+	for name, test := range map[string]struct {
+		allocated, live uint64
+		want            int
+	}{
+		"at rest":                {0, 3 * mib, gcPercentQuiet},
+		"at rest with much":      {busyBytes - 1, 100 * mib, gcPercentQuiet},
+		"at work before a count": {busyBytes, 0, gcPercentMost},
+		"at work with little":    {busyBytes, 3 * mib, gcPercentMost},
+		"at work with some":      {500 * mib, 12 * mib, 200},
+		"at work with much":      {500 * mib, 100 * mib, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := gcPercent(test.allocated, test.live); got != test.want {
+				t.Errorf("got %d %%, want %d %%", got, test.want)
+			}
+		})
+	}
 }

@@ -42,7 +42,7 @@ func Serve(ctx context.Context, s Service) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	if os.Getenv("GOGC") == "" {
+	if adaptsGC() {
 		debug.SetGCPercent(gcPercentQuiet)
 	}
 
@@ -65,7 +65,7 @@ func Serve(ctx context.Context, s Service) error {
 	manager.Notify(service.Ready, "STATUS=listening at "+p.info.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go releaseMemory(ctx, p.gateway.Stats().Calls.Load)
+	go releaseMemory(ctx)
 	var idle <-chan struct{}
 	if s.Grace > 0 {
 		idle = watchIdle(ctx, s.Grace, p.gateway.InUse, p.server.LastActivity)
