@@ -65,7 +65,7 @@ func (u *upstream) overPipes() (mcp.Transport, error) {
 		}
 		_ = stdout.Close()
 	})
-	return &mcp.IOTransport{Reader: stdout, Writer: p.Stdin(), MaxLineLength: maxMessage}, nil
+	return lineTransport{out: stdout, in: p.Stdin()}, nil
 }
 
 // messages reads the lines of a server that may be messages. It drops others, which careless

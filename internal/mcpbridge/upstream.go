@@ -78,7 +78,7 @@ func (b *bridge) tryConnect(ctx context.Context, version string) (*upstream, err
 		return nil, err
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "tapgw", Version: b.o.Version}, u.clientOptions())
-	client.AddSendingMiddleware(u.traced, readAnew, new(pages).bound(u.lose))
+	client.AddSendingMiddleware(u.traced, readAnew, new(pages).bound(u.lose), takeAnswer)
 	client.AddReceivingMiddleware(withParameters)
 	if u.watch != nil {
 		client.AddSendingMiddleware(u.watch.sending)
