@@ -39,6 +39,9 @@ func compileSchema(raw Raw, anyValue bool) (s *Schema, err error) {
 	root := p.read(doc, "", nil, 0)
 	p.resolveRefs()
 	p.checkSteps()
+	for _, s := range p.schemas {
+		s.markPlain()
+	}
 	switch {
 	case p.err != nil:
 		return nil, p.err
@@ -75,6 +78,9 @@ func (s *Schema) Check(value Raw) (err error) {
 	defer recoverError(&err)
 	if !s.anyValue && value.Kind() != '{' {
 		return errors.New("must be an object")
+	}
+	if s.root != nil && utf8.Valid(value) && s.root.accepts(value) {
+		return nil
 	}
 	v, err := decodeExact(value, maxDigits)
 	if err != nil {

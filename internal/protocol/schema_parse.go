@@ -26,8 +26,9 @@ const (
 // subschema is one schema within a schema, ready to check values. Nil and empty fields accept any
 // value.
 type subschema struct {
-	at    string // its place, a JSON pointer
-	never bool   // the schema is false
+	at      string // its place, a JSON pointer
+	never   bool   // the schema is false
+	isPlain bool   // see schema_plain.go
 
 	types    []string
 	enum     *constants
