@@ -1,7 +1,7 @@
 package server
 
 import (
-	"fmt"
+	"cmp"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -46,11 +46,11 @@ func newAPI(s *Server, o Options) *api {
 	}
 	a.states = newStates(map[string]func() any{
 		adminapi.StateStatus:     func() any { return a.currentStatus() },
-		adminapi.StateSessions:   func() any { return orEmpty(a.gateway.Sessions()) },
+		adminapi.StateSessions:   func() any { return a.gateway.Sessions() },
 		adminapi.StateProviders:  func() any { return a.connected() },
 		adminapi.StateConfigured: func() any { return a.allConfigured() },
-		adminapi.StatePairings:   func() any { return orEmpty(a.gateway.Pairings()) },
-		adminapi.StateQuestions:  func() any { return orEmpty(a.gateway.Questions()) },
+		adminapi.StatePairings:   func() any { return a.gateway.Pairings() },
+		adminapi.StateQuestions:  func() any { return a.gateway.Questions() },
 		adminapi.StateTools:      func() any { return a.allTools() },
 		adminapi.StateSources:    func() any { return a.allSources() },
 		adminapi.StateGoals:      func() any { return a.goalsOf("") },
@@ -72,75 +72,75 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 // routes are the API's, below its prefix. openapi.json describes each.
 func (a *api) routes() map[string]apiHandler {
 	return map[string]apiHandler{
-		"GET /status":                           a.status,
+		"GET /status":                           a.state(adminapi.StateStatus),
 		"GET /events":                           a.stateEvents,
-		"GET /diagnostics":                      a.diagnostics,
+		"GET /diagnostics":                      answer(a.diagnostics),
 		"GET /openapi.json":                     a.document,
-		"POST /reload":                          a.reload,
+		"POST /reload":                          answer(a.reload),
 		"POST /shutdown":                        a.shutdown,
-		"GET /models":                           a.models,
-		"POST /signin-links":                    a.signinLink,
+		"GET /models":                           answer(a.models),
+		"POST /signin-links":                    answerBody(a.signinLink),
 		"POST /signout":                         a.signout,
-		"GET /sessions":                         a.sessions,
-		"POST /sessions":                        a.start,
+		"GET /sessions":                         a.state(adminapi.StateSessions),
+		"POST /sessions":                        answerBody(a.start),
 		"GET /sessions/{id}":                    a.session(a.view),
 		"DELETE /sessions/{id}":                 a.session(a.stop),
-		"POST /sessions/{id}/query":             a.session(a.query),
-		"POST /sessions/{id}/answer":            a.session(a.answer),
-		"POST /sessions/{id}/interrupt":         a.session(a.interrupt),
-		"POST /sessions/{id}/foreground":        a.session(a.foreground),
-		"POST /sessions/{id}/mcp-token":         a.session(a.mcpToken),
-		"POST /sessions/{id}/provider-token":    a.session(a.providerToken),
-		"POST /sessions/{id}/rename":            a.session(a.rename),
-		"GET /sessions/{id}/log":                a.session(a.timeline),
-		"GET /sessions/{id}/live":               a.session(a.live),
-		"GET /sessions/{id}/recording":          a.session(a.record),
+		"POST /sessions/{id}/query":             a.sessionStream(a.query),
+		"POST /sessions/{id}/answer":            sessionBody(a, a.answer),
+		"POST /sessions/{id}/interrupt":         sessionBody(a, a.interrupt),
+		"POST /sessions/{id}/foreground":        sessionBody(a, a.foreground),
+		"POST /sessions/{id}/mcp-token":         sessionBody(a, a.mcpToken),
+		"POST /sessions/{id}/provider-token":    sessionBody(a, a.providerToken),
+		"POST /sessions/{id}/rename":            sessionBody(a, a.rename),
+		"GET /sessions/{id}/log":                a.sessionStream(a.timeline),
+		"GET /sessions/{id}/live":               a.sessionStream(a.live),
+		"GET /sessions/{id}/recording":          a.sessionStream(a.record),
 		"GET /sessions/{id}/usage":              a.session(a.usage),
-		"POST /sessions/{id}/push":              a.session(a.push),
-		"POST /push":                            a.keep,
-		"GET /sessions/{id}/history":            a.session(a.history),
+		"POST /sessions/{id}/push":              sessionBody(a, a.push),
+		"POST /push":                            answerBody(a.keep),
+		"GET /sessions/{id}/history":            a.sessionStream(a.history),
 		"GET /sessions/{id}/filters":            a.session(a.filters),
-		"POST /sessions/{id}/tools/{name}/call": a.session(a.call),
-		"POST /sessions/{id}/model":             a.session(a.setModel),
+		"POST /sessions/{id}/tools/{name}/call": sessionBody(a, a.call),
+		"POST /sessions/{id}/model":             sessionBody(a, a.setModel),
 		"GET /sessions/{id}/events":             a.sessionEvents,
 		"GET /sessions/{id}/earlier":            a.session(a.earlierEvents),
-		"GET /questions":                        a.questions,
-		"GET /persisted":                        a.persisted,
-		"POST /persisted/{id}/resume":           a.resumePersisted,
-		"DELETE /persisted/{id}":                a.deletePersisted,
-		"GET /tools":                            a.tools,
-		"GET /rules":                            a.rules,
-		"GET /providers":                        a.providers,
-		"GET /providers/configured":             a.configured,
-		"POST /providers/{name}/stop":           a.stopProvider,
-		"POST /providers/{name}/start":          a.startProvider,
-		"POST /providers/{name}/restart":        a.restartProvider,
+		"GET /questions":                        a.state(adminapi.StateQuestions),
+		"GET /persisted":                        answer(a.persisted),
+		"POST /persisted/{id}/resume":           answerBody(a.resumePersisted),
+		"DELETE /persisted/{id}":                answer(a.deletePersisted),
+		"GET /tools":                            answer(a.tools),
+		"GET /rules":                            answer(a.rules),
+		"GET /providers":                        a.state(adminapi.StateProviders),
+		"GET /providers/configured":             a.state(adminapi.StateConfigured),
+		"POST /providers/{name}/stop":           answer(a.stopProvider),
+		"POST /providers/{name}/start":          a.configuredProvider(startProvider),
+		"POST /providers/{name}/restart":        a.configuredProvider(restartProvider),
 		"POST /providers/{name}/login":          a.loginProvider,
-		"POST /providers/{name}/logout":         a.logoutProvider,
+		"POST /providers/{name}/logout":         a.configuredProvider(logoutProvider),
 		"GET /providers/{name}/log":             a.providerLog,
-		"GET /records":                          a.records,
-		"GET /sources":                          a.sources,
-		"POST /sources/{name}/run":              a.runSource,
-		"GET /pairings":                         a.pairings,
-		"GET /terminals":                        a.listTerminals,
-		"POST /terminals/hooks":                 a.terminalHook,
-		"POST /terminals":                       a.attachTerminal,
-		"GET /goals":                            a.goals,
-		"POST /goals":                           a.startGoal,
-		"GET /goals/{goal}":                     a.goal,
-		"POST /goals/{goal}/stop":               a.stopGoal,
+		"GET /records":                          answer(a.records),
+		"GET /sources":                          a.state(adminapi.StateSources),
+		"POST /sources/{name}/run":              a.configuredProvider(runSource),
+		"GET /pairings":                         a.state(adminapi.StatePairings),
+		"GET /terminals":                        answer(a.listTerminals),
+		"POST /terminals/hooks":                 answerBody(a.terminalHook),
+		"POST /terminals":                       answerBody(a.attachTerminal),
+		"GET /goals":                            answer(a.goals),
+		"POST /goals":                           answerBody(a.startGoal),
+		"GET /goals/{goal}":                     answer(a.goal),
+		"POST /goals/{goal}/stop":               answerBody(a.stopGoal),
 
 		"GET /sessions/{id}/files":            a.session(a.files),
 		"GET /sessions/{id}/commands":         a.session(a.commands),
-		"POST /sessions/{id}/commands/{name}": a.session(a.runCommand),
-		"GET /cluster":                        a.cluster,
-		"GET /cluster/history":                a.keptHistory,
-		"POST /cluster/push":                  a.broadcast,
+		"POST /sessions/{id}/commands/{name}": sessionBody(a, a.runCommand),
+		"GET /cluster":                        answer(a.cluster),
+		"GET /cluster/history":                answer(a.keptHistory),
+		"POST /cluster/push":                  answerBody(a.broadcast),
 
-		"GET /queue":                              a.queue,
-		"PATCH /sessions/{id}/queue/{prompt}":     a.session(a.editQueued),
+		"GET /queue":                              a.state(adminapi.StateQueue),
+		"PATCH /sessions/{id}/queue/{prompt}":     sessionBody(a, a.editQueued),
 		"DELETE /sessions/{id}/queue/{prompt}":    a.session(a.cancelQueued),
-		"POST /sessions/{id}/queue/{prompt}/send": a.session(a.sendQueued),
+		"POST /sessions/{id}/queue/{prompt}/send": sessionBody(a, a.sendQueued),
 	}
 }
 
@@ -155,19 +155,67 @@ func (a *api) answering(h apiHandler) http.Handler {
 	})
 }
 
-// session finds the session that a path names.
-func (a *api) session(h func(w http.ResponseWriter, r *http.Request, s *gateway.Session) error) apiHandler {
+// created is an answer with the status 201.
+type created struct{ value any }
+
+// answer answers with the JSON of the value that h returns.
+func answer(h func(r *http.Request) (any, error)) apiHandler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		v, err := h(r)
+		if err != nil {
+			return err
+		}
+		if c, ok := v.(created); ok {
+			return writeJSON(w, http.StatusCreated, c.value)
+		}
+		return writeJSON(w, http.StatusOK, v)
+	}
+}
+
+// answerBody is [answer] for requests with a body.
+func answerBody[B any](h func(r *http.Request, body B) (any, error)) apiHandler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var body B
+		if err := readBody(w, r, &body); err != nil {
+			return err
+		}
+		return answer(func(r *http.Request) (any, error) { return h(r, body) })(w, r)
+	}
+}
+
+// state answers with a state that GET /events shows too.
+func (a *api) state(name string) apiHandler {
+	return answer(func(*http.Request) (any, error) { return a.states.build[name](), nil })
+}
+
+// sessionStream finds the session that a path names.
+func (a *api) sessionStream(
+	h func(w http.ResponseWriter, r *http.Request, s *gateway.Session) error,
+) apiHandler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		id := r.PathValue("id")
 		s, ok := a.gateway.Session(id)
 		if !ok {
-			return &protocol.Error{
-				Code:    protocol.CodeInvalidSession,
-				Message: fmt.Sprintf("session %q does not exist", id),
-			}
+			return errorf(protocol.CodeInvalidSession, "session %q does not exist", id)
 		}
 		return h(w, r, s)
 	}
+}
+
+// session is [answer] for a session that the path names.
+func (a *api) session(h func(r *http.Request, s *gateway.Session) (any, error)) apiHandler {
+	return a.sessionStream(func(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+		return answer(func(r *http.Request) (any, error) { return h(r, s) })(w, r)
+	})
+}
+
+// sessionBody is [answerBody] for a session that the path names.
+func sessionBody[B any](
+	a *api, h func(r *http.Request, s *gateway.Session, body B) (any, error),
+) apiHandler {
+	return a.sessionStream(func(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+		return answerBody(func(r *http.Request, body B) (any, error) { return h(r, s, body) })(w, r)
+	})
 }
 
 // notFound answers a request that has no route: its path does not exist, or has other methods.
@@ -207,37 +255,16 @@ func (a *api) currentStatus() adminapi.Status {
 	return s
 }
 
-func (a *api) status(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, a.currentStatus())
-}
+func (a *api) diagnostics(*http.Request) (any, error) { return a.gateway.Diagnostics(), nil }
 
-func (a *api) providers(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, a.connected())
-}
-
-func (a *api) diagnostics(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, a.gateway.Diagnostics())
-}
-
-func (a *api) pairings(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, orEmpty(a.gateway.Pairings()))
-}
-
-func (a *api) models(w http.ResponseWriter, r *http.Request) error {
+func (a *api) models(r *http.Request) (any, error) {
 	q, err := readParams(r, "host")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	host := q.Get("host")
-	if host == "" {
-		host = apiHostCopilot
-	}
-	models, err := a.gateway.Models(r.Context(), host)
-	if err != nil {
-		return err
-	}
+	models, err := a.gateway.Models(r.Context(), cmp.Or(q.Get("host"), apiHostCopilot))
 	for i := range models {
 		models[i].Efforts = orEmpty(models[i].Efforts)
 	}
-	return writeJSON(w, http.StatusOK, orEmpty(models))
+	return orEmpty(models), err
 }

@@ -22,49 +22,34 @@ import (
 const apiMaxFiles = 50
 
 // files answers GET /sessions/{id}/files.
-func (a *api) files(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+func (a *api) files(r *http.Request, s *gateway.Session) (any, error) {
 	q, err := readParams(r, "query")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dir := s.View().CWD
 	info, err := os.Stat(dir)
 	if dir == "" || !filepath.IsAbs(dir) || err != nil || !info.IsDir() {
-		return &protocol.Error{
-			Code:    protocol.CodeInvalidState,
-			Message: "the session has no directory on this machine, so its files can't be listed",
-		}
+		return nil, errorf(protocol.CodeInvalidState,
+			"the session has no directory on this machine, so its files can't be listed")
 	}
 	found, err := filelist.Find(r.Context(), dir, q.Get("query"), apiMaxFiles)
 	if err != nil {
-		return &protocol.Error{
-			Code: protocol.CodeInvalidState, Message: "the session's directory can't be read: " + err.Error(),
-		}
+		return nil, errorf(protocol.CodeInvalidState, "the session's directory can't be read: %v", err)
 	}
-	return writeJSON(w, http.StatusOK, adminapi.Files{Files: found.Files, More: found.More})
+	return adminapi.Files{Files: found.Files, More: found.More}, nil
 }
 
 // commands answers GET /sessions/{id}/commands.
-func (a *api) commands(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+func (a *api) commands(r *http.Request, s *gateway.Session) (any, error) {
 	list, err := s.Commands(r.Context())
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, orEmpty(list))
+	return orEmpty(list), err
 }
 
 // runCommand answers POST /sessions/{id}/commands/{name}.
-func (a *api) runCommand(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	var body adminapi.RunCommand
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
-	input := strings.TrimSpace(body.Input)
-	ran, err := s.RunCommand(r.Context(), r.PathValue("name"), input, spans.FromHeader(r.Header))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, ran)
+func (a *api) runCommand(r *http.Request, s *gateway.Session, b adminapi.RunCommand) (any, error) {
+	input := strings.TrimSpace(b.Input)
+	return s.RunCommand(r.Context(), r.PathValue("name"), input, spans.FromHeader(r.Header))
 }
 
 // Limits of the files whose bytes come with a prompt.
@@ -123,7 +108,7 @@ func isControlOrSlash(r rune) bool {
 }
 
 func tooLarge(field, format string, args ...any) error {
-	return &protocol.Error{Code: protocol.CodePayloadTooLarge, Message: field + ": " + fmt.Sprintf(format, args...)}
+	return errorf(protocol.CodePayloadTooLarge, "%s: %s", field, fmt.Sprintf(format, args...))
 }
 
 // keepUploads keeps the bytes that attachments bring for the session, and puts them into their places in made.

@@ -84,7 +84,7 @@ func (a *api) sessionEvents(w http.ResponseWriter, r *http.Request) error {
 	if s := a.resumable.find(r.PathValue("id"), lastEventID(r)); s != nil {
 		return a.writeEvents(w, r, s)
 	}
-	return a.session(a.writeEvents)(w, r)
+	return a.sessionStream(a.writeEvents)(w, r)
 }
 
 // writeEvents writes the events of a session until it ends. It begins after the reader's last
@@ -172,19 +172,20 @@ func parsePlace(id, birth string) (at gateway.Place, ok bool) {
 }
 
 // earlierEvents answers GET /sessions/{id}/earlier.
-func (a *api) earlierEvents(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+func (a *api) earlierEvents(r *http.Request, s *gateway.Session) (any, error) {
 	q, err := readParams(r, "before", "last")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	last, err := readLast(q, 1)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	birth := birthOf(s)
 	at, ok := parsePlace(q.Get("before"), birth)
 	if !ok {
-		return fieldError("before", "must be the id of an event of this session, not %q", q.Get("before"))
+		return nil, fieldError("before",
+			"must be the id of an event of this session, not %q", q.Get("before"))
 	}
 	list, hasMore := s.Earlier(at.Number, min(last, maxEventsLast))
 	answer := adminapi.Earlier{Events: []adminapi.SessionEvent{}, More: hasMore}
@@ -192,10 +193,10 @@ func (a *api) earlierEvents(w http.ResponseWriter, r *http.Request, s *gateway.S
 		name, what := eventOf(e)
 		data, err := json.Marshal(what)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		answer.Events = append(answer.Events,
 			adminapi.SessionEvent{ID: placeID(birth, e.Place), Event: name, Data: data})
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	return answer, nil
 }

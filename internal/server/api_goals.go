@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 
 	"tapgw/internal/adminapi"
@@ -18,24 +17,19 @@ type Goals interface {
 	Stop(id, by, reason string) (adminapi.Goal, error)
 }
 
-func errNoGoals() error {
-	return &protocol.Error{Code: protocol.CodeNotFound, Message: "this gateway keeps no goals"}
-}
+var errNoGoals = errorf(protocol.CodeNotFound, "this gateway keeps no goals")
 
-func (a *api) goals(w http.ResponseWriter, r *http.Request) error {
+func (a *api) goals(r *http.Request) (any, error) {
 	p, err := readParams(r, "session")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	id := p.Get("session")
 	list := a.goalsOf(id)
 	if _, runs := a.gateway.Session(id); id != "" && !runs && len(list) == 0 {
-		return &protocol.Error{
-			Code:    protocol.CodeInvalidSession,
-			Message: fmt.Sprintf("session: %q neither runs nor had a goal", id),
-		}
+		return nil, errorf(protocol.CodeInvalidSession, "session: %q neither runs nor had a goal", id)
 	}
-	return writeJSON(w, http.StatusOK, list)
+	return list, nil
 }
 
 // goalsOf lists the goals of a session, or of all for "".
@@ -46,43 +40,24 @@ func (a *api) goalsOf(session string) []adminapi.Goal {
 	return orEmpty(a.kept.List(session))
 }
 
-func (a *api) startGoal(w http.ResponseWriter, r *http.Request) error {
-	var request adminapi.GoalRequest
-	if err := readBody(w, r, &request); err != nil {
-		return err
-	}
+func (a *api) startGoal(_ *http.Request, body adminapi.GoalRequest) (any, error) {
 	if a.kept == nil {
-		return errNoGoals()
+		return nil, errNoGoals
 	}
-	g, err := a.kept.Start(request, adminapi.GoalByPerson)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusCreated, g)
+	g, err := a.kept.Start(body, adminapi.GoalByPerson)
+	return created{g}, err
 }
 
-func (a *api) goal(w http.ResponseWriter, r *http.Request) error {
+func (a *api) goal(r *http.Request) (any, error) {
 	if a.kept == nil {
-		return errNoGoals()
+		return nil, errNoGoals
 	}
-	g, err := a.kept.Get(r.PathValue("goal"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, g)
+	return a.kept.Get(r.PathValue("goal"))
 }
 
-func (a *api) stopGoal(w http.ResponseWriter, r *http.Request) error {
-	var request adminapi.GoalStop
-	if err := readBody(w, r, &request); err != nil {
-		return err
-	}
+func (a *api) stopGoal(r *http.Request, body adminapi.GoalStop) (any, error) {
 	if a.kept == nil {
-		return errNoGoals()
+		return nil, errNoGoals
 	}
-	g, err := a.kept.Stop(r.PathValue("goal"), adminapi.GoalByPerson, request.Reason)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, g)
+	return a.kept.Stop(r.PathValue("goal"), adminapi.GoalByPerson, body.Reason)
 }

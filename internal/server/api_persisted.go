@@ -31,69 +31,53 @@ func startRequest(m adminapi.ModelSettings) (gateway.StartRequest, error) {
 }
 
 // persisted lists the sessions on disk.
-func (a *api) persisted(w http.ResponseWriter, r *http.Request) error {
+func (a *api) persisted(r *http.Request) (any, error) {
 	q, err := readParams(r, "cwd", "repository", "branch", "last")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f := gateway.PersistedFilter{CWD: q.Get("cwd"), Repository: q.Get("repository"), Branch: q.Get("branch")}
 	if q.Has("last") {
 		if f.Last, err = readLast(q, 1); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if f.CWD != "" {
 		if !filepath.IsAbs(f.CWD) {
-			return fieldError("cwd", "%q must be an absolute path", f.CWD)
+			return nil, fieldError("cwd", "%q must be an absolute path", f.CWD)
 		}
 		f.CWD = filepath.Clean(f.CWD)
 	}
-	views, err := a.gateway.Persisted(r.Context(), f)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, orEmpty(views))
+	return a.gateway.Persisted(r.Context(), f)
 }
 
 // resumePersisted resumes a session on disk.
-func (a *api) resumePersisted(w http.ResponseWriter, r *http.Request) error {
-	var body adminapi.ResumeRequest
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
+func (a *api) resumePersisted(r *http.Request, body adminapi.ResumeRequest) (any, error) {
 	if body.CWD != "" {
 		if err := checkDirectory("cwd", body.CWD); err != nil {
-			return err
+			return nil, err
 		}
 		body.CWD = filepath.Clean(body.CWD)
 	}
 	start, err := startRequest(body.ModelSettings)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	start.CWD, start.Label = body.CWD, body.Label
 	request := gateway.ResumeRequest{StartRequest: start, Continue: body.ContinuePendingWork}
 	s, err := a.gateway.Resume(r.Context(), r.PathValue("id"), request)
-	if err != nil {
-		return err
-	}
-	a.settle(r.Context(), s)
-	return writeJSON(w, http.StatusCreated, adminapi.Started{ID: s.ID()})
+	return a.started(r.Context(), s, err)
 }
 
 // deletePersisted removes a session from the disk.
-func (a *api) deletePersisted(w http.ResponseWriter, r *http.Request) error {
-	return done(w, a.gateway.DeletePersisted(r.Context(), r.PathValue("id")))
+func (a *api) deletePersisted(r *http.Request) (any, error) {
+	return adminapi.Nothing{}, a.gateway.DeletePersisted(r.Context(), r.PathValue("id"))
 }
 
 // setModel changes the model of a session that runs.
-func (a *api) setModel(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	var body adminapi.ModelRequest
-	if err := readBody(w, r, &body); err != nil {
-		return err
+func (a *api) setModel(r *http.Request, s *gateway.Session, b adminapi.ModelRequest) (any, error) {
+	if b.Model == "" {
+		return nil, fieldError("model", "is missing: the id of a model, see GET /api/v1/models")
 	}
-	if body.Model == "" {
-		return fieldError("model", "is missing: the id of a model, see GET /api/v1/models")
-	}
-	return done(w, s.SetModel(r.Context(), body.Model, body.Effort))
+	return adminapi.Nothing{}, s.SetModel(r.Context(), b.Model, b.Effort)
 }

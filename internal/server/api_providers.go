@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 
@@ -41,50 +40,44 @@ type Supervisor interface {
 }
 
 func noSupervisor(name string) error {
-	return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("no file names a provider %q, "+
-		"and tapctl starts only providers that files name: tapctl providers lists both", name)}
+	return errorf(protocol.CodeNotFound, "no file names a provider %q, "+
+		"and tapctl starts only providers that files name: tapctl providers lists both", name)
+}
+
+// configuredProvider answers about a provider that a file names, with the result of h.
+func (a *api) configuredProvider(
+	h func(ctx context.Context, s Supervisor, name string) (any, error),
+) apiHandler {
+	return answer(func(r *http.Request) (any, error) {
+		if a.supervisor == nil {
+			return nil, noSupervisor(r.PathValue("name"))
+		}
+		return h(r.Context(), a.supervisor, r.PathValue("name"))
+	})
 }
 
 // stopProvider stops a provider that a file names, else closes the connections of the name.
-func (a *api) stopProvider(w http.ResponseWriter, r *http.Request) error {
+func (a *api) stopProvider(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	if a.supervisor != nil {
 		n, err := a.supervisor.Stop(name)
-		if err != nil {
-			return err
-		}
-		return writeJSON(w, http.StatusOK, adminapi.Stopped{Stopped: n})
+		return adminapi.Stopped{Stopped: n}, err
 	}
 	n := a.gateway.StopProvider(name)
 	if n == 0 {
-		return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("provider %q is not connected: "+
-			"tapctl providers lists those that are", name)}
+		return nil, errorf(protocol.CodeNotFound,
+			"provider %q is not connected: tapctl providers lists those that are", name)
 	}
-	return writeJSON(w, http.StatusOK, adminapi.Stopped{Stopped: n})
+	return adminapi.Stopped{Stopped: n}, nil
 }
 
-func (a *api) startProvider(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
-	if a.supervisor == nil {
-		return noSupervisor(name)
-	}
-	n, err := a.supervisor.Start(name)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, adminapi.StartedProvider{Started: n})
+func startProvider(_ context.Context, s Supervisor, name string) (any, error) {
+	n, err := s.Start(name)
+	return adminapi.StartedProvider{Started: n}, err
 }
 
-func (a *api) restartProvider(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
-	if a.supervisor == nil {
-		return noSupervisor(name)
-	}
-	restarted, err := a.supervisor.Restart(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, restarted)
+func restartProvider(ctx context.Context, s Supervisor, name string) (any, error) {
+	return s.Restart(ctx, name)
 }
 
 // loginProvider answers with the link as soon as there is one, and with the login's end. The login ends with the
@@ -132,19 +125,9 @@ func (a *api) loginProvider(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) logoutProvider(w http.ResponseWriter, r *http.Request) error {
-	if a.supervisor == nil {
-		return noSupervisor(r.PathValue("name"))
-	}
-	had, err := a.supervisor.Logout(r.Context(), r.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, adminapi.LoggedOut{LoggedOut: had})
-}
-
-func (a *api) configured(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, a.allConfigured())
+func logoutProvider(ctx context.Context, s Supervisor, name string) (any, error) {
+	had, err := s.Logout(ctx, name)
+	return adminapi.LoggedOut{LoggedOut: had}, err
 }
 
 func (a *api) allConfigured() []adminapi.ConfiguredProvider {
@@ -154,10 +137,6 @@ func (a *api) allConfigured() []adminapi.ConfiguredProvider {
 	return orEmpty(a.supervisor.Configured())
 }
 
-func (a *api) sources(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, a.allSources())
-}
-
 func (a *api) allSources() []adminapi.Source {
 	if a.supervisor == nil {
 		return []adminapi.Source{}
@@ -165,15 +144,9 @@ func (a *api) allSources() []adminapi.Source {
 	return orEmpty(a.supervisor.Sources())
 }
 
-func (a *api) runSource(w http.ResponseWriter, r *http.Request) error {
-	if a.supervisor == nil {
-		return noSupervisor(r.PathValue("name"))
-	}
-	n, err := a.supervisor.RunSource(r.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, adminapi.StartedProvider{Started: n})
+func runSource(_ context.Context, s Supervisor, name string) (any, error) {
+	n, err := s.RunSource(name)
+	return adminapi.StartedProvider{Started: n}, err
 }
 
 // providerLog answers with the last lines of a provider's log as texts, or, where the request
@@ -224,7 +197,7 @@ func (a *api) providerLog(w http.ResponseWriter, r *http.Request) error {
 // shutdown makes the program end, once this is answered.
 func (a *api) shutdown(w http.ResponseWriter, r *http.Request) error {
 	if a.end == nil {
-		return &protocol.Error{Code: protocol.CodeInvalidState, Message: "this gateway ends with its program"}
+		return errorf(protocol.CodeInvalidState, "this gateway ends with its program")
 	}
 	err := writeJSON(w, http.StatusOK, adminapi.Nothing{})
 	a.end()
@@ -232,9 +205,9 @@ func (a *api) shutdown(w http.ResponseWriter, r *http.Request) error {
 }
 
 // reload reads the files now and answers with the faults in them.
-func (a *api) reload(w http.ResponseWriter, _ *http.Request) error {
+func (a *api) reload(*http.Request) (any, error) {
 	if a.supervisor != nil {
 		a.supervisor.Reload()
 	}
-	return writeJSON(w, http.StatusOK, adminapi.Faults{Faults: orEmpty(a.process().Faults)})
+	return adminapi.Faults{Faults: orEmpty(a.process().Faults)}, nil
 }

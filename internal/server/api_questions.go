@@ -9,22 +9,13 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// questions lists the questions of all sessions that wait for a person, oldest first.
-func (a *api) questions(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, orEmpty(a.gateway.Questions()))
-}
-
 // answer answers a question of a session: the named one, or its only one.
-func (a *api) answer(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	var body adminapi.Answer
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
+func (a *api) answer(_ *http.Request, s *gateway.Session, body adminapi.Answer) (any, error) {
 	if body.Content != nil && kind(body.Content) != '{' {
-		return fieldError("content", "must be an object")
+		return nil, fieldError("content", "must be an object")
 	}
 	answer := gateway.Answer{Decision: body.Decision, Text: body.Text, Content: protocol.Raw(body.Content)}
-	return done(w, s.Answer(body.Question, answer))
+	return adminapi.Nothing{}, s.Answer(body.Question, answer)
 }
 
 // kind is the first byte of a JSON value: '{' of an object, 'n' of null.

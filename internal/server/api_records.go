@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,36 +20,33 @@ type Records interface {
 // maxRecords is how many records an answer has at most.
 const maxRecords = 10_000
 
-func (a *api) records(w http.ResponseWriter, r *http.Request) error {
+func (a *api) records(r *http.Request) (any, error) {
 	p, err := readParams(r, "since", "until", "kind", "session", "provider", "tool", "outcome", "trace", "last")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	q := adminapi.RecordQuery{Kind: p.Get("kind"), Session: p.Get("session"), Provider: p.Get("provider"),
 		Tool: p.Get("tool"), Outcome: p.Get("outcome"), Trace: p.Get("trace")}
 	if err := checkRecordQuery(&q); err != nil {
-		return err
+		return nil, err
 	}
 	if q.Since, err = readTime(p, "since"); err != nil {
-		return err
+		return nil, err
 	}
 	if q.Until, err = readTime(p, "until"); err != nil {
-		return err
+		return nil, err
 	}
 	if q.Last, err = readLast(p, 1); err != nil {
-		return err
+		return nil, err
 	}
 	if q.Last > maxRecords {
-		return fieldError("last", "must be at most %d", maxRecords)
+		return nil, fieldError("last", "must be at most %d", maxRecords)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 	defer cancel()
 	found, err := a.findRecords(ctx, q)
-	if err != nil {
-		return err
-	}
 	found.Records = orEmpty(found.Records)
-	return writeJSON(w, http.StatusOK, found)
+	return found, err
 }
 
 // checkRecordQuery checks the words of a query. The error names the parameter. It does not check
@@ -88,8 +84,6 @@ func (a *api) findRecords(ctx context.Context, q adminapi.RecordQuery) (found ad
 			return found, err
 		}
 	}
-	return found, &protocol.Error{
-		Code:    protocol.CodeInvalidSession,
-		Message: fmt.Sprintf("session: %q neither runs nor is in the records, which have whole ids", q.Session),
-	}
+	return found, errorf(protocol.CodeInvalidSession,
+		"session: %q neither runs nor is in the records, which have whole ids", q.Session)
 }

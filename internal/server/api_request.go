@@ -15,7 +15,6 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
-	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -61,9 +60,13 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	fail(w, status, string(code), message)
 }
 
+func errorf(code protocol.Code, format string, args ...any) error {
+	return &protocol.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
 // fieldError is an INVALID_JSON error about a field.
 func fieldError(field, format string, args ...any) error {
-	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: field + ": " + fmt.Sprintf(format, args...)}
+	return errorf(protocol.CodeInvalidJSON, "%s: %s", field, fmt.Sprintf(format, args...))
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) error {
@@ -75,14 +78,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes()) // fails if the client is gone
 	return nil
-}
-
-// done answers {} to a request that succeeded, else it returns the error.
-func done(w http.ResponseWriter, err error) error {
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, adminapi.Nothing{})
 }
 
 func encodeJSON(w io.Writer, v any) error {
@@ -101,13 +96,10 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 func readBodyUpTo(w http.ResponseWriter, r *http.Request, v any, most int64) error {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &protocol.Error{
-			Code:    protocol.CodePayloadTooLarge,
-			Message: fmt.Sprintf("body: more than %d bytes", most),
-		}
+		return errorf(protocol.CodePayloadTooLarge, "body: more than %d bytes", most)
 	}
 	if err != nil {
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "body: " + err.Error()}
+		return fieldError("body", "%v", err)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
@@ -121,10 +113,8 @@ func readBodyUpTo(w http.ResponseWriter, r *http.Request, v any, most int64) err
 		return fieldError(se.JSONPointer.LastToken(),
 			"is not a field of this request, which takes %s", joinNames(fieldNames(v)))
 	}
-	return &protocol.Error{
-		Code:    protocol.CodeInvalidJSON,
-		Message: strings.TrimPrefix(protocol.Explain("body", err), "body."),
-	}
+	return errorf(protocol.CodeInvalidJSON, "%s",
+		strings.TrimPrefix(protocol.Explain("body", err), "body."))
 }
 
 // readParams reads the query of a URL. It refuses a parameter that is not among the known.

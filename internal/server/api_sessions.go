@@ -16,21 +16,13 @@ import (
 	"tapgw/internal/spans"
 )
 
-func (a *api) sessions(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, orEmpty(a.gateway.Sessions()))
-}
-
-func (a *api) start(w http.ResponseWriter, r *http.Request) error {
-	var body adminapi.StartRequest
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
+func (a *api) start(r *http.Request, body adminapi.StartRequest) (any, error) {
 	if err := checkDirectory("cwd", body.CWD); err != nil {
-		return err
+		return nil, err
 	}
 	request, err := startRequest(body.ModelSettings)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	request.Host = cmp.Or(body.Host, apiHostCopilot)
 	request.CWD = filepath.Clean(body.CWD)
@@ -38,18 +30,19 @@ func (a *api) start(w http.ResponseWriter, r *http.Request) error {
 		request.Label = git.Label(request.CWD)
 	}
 	s, err := a.gateway.Start(r.Context(), request)
-	if err != nil {
-		return err
-	}
-	a.settle(r.Context(), s)
-	return writeJSON(w, http.StatusCreated, adminapi.Started{ID: s.ID()})
+	return a.started(r.Context(), s, err)
 }
 
-// settle waits until a session that has started has the gateway's own providers, so that its first prompt finds them.
-func (a *api) settle(ctx context.Context, s *gateway.Session) {
+// started answers a request that started or resumed a session. It waits until the session has the
+// gateway's own providers, so that its first prompt finds them.
+func (a *api) started(ctx context.Context, s *gateway.Session, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
 	if a.supervisor != nil {
 		a.supervisor.Settle(ctx, s.ID())
 	}
+	return created{adminapi.Started{ID: s.ID()}}, nil
 }
 
 // checkDirectory checks that a path is an absolute one of a directory. The error names the
@@ -80,101 +73,63 @@ func statPath(field, path string) (os.FileInfo, error) {
 	return info, nil
 }
 
-func (a *api) view(w http.ResponseWriter, _ *http.Request, s *gateway.Session) error {
-	return writeJSON(w, http.StatusOK, s.View())
-}
+func (a *api) view(_ *http.Request, s *gateway.Session) (any, error) { return s.View(), nil }
 
-func (a *api) stop(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+func (a *api) stop(r *http.Request, s *gateway.Session) (any, error) {
 	// The session ends even if the client goes away before.
-	return done(w, s.Stop(context.WithoutCancel(r.Context()), "stopped by the user"))
+	return adminapi.Nothing{}, s.Stop(context.WithoutCancel(r.Context()), "stopped by the user")
 }
 
-func (a *api) interrupt(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	var body adminapi.Interrupt
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
+func (a *api) interrupt(r *http.Request, s *gateway.Session, body adminapi.Interrupt) (any, error) {
 	dropped, err := s.Interrupt(r.Context(), cmp.Or(body.Reason, "interrupted by the user"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, adminapi.Interrupted{Dropped: dropped})
+	return adminapi.Interrupted{Dropped: dropped}, err
 }
 
-func (a *api) foreground(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	if err := readBody(w, r, &adminapi.Nothing{}); err != nil {
-		return err
-	}
-	return done(w, a.gateway.SetForeground(s.ID()))
+func (a *api) foreground(_ *http.Request, s *gateway.Session, _ adminapi.Nothing) (any, error) {
+	return adminapi.Nothing{}, a.gateway.SetForeground(s.ID())
 }
 
 // mcpToken answers with the session's token for MCP clients.
-func (a *api) mcpToken(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	if err := readBody(w, r, &adminapi.Nothing{}); err != nil {
-		return err
-	}
+func (a *api) mcpToken(_ *http.Request, s *gateway.Session, _ adminapi.Nothing) (any, error) {
 	token, err := s.MCPToken()
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, adminapi.MCPToken{Token: token})
+	return adminapi.MCPToken{Token: token}, err
 }
 
 // providerToken answers with a new token for a provider of the session.
-func (a *api) providerToken(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	if err := readBody(w, r, &adminapi.Nothing{}); err != nil {
-		return err
-	}
+func (a *api) providerToken(_ *http.Request, s *gateway.Session, _ adminapi.Nothing) (any, error) {
 	token, err := s.ProviderToken()
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, adminapi.ProviderToken{Token: token})
+	return adminapi.ProviderToken{Token: token}, err
 }
 
-func (a *api) rename(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	var body adminapi.RenameRequest
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
-	return done(w, s.Rename(r.Context(), body.Label))
+func (a *api) rename(r *http.Request, s *gateway.Session, b adminapi.RenameRequest) (any, error) {
+	return adminapi.Nothing{}, s.Rename(r.Context(), b.Label)
 }
 
 // keep stores an event for the next session, while no session runs.
-func (a *api) keep(w http.ResponseWriter, r *http.Request) error {
-	var body adminapi.Keep
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
+func (a *api) keep(r *http.Request, body adminapi.Keep) (any, error) {
 	m, err := toPush(adminapi.Push{Stream: body.Stream, Event: body.Event, Metadata: body.Metadata}, protocol.LevelKeep)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	receipt, err := a.gateway.StoreEvent(r.Context(), cmp.Or(body.Provider, apiPusher), m)
-	return answerReceipt(w, receipt, err)
+	return answerReceipt(a.gateway.StoreEvent(r.Context(), cmp.Or(body.Provider, apiPusher), m))
 }
 
-func (a *api) push(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	var body adminapi.Push
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
+func (a *api) push(r *http.Request, s *gateway.Session, body adminapi.Push) (any, error) {
 	pusher := cmp.Or(body.Provider, apiPusher)
 	if !protocol.ValidName(pusher) {
-		return fieldError("provider",
+		return nil, fieldError("provider",
 			"must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
 	}
 	m, err := toPush(body, cmp.Or(protocol.Level(body.Level), protocol.LevelSurface))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m.Traceparent = spans.FromHeader(r.Header)
 	push := s.Push
 	if body.Wait {
 		push = s.PushAndWait
 	}
-	receipt, err := push(r.Context(), pusher, m)
-	return answerReceipt(w, receipt, err)
+	return answerReceipt(push(r.Context(), pusher, m))
 }
 
 // toPush makes a message of a request and checks it. The error names the field.
@@ -190,9 +145,6 @@ func toPush(p adminapi.Push, level protocol.Level) (*protocol.Push, error) {
 	return m, nil
 }
 
-func answerReceipt(w http.ResponseWriter, r gateway.Receipt, err error) error {
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, adminapi.Receipt{Seq: r.Seq, Fate: r.Fate, Reason: r.Reason})
+func answerReceipt(r gateway.Receipt, err error) (any, error) {
+	return adminapi.Receipt{Seq: r.Seq, Fate: r.Fate, Reason: r.Reason}, err
 }

@@ -90,7 +90,7 @@ func readLogParams(r *http.Request, known ...string) (p logParams, err error) {
 			return p, err
 		}
 	}
-	p.since, err = readSince(q)
+	p.since, err = readTime(q, "since")
 	return p, err
 }
 
@@ -134,8 +134,6 @@ func writeLog[T any](w http.ResponseWriter, r *http.Request, p logParams, next f
 		return wait(r.Context(), after)
 	})
 }
-
-func readSince(q url.Values) (time.Time, error) { return readTime(q, "since") }
 
 // readTime reads a time that a request may have.
 func readTime(q url.Values, name string) (time.Time, error) {
@@ -184,7 +182,7 @@ func (a *api) history(w http.ResponseWriter, r *http.Request, s *gateway.Session
 	if err != nil {
 		return err
 	}
-	since, err := readSince(q)
+	since, err := readTime(q, "since")
 	if err != nil {
 		return err
 	}

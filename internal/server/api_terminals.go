@@ -29,44 +29,25 @@ type TerminalHello struct {
 	Had     []string // the names of the tools that it has had from other gateways
 }
 
-func errNoTerminals() error {
-	return &protocol.Error{Code: protocol.CodeNotFound, Message: "this gateway takes no terminals"}
-}
+var errNoTerminals = errorf(protocol.CodeNotFound, "this gateway takes no terminals")
 
-func (a *api) listTerminals(w http.ResponseWriter, _ *http.Request) error {
-	list := []adminapi.Terminal{}
-	if a.terminals != nil {
-		list = orEmpty(a.terminals.List())
-	}
-	return writeJSON(w, http.StatusOK, list)
-}
-
-func (a *api) terminalHook(w http.ResponseWriter, r *http.Request) error {
-	var request adminapi.TerminalHook
-	if err := readBody(w, r, &request); err != nil {
-		return err
-	}
+func (a *api) listTerminals(*http.Request) (any, error) {
 	if a.terminals == nil {
-		return errNoTerminals()
+		return []adminapi.Terminal{}, nil
 	}
-	answer, err := a.terminals.Hook(r.Context(), request)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, answer)
+	return orEmpty(a.terminals.List()), nil
 }
 
-func (a *api) attachTerminal(w http.ResponseWriter, r *http.Request) error {
-	var request adminapi.TerminalAttach
-	if err := readBody(w, r, &request); err != nil {
-		return err
-	}
+func (a *api) terminalHook(r *http.Request, body adminapi.TerminalHook) (any, error) {
 	if a.terminals == nil {
-		return errNoTerminals()
+		return nil, errNoTerminals
 	}
-	attached, err := a.terminals.Attach(r.Context(), request)
-	if err != nil {
-		return err
+	return a.terminals.Hook(r.Context(), body)
+}
+
+func (a *api) attachTerminal(r *http.Request, body adminapi.TerminalAttach) (any, error) {
+	if a.terminals == nil {
+		return nil, errNoTerminals
 	}
-	return writeJSON(w, http.StatusOK, attached)
+	return a.terminals.Attach(r.Context(), body)
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -12,33 +11,27 @@ import (
 	"tapgw/internal/protocol"
 )
 
-func (a *api) call(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	var body adminapi.Call
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
+func (a *api) call(r *http.Request, s *gateway.Session, body adminapi.Call) (any, error) {
 	c := gateway.Call{Name: r.PathValue("name")}
 	if body.Args != nil && kind(body.Args) != 'n' {
 		if kind(body.Args) != '{' {
-			return fieldError("args", "must be an object")
+			return nil, fieldError("args", "must be an object")
 		}
 		c.Args = protocol.Raw(body.Args)
 	}
 	if ms := body.TimeoutMs; ms != nil {
 		c.Timeout = time.Duration(*ms) * time.Millisecond
 		if *ms < 1 || *ms > protocol.MaxToolTimeout.Milliseconds() {
-			return fieldError("timeoutMs", "must be from 1 to %d", protocol.MaxToolTimeout.Milliseconds())
+			return nil, fieldError("timeoutMs", "must be from 1 to %d",
+				protocol.MaxToolTimeout.Milliseconds())
 		}
 	}
 	// A tool that does not exist is an error of the request. A NOT_FOUND that a provider
 	// answers is the outcome of a call.
 	if !s.MayHaveTool(c.Name) {
-		return &protocol.Error{
-			Code:    protocol.CodeNotFound,
-			Message: fmt.Sprintf("tool %q does not exist in this session", c.Name),
-		}
+		return nil, errorf(protocol.CodeNotFound, "tool %q does not exist in this session", c.Name)
 	}
-	return writeJSON(w, http.StatusOK, callResult(s.Execute(r.Context(), c)))
+	return callResult(s.Execute(r.Context(), c)), nil
 }
 
 func callResult(o gateway.Outcome) adminapi.CallResult {
@@ -56,23 +49,20 @@ func callResult(o gateway.Outcome) adminapi.CallResult {
 	return r
 }
 
-func (a *api) tools(w http.ResponseWriter, r *http.Request) error {
+func (a *api) tools(r *http.Request) (any, error) {
 	q, err := readParams(r, "session")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	id := q.Get("session")
 	if id == "" {
-		return writeJSON(w, http.StatusOK, a.allTools())
+		return a.allTools(), nil
 	}
 	s, ok := a.gateway.Session(id)
 	if !ok {
-		return &protocol.Error{
-			Code:    protocol.CodeInvalidSession,
-			Message: fmt.Sprintf("session: %q does not exist", id),
-		}
+		return nil, errorf(protocol.CodeInvalidSession, "session: %q does not exist", id)
 	}
-	return writeJSON(w, http.StatusOK, orEmpty(s.Tools()))
+	return s.Tools(), nil
 }
 
 // allTools are the tools of all sessions.
@@ -87,17 +77,15 @@ func (a *api) allTools() []adminapi.Tool {
 }
 
 // rules answers with the rules of all sessions.
-func (a *api) rules(w http.ResponseWriter, _ *http.Request) error {
+func (a *api) rules(*http.Request) (any, error) {
 	rules := []adminapi.SessionRule{}
 	for _, view := range a.gateway.Sessions() {
 		if s, ok := a.gateway.Session(view.ID); ok {
 			rules = append(rules, s.Rules()...)
 		}
 	}
-	return writeJSON(w, http.StatusOK, rules)
+	return rules, nil
 }
 
 // filters answers with the filters of a session's streams, and the events that they dropped.
-func (a *api) filters(w http.ResponseWriter, _ *http.Request, s *gateway.Session) error {
-	return writeJSON(w, http.StatusOK, s.Filters())
-}
+func (a *api) filters(_ *http.Request, s *gateway.Session) (any, error) { return s.Filters(), nil }

@@ -59,12 +59,12 @@ func (a *api) connected() []adminapi.Provider {
 	return orEmpty(list)
 }
 
-func (a *api) cluster(w http.ResponseWriter, r *http.Request) error {
+func (a *api) cluster(r *http.Request) (any, error) {
 	state := adminapi.Cluster{Sessions: a.gateway.Sessions(), Providers: a.gateway.Providers()}
 	if a.server.cluster != nil {
 		state = a.server.cluster.State(r.Context())
 	}
-	return writeJSON(w, http.StatusOK, withLists(state))
+	return withLists(state), nil
 }
 
 // knownCluster is the state for readers of GET /events. Without a cluster it has no lists: they are
@@ -83,45 +83,40 @@ func withLists(c adminapi.Cluster) adminapi.Cluster {
 }
 
 // keptHistory answers with the events that the gateways of the cluster keep.
-func (a *api) keptHistory(w http.ResponseWriter, r *http.Request) error {
+func (a *api) keptHistory(r *http.Request) (any, error) {
 	q, err := readParams(r, "stream", "last", "since")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	last, err := readLast(q, 1)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	since, err := readSince(q)
+	since, err := readTime(q, "since")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	streams, err := readStreams(q["stream"])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h := adminapi.KeptHistory{}
 	if a.server.cluster != nil {
 		h = a.server.cluster.History(r.Context(), streams, last, since)
 	}
 	h.Events, h.Faults = orEmpty(h.Events), orEmpty(h.Faults)
-	return writeJSON(w, http.StatusOK, h)
+	return h, nil
 }
 
 // broadcast gives an event to all sessions of all gateways.
-func (a *api) broadcast(w http.ResponseWriter, r *http.Request) error {
-	var body adminapi.Broadcast
-	if err := readBody(w, r, &body); err != nil {
-		return err
-	}
+func (a *api) broadcast(r *http.Request, body adminapi.Broadcast) (any, error) {
 	m, err := toPush(adminapi.Push{Stream: body.Stream, Event: body.Event, Prompt: body.Prompt,
 		Metadata: body.Metadata}, cmp.Or(protocol.Level(body.Level), protocol.LevelSurface))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m.Traceparent = spans.FromHeader(r.Header)
-	receipt, err := a.gateway.Broadcast(r.Context(), cmp.Or(body.Provider, apiPusher), m)
-	return answerReceipt(w, receipt, err)
+	return answerReceipt(a.gateway.Broadcast(r.Context(), cmp.Or(body.Provider, apiPusher), m))
 }
 
 // GatewaysAPI is the admin API for other gateways whose rights the cluster has checked. It has no

@@ -183,7 +183,7 @@ type openAPIGoals struct{}
 
 func (openAPIGoals) Get(id string) (adminapi.Goal, error) {
 	if id != "g-1" {
-		return adminapi.Goal{}, errNoGoals()
+		return adminapi.Goal{}, errNoGoals
 	}
 	budget := adminapi.GoalBudget{Turns: 1, TimeMs: 2, Tokens: 3}
 	return adminapi.Goal{

@@ -363,18 +363,14 @@ func isFromOwnPage(r *http.Request) bool {
 }
 
 // signinLink answers the request for a link, which leads to the page's host.
-func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
-	var request adminapi.SigninRequest
-	if err := readBody(w, r, &request); err != nil {
-		return err
-	}
-	if request.File && a.signinDir == "" {
-		return fieldError("file", "this gateway has no directory for it")
+func (a *api) signinLink(r *http.Request, body adminapi.SigninRequest) (any, error) {
+	if body.File && a.signinDir == "" {
+		return nil, fieldError("file", "this gateway has no directory for it")
 	}
 	host := a.server.pageHost(r.Host)
 	if host == "" {
-		return &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway does not listen on 127.0.0.1, " +
-			"so its page needs a name of yours: list it under hosts in tapgw.toml, and use it in --url"}
+		return nil, errorf(protocol.CodeInvalidState, "the gateway does not listen on 127.0.0.1, "+
+			"so its page needs a name of yours: list it under hosts in tapgw.toml, and use it in --url")
 	}
 	code, valid := a.server.signins.newLink(a.server.requestOwner(r))
 	scheme := "http://"
@@ -383,13 +379,13 @@ func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
 	}
 	expires, _ := valid.Deadline()
 	link := adminapi.SigninLink{URL: scheme + host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
-	if request.File {
+	if body.File {
 		var err error
 		if link.File, err = writeSigninFile(valid, a.signinDir, link.URL); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return writeJSON(w, http.StatusCreated, link)
+	return created{link}, nil
 }
 
 // writeSigninFile writes a page that leads to a link, readable by its user alone: all users of the
