@@ -35,30 +35,24 @@ var forGateways = []string{
 	"GET /cluster", "GET /cluster/history", "POST /cluster/push",
 }
 
-// gatewaysAPI answers other gateways.
-type gatewaysAPI struct{ mux *http.ServeMux }
-
-// newGatewaysAPI makes the handler with the routes of [forGateways] and no others.
-func newGatewaysAPI(a *api) *gatewaysAPI {
-	g := &gatewaysAPI{http.NewServeMux()}
-	routes := a.routes()
+// GatewaysAPI is the admin API for other gateways whose rights the cluster has checked. It has the
+// routes of [forGateways], none of which gives out a token, and answers 403 for every other path.
+func (s *Server) GatewaysAPI() http.Handler {
+	mux, routes := http.NewServeMux(), s.api.routes()
 	routes["GET /events"] = func(w http.ResponseWriter, r *http.Request) error {
-		return a.sendStates(w, r, adminapi.StatePairings)
+		return s.api.sendStates(w, r, adminapi.StatePairings)
 	}
 	for _, pattern := range forGateways {
 		method, below, _ := strings.Cut(pattern, " ")
-		g.mux.Handle(method+" "+apiPrefix+below, a.answering(routes[pattern]))
+		mux.Handle(method+" "+apiPrefix+below, s.api.answering(routes[pattern]))
 	}
-	return g
-}
-
-// ServeHTTP implements [http.Handler]. A path that the mux would first clean is refused, too: no client of ours sends
-// one.
-func (g *gatewaysAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if _, pattern := g.mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
-		fail(w, http.StatusForbidden, string(protocol.CodeUnauthorized), fmt.Sprintf(
-			"%s %s is not for other gateways; ask on that machine", r.Method, r.URL.Path))
-		return
-	}
-	g.mux.ServeHTTP(w, r)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A path that the mux would first clean is refused, too: no client of ours sends one.
+		if _, pattern := mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
+			fail(w, http.StatusForbidden, string(protocol.CodeUnauthorized), fmt.Sprintf(
+				"%s %s is not for other gateways; ask on that machine", r.Method, r.URL.Path))
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }

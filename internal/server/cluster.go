@@ -119,10 +119,6 @@ func (a *api) broadcast(r *http.Request, body adminapi.Broadcast) (any, error) {
 	return answerReceipt(a.gateway.Broadcast(r.Context(), cmp.Or(body.Provider, apiPusher), m))
 }
 
-// GatewaysAPI is the admin API for other gateways whose rights the cluster has checked. It has no
-// route that gives out a token, and answers 403 for every other path.
-func (s *Server) GatewaysAPI() http.Handler { return newGatewaysAPI(s.api) }
-
 // remote lets another gateway of the cluster answer.
 func (a *api) remote(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("gateway")

@@ -142,20 +142,30 @@ func (s *Server) requireAdmin(next http.Handler) http.Handler {
 				return
 			}
 		}
-		token, ok := adminapi.BearerToken(r.Header.Get("Authorization"))
-		if !ok || !s.gateway.IsAdmin(token) {
-			if ok && s.countAuthFailure(r) {
-				failTooMany(w)
-				return
-			}
-			w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
-			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this needs the admin token: Authorization: Bearer, "+
-				"from the .admin-token file; a browser signs in by the link of tapctl open")
-			return
+		if s.requireToken(w, r, s.gateway.IsAdmin, "this needs the admin token: Authorization: Bearer, "+
+			"from the .admin-token file; a browser signs in by the link of tapctl open") {
+			s.withActivity(next).ServeHTTP(w, r)
 		}
-		prove(r)
-		s.withActivity(next).ServeHTTP(w, r)
 	})
+}
+
+// requireToken refuses a request with 401 that does not have a right bearer token, and reports
+// whether it goes on. need tells the client which token that is.
+func (s *Server) requireToken(
+	w http.ResponseWriter, r *http.Request, isRight func(token string) bool, need string,
+) bool {
+	token, ok := adminapi.BearerToken(r.Header.Get("Authorization"))
+	switch {
+	case ok && isRight(token):
+		prove(r)
+		return true
+	case ok && s.countAuthFailure(r):
+		failTooMany(w)
+	default:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
+		fail(w, http.StatusUnauthorized, "AUTH_FAILED", need)
+	}
+	return false
 }
 
 // requireOwnPage refuses requests of a signed-in browser with 403 that the gateway's own page did
@@ -183,6 +193,15 @@ func (s *Server) withActivity(next http.Handler) http.Handler {
 		s.recordActivity()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// requireUpgrade refuses a request that asks for no WebSocket, and reports whether it goes on.
+func requireUpgrade(w http.ResponseWriter, r *http.Request, message string) bool {
+	if !isUpgrade(r) {
+		w.Header().Set("Upgrade", "websocket")
+		fail(w, http.StatusUpgradeRequired, "INVALID_STATE", message)
+	}
+	return isUpgrade(r)
 }
 
 func isUpgrade(r *http.Request) bool {

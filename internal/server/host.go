@@ -34,9 +34,7 @@ type hostConn struct {
 
 // serveHost serves one host connection until it ends.
 func (s *Server) serveHost(w http.ResponseWriter, r *http.Request) {
-	if !isUpgrade(r) {
-		w.Header().Set("Upgrade", "websocket")
-		fail(w, http.StatusUpgradeRequired, "INVALID_STATE", "session hosts connect by WebSocket")
+	if !requireUpgrade(w, r, "session hosts connect by WebSocket") {
 		return
 	}
 	ws, err := s.upgrade(w, r, maxHostPending)
@@ -53,8 +51,8 @@ func (s *Server) serveHost(w http.ResponseWriter, r *http.Request) {
 	c.authTimer = time.AfterFunc(protocol.AuthTimeout, func() {
 		ws.Close(protocol.ClosePolicy, fmt.Sprintf("no initialize within %s", protocol.AuthTimeout))
 	})
-	s.remoteHosts.addConn(c)
-	if s.draining.Load() { // closeAll may have run before addConn
+	s.hostConns.Store(c, true)
+	if s.draining.Load() { // Shutdown may have closed the others before
 		ws.Close(protocol.CloseGoingAway, "the gateway is shutting down")
 	}
 
@@ -70,7 +68,7 @@ func (s *Server) serveHost(w http.ResponseWriter, r *http.Request) {
 
 	c.authTimer.Stop()
 	cancel()
-	s.remoteHosts.removeConn(c)
+	s.hostConns.Delete(c)
 	c.rpc.failPending()
 	c.detachSessions()
 	c.requests.Wait()

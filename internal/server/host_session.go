@@ -49,10 +49,10 @@ func (c *hostConn) register(f rpcFrame) (any, *rpcError) {
 
 // attach registers a new session, or takes over one whose host went away.
 func (c *hostConn) attach(spec gateway.SessionSpec) (*remoteHost, *rpcError) {
-	all := &c.server.remoteHosts
-	h := all.get(spec.ID)
-	if h == nil {
-		h = &remoteHost{all: all, id: spec.ID, conn: c}
+	known, isKnown := c.server.remoteHosts.Load(spec.ID)
+	h, _ := known.(*remoteHost)
+	if !isKnown {
+		h = &remoteHost{server: c.server, id: spec.ID, conn: c}
 		s, err := c.server.gateway.Register(spec, *c.info, h)
 		if err != nil {
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code == protocol.CodeInvalidSession {
@@ -61,7 +61,7 @@ func (c *hostConn) attach(spec gateway.SessionSpec) (*remoteHost, *rpcError) {
 			return nil, &rpcError{rpcInternal, err.Error()}
 		}
 		h.session = s
-		all.add(h)
+		c.server.remoteHosts.Store(spec.ID, h)
 	} else {
 		if fault := h.reattach(c); fault != nil {
 			return nil, fault

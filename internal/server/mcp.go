@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
@@ -24,28 +24,19 @@ func (s *Server) requireMCP(next http.Handler) http.Handler {
 		return s.requireAdmin(http.HandlerFunc(notFound)) // without the token it stays hidden
 	}
 	return s.trackHandler(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := adminapi.BearerToken(r.Header.Get("Authorization"))
-		if ok && s.gateway.IsAdmin(token) {
-			prove(r)
-			s.serveMCP(w, r, next)
+		isAdmin, session := false, (*gateway.Session)(nil)
+		isRight := func(token string) (isKnown bool) {
+			if isAdmin = s.gateway.IsAdmin(token); !isAdmin {
+				session, isKnown = s.gateway.MCPSession(token)
+			}
+			return isAdmin || isKnown
+		}
+		if !s.requireToken(w, r, isRight, "this needs Authorization: Bearer with the admin token, or "+
+			"with what tapctl mcp token prints for a session that has not ended") {
 			return
 		}
-		session, known := s.gateway.MCPSession(token)
-		switch {
-		case known && ok:
-			prove(r)
-		case ok && s.countAuthFailure(r):
-			failTooMany(w)
-			return
-		default:
-			w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
-			fail(
-				w,
-				http.StatusUnauthorized,
-				"AUTH_FAILED",
-				"this needs Authorization: Bearer with the admin token, or with "+
-					"what tapctl mcp token prints for a session that has not ended",
-			)
+		if isAdmin {
+			s.serveMCP(w, r, next)
 			return
 		}
 		if r.PathValue("terminal") != "" {

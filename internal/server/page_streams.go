@@ -72,9 +72,7 @@ type pageStreams struct {
 // servePageStreams serves the streams of a page until it closes the connection, is signed out, or the gateway's
 // sessions have ended at its shutdown.
 func (s *Server) servePageStreams(w http.ResponseWriter, r *http.Request) {
-	if !isUpgrade(r) {
-		w.Header().Set("Upgrade", "websocket")
-		fail(w, http.StatusUpgradeRequired, "INVALID_STATE", "the page connects by WebSocket")
+	if !requireUpgrade(w, r, "the page connects by WebSocket") {
 		return
 	}
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})

@@ -15,65 +15,12 @@ import (
 // to come back.
 const hostGrace = 30 * time.Second
 
-// remoteHosts are the sessions whose agents other processes run, and those processes'
-// connections.
-type remoteHosts struct {
-	server *Server
-
-	mu        sync.Mutex             // guards the fields below
-	bySession map[string]*remoteHost // by session id
-	conns     map[*hostConn]struct{}
-}
-
-func (h *remoteHosts) init(s *Server) {
-	h.server, h.bySession, h.conns = s, map[string]*remoteHost{}, map[*hostConn]struct{}{}
-}
-
-func (h *remoteHosts) get(id string) *remoteHost {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.bySession[id]
-}
-
-func (h *remoteHosts) add(host *remoteHost) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.bySession[host.id] = host
-}
-
-func (h *remoteHosts) remove(id string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.bySession, id)
-}
-
-func (h *remoteHosts) addConn(c *hostConn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.conns[c] = struct{}{}
-}
-
-func (h *remoteHosts) removeConn(c *hostConn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.conns, c)
-}
-
-// closeAll begins to close the connections of all hosts.
-func (h *remoteHosts) closeAll() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for c := range h.conns {
-		c.rpc.Close(protocol.CloseGoingAway, "the gateway is shutting down")
-	}
-}
-
 // remoteHost is the [gateway.Host] of one session that another process runs. It outlives its
 // connection by hostGrace. Its requests return errHostGone while there is no connection.
 type remoteHost struct {
-	all     *remoteHosts
+	server  *Server
 	id      string
-	session *gateway.Session // set before remoteHosts has it
+	session *gateway.Session // set before Server.remoteHosts has it
 
 	mu    sync.Mutex  // guards the fields below
 	conn  *hostConn   // nil while the host is away
@@ -136,7 +83,7 @@ func (h *remoteHost) Interrupt(ctx context.Context, reason string) ([]string, er
 // Close implements [gateway.Host]. It only writes a line into the session's timeline: the
 // process goes on without the gateway.
 func (h *remoteHost) Close(_ context.Context, reason string) error {
-	h.all.remove(h.id)
+	h.server.remoteHosts.Delete(h.id)
 	h.mu.Lock()
 	if h.grace != nil {
 		h.grace.Stop()

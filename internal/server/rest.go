@@ -199,7 +199,7 @@ func (a *restAPI) models(ctx context.Context) any {
 		return struct {
 			Models []restModel `json:"models"`
 			restError
-		}{[]restModel{}, restError{restMessage(err)}}
+		}{[]restModel{}, restFault(err)}
 	}
 	list := make([]restModel, len(models))
 	for i, m := range models {
@@ -215,12 +215,10 @@ type restModel struct {
 	Multiplier float64 `json:"multiplier"`
 }
 
-// restMessage returns the text of an error without its code.
-func restMessage(err error) string {
-	if e, ok := errors.AsType[*protocol.Error](err); ok {
-		return strings.Replace(err.Error(), e.Error(), e.Message, 1)
-	}
-	return err.Error()
+// restFault answers with the text of an error without its code.
+func restFault(err error) restError {
+	_, message := codeOf(err)
+	return restError{message}
 }
 
 // start starts a session. It checks, in this order, that the model is known and that the
@@ -237,7 +235,7 @@ func (a *restAPI) start(ctx context.Context, model, dir string) any {
 	s, err := a.sessions.start(ctx, model, filepath.Clean(dir))
 	if err != nil {
 		a.log.Warn("starting a session for the session API", "model", model, "error", err)
-		return restError{restMessage(err)}
+		return restFault(err)
 	}
 	return map[string]string{"sessionId": s.ID()}
 }
@@ -260,8 +258,9 @@ func (a *restAPI) knowsModel(ctx context.Context, id string) bool {
 	return slices.ContainsFunc(models, func(m adminapi.Model) bool { return m.ID == id })
 }
 
+// stop ends a session. It goes on when the request that asked for it ends.
 func (a *restAPI) stop(ctx context.Context, s *gateway.Session) any {
-	if err := a.sessions.stop(ctx, s); err != nil {
+	if err := s.Stop(context.WithoutCancel(ctx), "stopped over the session API"); err != nil {
 		a.log.Warn("stopping a session for the session API", "session", s.ID(), "error", err)
 	}
 	return map[string]string{"result": restResultClosed}
@@ -288,7 +287,7 @@ func (a *restAPI) query(ctx context.Context, s *gateway.Session, prompt string) 
 	case coded && e.Code == protocol.CodeInvalidSession:
 		return restError{restSessionNotFound}
 	case err != nil && ctx.Err() == nil:
-		a.sessions.pushResponse(s, gateway.Event{SessionError: restMessage(err)})
+		s.Event(gateway.Event{SessionError: restFault(err).Error})
 	}
 	return struct{}{}
 }
@@ -326,7 +325,6 @@ func (a *restAPI) live(w http.ResponseWriter, r *http.Request, id string) {
 // writeDeadline, it panics with [http.ErrAbortHandler], so that the response stays in the queue.
 func writeResponse(w http.ResponseWriter, caller *restCaller, v any) {
 	var b bytes.Buffer
-	controller := http.NewResponseController(w)
 	err := encodeJSON(&b, v)
 	if err == nil && caller.hasHungUp() {
 		err = errCallerGone
@@ -335,18 +333,13 @@ func writeResponse(w http.ResponseWriter, caller *restCaller, v any) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
 	}
-	for err == nil && b.Len() > 0 {
-		// Pipes have no deadlines.
-		_ = controller.SetWriteDeadline(time.Now().Add(writeDeadline))
-		_, err = w.Write(b.Next(writeChunk))
-	}
 	if err == nil {
-		err = controller.Flush()
+		err = writeInTime(w, &b)
 	}
 	if err != nil || caller.wasReset() {
 		panic(http.ErrAbortHandler)
 	}
-	_ = controller.SetWriteDeadline(time.Time{})
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
 
 var errCallerGone = errors.New("the caller disconnected")

@@ -59,19 +59,11 @@ func (r *restSessions) start(ctx context.Context, modelID, workingDirectory stri
 	return s, nil
 }
 
-// stop ends a session. It goes on when the request that asked for it ends.
-func (r *restSessions) stop(ctx context.Context, s *gateway.Session) error {
-	return s.Stop(context.WithoutCancel(ctx), "stopped over the session API")
-}
-
 // get returns a running session, whoever started it, or nil.
 func (r *restSessions) get(id string) *gateway.Session {
 	s, _ := r.gateway.Session(id)
 	return s
 }
-
-// pushResponse adds a response to a session, for all its followers.
-func (r *restSessions) pushResponse(s *gateway.Session, response gateway.Event) { s.Event(response) }
 
 // running lists the sessions that clients of the session API started and that have not ended.
 func (r *restSessions) running() []*gateway.Session {

@@ -92,7 +92,8 @@ type Server struct {
 	unproven     unproven // at the listeners for everything
 	authFailures authFailures
 	signins      signins
-	remoteHosts  remoteHosts
+	remoteHosts  sync.Map // the *remoteHost of each session whose agent another process runs, by id
+	hostConns    sync.Map // the *hostConn of those processes
 
 	draining        atomic.Bool
 	lastActive      atomic.Int64    // the last admin request, in Unix nanoseconds, or 0
@@ -147,7 +148,6 @@ func New(o Options) *Server {
 	s.unproven.peersOf = proc.PeersOf
 	s.Configure(o.Hosts, o.OpenREST, o.MaxConnections)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.remoteHosts.init(s)
 	s.serving, s.endServing = context.WithCancel(s.ctx)
 	s.rest = newREST(o.Gateway, o.Supervisor, s.log)
 	s.terminals, s.cluster = o.Terminals, o.Cluster
@@ -289,7 +289,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.endServing()
 	s.gateway.Drain(ctx)
-	s.remoteHosts.closeAll()
+	s.hostConns.Range(func(c, _ any) bool {
+		c.(*hostConn).rpc.Close(protocol.CloseGoingAway, "the gateway is shutting down")
+		return true
+	})
 	err := s.http.Shutdown(ctx)
 	if s.webhooks != nil {
 		err = errors.Join(err, s.webhooks.http.Shutdown(ctx))

@@ -14,18 +14,17 @@ const sseKeepAlive = 15 * time.Second
 // sse writes a stream of server-sent events to one request. Events are buffered until send. The
 // stream ends if the reader takes no byte for writeDeadline. It is for one goroutine.
 type sse struct {
-	w          http.ResponseWriter
-	controller *http.ResponseController
-	buffer     bytes.Buffer
-	sentAt     time.Time // time of the last send
-	err        error     // why the stream ended; nothing is written after it
+	w      http.ResponseWriter
+	buffer bytes.Buffer
+	sentAt time.Time // time of the last send
+	err    error     // why the stream ended; nothing is written after it
 }
 
 // newSSE begins a stream. It tells the reader to reconnect a second after the connection ends.
 func newSSE(w http.ResponseWriter, r *http.Request) *sse {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	e := &sse{w: w, controller: http.NewResponseController(w)}
+	e := &sse{w: w}
 	if r.Method == http.MethodHead {
 		e.err = http.ErrBodyNotAllowed
 	}
@@ -66,13 +65,8 @@ func (e *sse) send() {
 		return
 	}
 	e.sentAt = time.Now()
-	for e.err == nil && e.buffer.Len() > 0 {
-		// Pipes have no deadlines.
-		_ = e.controller.SetWriteDeadline(time.Now().Add(writeDeadline))
-		_, e.err = e.w.Write(e.buffer.Next(writeChunk))
-	}
 	if e.err == nil {
-		e.err = e.controller.Flush()
+		e.err = writeInTime(e.w, &e.buffer)
 	}
 	e.buffer.Reset()
 	if e.buffer.Cap() > 2*writeChunk { // free the memory of a long event
@@ -80,8 +74,21 @@ func (e *sse) send() {
 	}
 }
 
+// writeInTime writes and flushes the buffered bytes. A reader that takes none for writeDeadline is
+// an error.
+func writeInTime(w http.ResponseWriter, b *bytes.Buffer) error {
+	controller := http.NewResponseController(w)
+	for b.Len() > 0 {
+		_ = controller.SetWriteDeadline(time.Now().Add(writeDeadline)) // pipes have no deadlines
+		if _, err := w.Write(b.Next(writeChunk)); err != nil {
+			return err
+		}
+	}
+	return controller.Flush()
+}
+
 // clearDeadline lets the connection serve other requests.
-func (e *sse) clearDeadline() { _ = e.controller.SetWriteDeadline(time.Time{}) }
+func (e *sse) clearDeadline() { _ = http.NewResponseController(e.w).SetWriteDeadline(time.Time{}) }
 
 // waitWithKeepAlive calls wait until it returns something else than its deadline. Each sseKeepAlive
 // without news it calls onKeepAlive and sends a comment. The error is wait's, or why the stream

@@ -12,7 +12,6 @@ import (
 
 	"github.com/coder/websocket"
 
-	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -27,26 +26,15 @@ const maxPart = 1 << 20
 // serveTerminal serves one terminal until its pipe or its session ends. `tapgw terminal` comes back then. A session
 // that somebody has stopped can't join until something happens in its terminal.
 func (s *Server) serveTerminal(w http.ResponseWriter, r *http.Request) {
-	token, ok := adminapi.BearerToken(r.Header.Get("Authorization"))
-	switch {
-	case ok && s.gateway.IsAdmin(token):
-		prove(r)
-	case ok && s.countAuthFailure(r):
-		failTooMany(w)
-		return
-	default:
-		w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
-		fail(w, http.StatusUnauthorized, "AUTH_FAILED",
-			"this needs Authorization: Bearer with the admin token, from the .admin-token file")
+	if !s.requireToken(w, r, s.gateway.IsAdmin,
+		"this needs Authorization: Bearer with the admin token, from the .admin-token file") {
 		return
 	}
-	switch {
-	case s.terminals == nil:
+	if s.terminals == nil {
 		notFound(w, r)
 		return
-	case !isUpgrade(r):
-		w.Header().Set("Upgrade", "websocket")
-		fail(w, http.StatusUpgradeRequired, "INVALID_STATE", "terminals connect by WebSocket")
+	}
+	if !requireUpgrade(w, r, "terminals connect by WebSocket") {
 		return
 	}
 	query := r.URL.Query()

@@ -143,31 +143,18 @@ func refuseWebhook(w http.ResponseWriter, status int, message string) {
 
 // read reads a request's body. The memory grows with the bytes that have come, not with the announced length.
 func (h *webhooks) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	c, _ := r.Context().Value(connKey{}).(*conn)
-	isCounted := false
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webhookBodyTimeout))
 	from := http.MaxBytesReader(w, r.Body, webhookMaxBody)
-	var body []byte
-	for {
-		if len(body) == cap(body) {
-			more := make([]byte, len(body), min(max(2*cap(body), 4<<10), webhookMaxBody+1))
-			copy(more, body)
-			body = more
-		}
-		n, err := from.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		if len(body) > webhookSmallBody && c != nil && !isCounted {
-			isCounted = true
-			h.bodies.enter(c)
-			defer h.bodies.leave(c)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return body, nil
-		case err != nil:
-			return body, err
-		}
+	body, err := io.ReadAll(io.LimitReader(from, webhookSmallBody+1))
+	if err != nil || len(body) <= webhookSmallBody {
+		return body, err
 	}
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		h.bodies.enter(c)
+		defer h.bodies.leave(c)
+	}
+	rest, err := io.ReadAll(from)
+	return append(body, rest...), err
 }
 
 // isWebhook reports whether a request is for a webhook, whose sender shows a secret that no page has.
