@@ -58,7 +58,7 @@ var direct = map[string][]string{
 var users = map[string][]string{
 	copilotSDK:                         {"internal/copilot"},
 	"github.com/nats-io":               {"internal/cluster", "test"},
-	"modernc.org/sqlite":               {"internal/records/recordsql"},
+	"github.com/ncruces/go-sqlite3":    {"internal/records/recordsql"},
 	"tapgw/internal/records/recordsql": {"internal/records/recordsql", "cmd/tapctl", "bench"},
 }
 
@@ -281,8 +281,9 @@ func TestCheck(t *testing.T) {
 		{"Copilot SDK elsewhere", one("internal/server", copilotSDK+"/rpc"), "only internal/copilot may"},
 		{"Copilot SDK in a test elsewhere", []pkg{{ImportPath: "tapgw/test/e2e", XTestImports: []string{copilotSDK}}},
 			"only internal/copilot may"},
-		{"SQLite", one("internal/records/recordsql", "modernc.org/sqlite", "modernc.org/sqlite/lib"), ""},
-		{"SQLite beside it", one("internal/records", "modernc.org/sqlite"), "only internal/records/recordsql may"},
+		{"SQLite", one("internal/records/recordsql", "github.com/ncruces/go-sqlite3"), ""},
+		{"SQLite beside it", one("internal/records", "github.com/ncruces/go-sqlite3"),
+			"only internal/records/recordsql may"},
 		{"SQL in tapctl", one("cmd/tapctl", "tapgw/internal/records/recordsql"), ""},
 		{"SQL in the gateway", one("cmd/tapgw", "tapgw/internal/records/recordsql"), "cmd/tapctl, bench may"},
 		{"libraries of protocol", one("internal/protocol", "encoding/json",

@@ -15,7 +15,7 @@ const buildTags = "urfave_cli_no_docs"
 // package gets on this list when its last import is gone, so that it does not come back by chance.
 var unlinked = map[string][]string{
 	"cmd/tapgw": {
-		"charm.land", "modernc.org/sqlite", "github.com/russross/blackfriday",
+		"charm.land", "github.com/ncruces/go-sqlite3", "github.com/russross/blackfriday",
 		"golang.org/x/net/html", "github.com/JohannesKaufmann/html-to-markdown",
 		"tapgw/tools/builtin", "tapgw/tools/internal/lsp", "tapgw/tools/internal/web",
 		"tapgw/internal/langserver", "tapgw/internal/agent", "tapgw/internal/conformance",
@@ -29,7 +29,7 @@ var unlinked = map[string][]string{
 		"tapgw/internal/agent",
 	},
 	"cmd/lsclient": {
-		"github.com/russross/blackfriday", "github.com/nats-io", "modernc.org/sqlite", copilotSDK,
+		"github.com/russross/blackfriday", "github.com/nats-io", "github.com/ncruces/go-sqlite3", copilotSDK,
 		"tapgw/internal/gateway", "tapgw/internal/assembly", "tapgw/internal/server",
 	},
 	// The package of tapgw hook, which each tool call of a terminal waits for.

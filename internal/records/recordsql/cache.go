@@ -5,16 +5,13 @@ package recordsql
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+	"github.com/ncruces/go-sqlite3"
 
 	"tapgw/internal/proc"
 	"tapgw/internal/records"
@@ -42,8 +39,7 @@ type Options struct {
 // Cache is a database with the records of a directory. Make one with [Open], and close it. It is for one goroutine.
 type Cache struct {
 	o    Options
-	db   *sql.DB
-	conn *sql.Conn
+	conn *sqlite3.Conn
 	// Unreadable counts the lines that are no records.
 	Unreadable int
 }
@@ -111,21 +107,24 @@ func isDamaged(err error) bool {
 	if errors.Is(err, errVersion) {
 		return true
 	}
-	e, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return false
-	}
-	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH: // it has other tables, or other rows
+	switch codeOf(err) {
+	case sqlite3.ERROR, sqlite3.CONSTRAINT, sqlite3.MISMATCH: // it has other tables, or other rows
 		return true
 	}
 	return isCorrupt(err)
 }
 
+// codeOf returns SQLite's code of an error, 0 for an error that is not SQLite's.
+func codeOf(err error) sqlite3.ErrorCode {
+	var code sqlite3.ErrorCode
+	_ = errors.As(err, &code)
+	return code
+}
+
 // isCorrupt reports whether SQLite can't read a database.
 func isCorrupt(err error) bool {
-	e, ok := errors.AsType[*sqlite.Error](err)
-	return ok && (e.Code()&0xff == sqlite3.SQLITE_CORRUPT || e.Code()&0xff == sqlite3.SQLITE_NOTADB)
+	code := codeOf(err)
+	return code == sqlite3.CORRUPT || code == sqlite3.NOTADB
 }
 
 // renew makes a cache again that turned out to be damaged.
@@ -143,7 +142,6 @@ func (c *Cache) renew(ctx context.Context) error {
 
 // open opens a database, "" for a temporary one, brings it up to date and closes it to all but queries.
 func open(ctx context.Context, o Options, path string) (_ *Cache, err error) {
-	name := ""
 	if path != "" {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // SQLite gives its files this mode
 		if err != nil {
@@ -152,59 +150,54 @@ func open(ctx context.Context, o Options, path string) (_ *Cache, err error) {
 		if err := f.Close(); err != nil {
 			return nil, err
 		}
-		name = "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{"_pragma": {
-			fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(WAL)",
-		}}.Encode()
 	}
-	db, err := sql.Open("sqlite", name)
+	conn, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1)
-	c := &Cache{o: o, db: db}
+	conn.SetInterrupt(ctx)
+	c := &Cache{o: o, conn: conn}
 	defer func() {
 		if err != nil {
 			_ = c.Close()
 		}
 	}()
-	if c.conn, err = db.Conn(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.prepare(ctx, path == ""); err != nil {
+	if err := c.prepare(path == ""); err != nil {
 		return nil, err
 	}
 	if err := c.update(ctx); err != nil {
 		return nil, err
 	}
-	return c, c.restrict(ctx)
+	return c, c.restrict()
 }
 
 // Close closes the database. A temporary one is gone then.
-func (c *Cache) Close() error {
-	var err error
-	if c.conn != nil {
-		err = c.conn.Close()
-	}
-	return errors.Join(err, c.db.Close())
-}
+func (c *Cache) Close() error { return c.conn.Close() }
 
 // prepare makes the tables of a new database, and checks the version of one that is there.
-func (c *Cache) prepare(ctx context.Context, isTemporary bool) error {
-	var have int32
-	var tables int
-	if err := c.conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
+func (c *Cache) prepare(isTemporary bool) error {
+	if err := c.conn.BusyTimeout(busyTimeout); err != nil {
 		return err
 	}
-	if err := c.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+	if !isTemporary {
+		if err := c.conn.Exec("PRAGMA journal_mode = WAL"); err != nil {
+			return err
+		}
+	}
+	have, err := c.number("PRAGMA user_version")
+	if err != nil {
 		return err
 	}
+	tables, err := c.number("SELECT count(*) FROM sqlite_schema")
 	switch {
-	case tables > 0 && have != version():
+	case err != nil:
+		return err
+	case tables > 0 && have != int(version()):
 		return errVersion
 	case tables > 0:
 	default:
-		if _, err := c.conn.ExecContext(ctx, fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", schema(),
-			version())); err != nil {
+		make := fmt.Sprintf("BEGIN; %s PRAGMA user_version = %d; COMMIT", schema(), version())
+		if err := c.conn.Exec(make); err != nil {
 			return err
 		}
 	}
@@ -214,6 +207,56 @@ func (c *Cache) prepare(ctx context.Context, isTemporary bool) error {
 	if isTemporary {
 		set += "PRAGMA journal_mode = OFF;"
 	}
-	_, err := c.conn.ExecContext(ctx, set)
-	return err
+	return c.conn.Exec(set)
+}
+
+// number returns the number that a query has as its only value.
+func (c *Cache) number(query string) (n int, err error) {
+	err = c.run(query, nil, func(s *sqlite3.Stmt) { n = s.ColumnInt(0) })
+	return n, err
+}
+
+// run runs a statement with its arguments. It calls row, unless that is nil, for each row.
+func (c *Cache) run(query string, args []any, row func(*sqlite3.Stmt)) error {
+	stmt, _, err := c.conn.Prepare(query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stmt.Close() }()
+	if err := bind(stmt, args); err != nil {
+		return err
+	}
+	for stmt.Step() {
+		if row != nil {
+			row(stmt)
+		}
+	}
+	return stmt.Err()
+}
+
+// bind gives a statement its arguments.
+func bind(stmt *sqlite3.Stmt, args []any) error {
+	for i, v := range args {
+		var err error
+		switch v := v.(type) {
+		case nil:
+			err = stmt.BindNull(i + 1)
+		case int64:
+			err = stmt.BindInt64(i+1, v)
+		case bool:
+			err = stmt.BindBool(i+1, v)
+		case float64:
+			err = stmt.BindFloat(i+1, v)
+		case string:
+			err = stmt.BindText(i+1, v)
+		case []byte:
+			err = stmt.BindBlob(i+1, v)
+		default:
+			err = fmt.Errorf("a record has a value of type %T, which no column takes", v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+	"github.com/ncruces/go-sqlite3"
 )
 
 // This file answers a query. It allows the query only to read, within limits.
@@ -26,18 +25,13 @@ type Answer struct {
 }
 
 // restrict closes the connection to all that is not reading its tables.
-func (c *Cache) restrict(ctx context.Context) error {
-	if _, err := c.conn.ExecContext(ctx, "PRAGMA query_only = ON"); err != nil {
+func (c *Cache) restrict() error {
+	if err := c.conn.Exec("PRAGMA query_only = ON"); err != nil {
 		return err
 	}
-	for limit, value := range map[int]int{
-		sqlite3.SQLITE_LIMIT_ATTACHED: 0, sqlite3.SQLITE_LIMIT_LENGTH: maxValue,
-	} {
-		if _, err := sqlite.Limit(c.conn, limit, value); err != nil {
-			return err
-		}
-	}
-	return c.conn.Raw(func(conn any) error { return conn.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(authorize) })
+	c.conn.Limit(sqlite3.LIMIT_ATTACHED, 0)
+	c.conn.Limit(sqlite3.LIMIT_LENGTH, maxValue)
+	return c.conn.SetAuthorizer(authorize)
 }
 
 // readPragmas tell of tables, and change nothing.
@@ -45,20 +39,20 @@ var readPragmas = map[string]bool{"table_info": true, "table_xinfo": true, "tabl
 	"index_info": true}
 
 // authorize allows a query to read and to compute, and nothing else.
-func authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, _ string) sqlite.AuthorizerReturnCode {
+func authorize(action sqlite3.AuthorizerActionCode, arg1, arg2, _, _ string) sqlite3.AuthorizerReturnCode {
 	switch action {
-	case sqlite.AuthSelect, sqlite.AuthRead, sqlite.AuthRecursive:
-		return sqlite.AuthorizerOK
-	case sqlite.AuthFunction:
+	case sqlite3.AUTH_SELECT, sqlite3.AUTH_READ, sqlite3.AUTH_RECURSIVE:
+		return sqlite3.AUTH_OK
+	case sqlite3.AUTH_FUNCTION:
 		if !strings.EqualFold(arg2, "load_extension") {
-			return sqlite.AuthorizerOK
+			return sqlite3.AUTH_OK
 		}
-	case sqlite.AuthPragma:
+	case sqlite3.AUTH_PRAGMA:
 		if readPragmas[strings.ToLower(arg1)] {
-			return sqlite.AuthorizerOK
+			return sqlite3.AUTH_OK
 		}
 	}
-	return sqlite.AuthorizerDeny
+	return sqlite3.AUTH_DENY
 }
 
 // ErrQuery is wrapped by the errors of queries that are wrong, or want more than reading.
@@ -79,49 +73,66 @@ func (c *Cache) Query(ctx context.Context, query string, maxRows int) (Answer, e
 }
 
 func (c *Cache) ask(ctx context.Context, query string, maxRows int) (a Answer, err error) {
-	rows, err := c.conn.QueryContext(ctx, query)
+	c.conn.SetInterrupt(ctx)
+	defer c.conn.SetInterrupt(context.Background())
+	stmt, err := c.last(query)
 	if err != nil {
 		return a, queryError(ctx, err)
 	}
-	defer func() { _ = rows.Close() }()
-	if a.Columns, err = rows.Columns(); err != nil {
-		return a, queryError(ctx, err)
-	}
-	if len(a.Columns) == 0 {
+	defer func() { _ = stmt.Close() }()
+	if stmt == nil || stmt.ColumnCount() == 0 {
 		return a, fmt.Errorf("%w: it has no columns; write SELECT", ErrQuery)
 	}
+	for i := range stmt.ColumnCount() {
+		a.Columns = append(a.Columns, stmt.ColumnName(i))
+	}
 	bytes := 0
-	for rows.Next() {
+	for stmt.Step() {
 		if len(a.Rows) == maxRows {
 			return a, fmt.Errorf("%w: it has more than %d rows; give it a LIMIT", ErrQuery, maxRows)
 		}
 		row := make([]any, len(a.Columns))
-		to := make([]any, len(row))
 		for i := range row {
-			to[i] = &row[i]
-		}
-		if err := rows.Scan(to...); err != nil {
-			return a, queryError(ctx, err)
-		}
-		for i, v := range row {
-			if b, ok := v.([]byte); ok {
-				v = string(b)
-			}
-			if s, ok := v.(string); ok {
-				v = strings.ToValidUTF8(s, "\uFFFD")
+			switch stmt.ColumnType(i) {
+			case sqlite3.INTEGER:
+				row[i] = stmt.ColumnInt64(i)
+			case sqlite3.FLOAT:
+				row[i] = stmt.ColumnFloat(i)
+			case sqlite3.TEXT, sqlite3.BLOB:
+				s := strings.ToValidUTF8(stmt.ColumnText(i), "\uFFFD")
 				bytes += len(s)
+				row[i] = s
 			}
-			row[i] = v
 		}
 		if bytes += 16 * len(row); bytes > maxRowsBytes {
 			return a, fmt.Errorf("%w: its rows have more than %d MiB; give it a LIMIT", ErrQuery, maxRowsBytes>>20)
 		}
 		a.Rows = append(a.Rows, row)
 	}
-	if err := rows.Err(); err != nil {
+	if err := stmt.Err(); err != nil {
 		return a, queryError(ctx, err)
 	}
 	return a, nil
+}
+
+// last prepares the last of several queries, and runs those before it. Without any it returns nil.
+func (c *Cache) last(query string) (last *sqlite3.Stmt, err error) {
+	for err == nil && query != "" {
+		var next *sqlite3.Stmt
+		if next, query, err = c.conn.Prepare(query); next == nil {
+			continue // a comment, or an error
+		}
+		if last != nil {
+			err = last.Exec()
+			_ = last.Close()
+		}
+		last = next
+	}
+	if err != nil {
+		_ = last.Close()
+		return nil, err
+	}
+	return last, nil
 }
 
 // queryError explains why a query failed.
@@ -129,18 +140,14 @@ func queryError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	e, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return err
-	}
-	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY:
+	switch codeOf(err) {
+	case sqlite3.AUTH, sqlite3.READONLY:
 		return fmt.Errorf("%w: it may only read the tables; write SELECT", ErrQuery)
-	case sqlite3.SQLITE_TOOBIG:
+	case sqlite3.TOOBIG:
 		return fmt.Errorf("%w: a value has more than %d MiB", ErrQuery, maxValue>>20)
-	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE:
-		text := strings.TrimPrefix(e.Error(), "SQL logic error: ")
-		return fmt.Errorf("%w: %s", ErrQuery, strings.TrimSuffix(text, " (1)"))
+	case sqlite3.ERROR, sqlite3.MISMATCH, sqlite3.RANGE:
+		text := strings.TrimPrefix(err.Error(), "sqlite3: ")
+		return fmt.Errorf("%w: %s", ErrQuery, strings.TrimPrefix(text, "SQL logic error: "))
 	}
 	return err
 }

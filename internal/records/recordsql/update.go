@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+
+	"github.com/ncruces/go-sqlite3"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/records"
@@ -39,7 +40,7 @@ func (c *Cache) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, err := c.known(ctx)
+	have, err := c.known()
 	if err != nil {
 		return err
 	}
@@ -56,41 +57,29 @@ func (c *Cache) update(ctx context.Context) error {
 		delete(have, s.Number)
 	}
 	for number := range have {
-		if err := c.forget(ctx, c.conn, number); err != nil {
+		if err := c.forget(number); err != nil {
 			return err
 		}
 	}
-	return c.conn.QueryRowContext(ctx, "SELECT coalesce(sum(unreadable), 0) FROM files").Scan(&c.Unreadable)
+	c.Unreadable, err = c.number("SELECT coalesce(sum(unreadable), 0) FROM files")
+	return err
 }
 
-func (c *Cache) known(ctx context.Context) (map[int]known, error) {
-	rows, err := c.conn.QueryContext(ctx, "SELECT number, size, head FROM files")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
+func (c *Cache) known() (map[int]known, error) {
 	have := map[int]known{}
-	for rows.Next() {
-		var k known
-		if err := rows.Scan(&k.number, &k.size, &k.head); err != nil {
-			return nil, err
-		}
+	err := c.run("SELECT number, size, head FROM files", nil, func(s *sqlite3.Stmt) {
+		k := known{s.ColumnInt(0), s.ColumnInt64(1), s.ColumnBlob(2, nil)}
 		have[k.number] = k
-	}
-	return have, rows.Err()
-}
-
-// execer runs a statement: a connection, or a transaction on it.
-type execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	})
+	return have, err
 }
 
 // forget removes the rows of a file from the cache.
-func (c *Cache) forget(ctx context.Context, on execer, number int) error {
-	_, err := on.ExecContext(ctx, "DELETE FROM records WHERE rowid >= ? AND rowid < ?", firstLine(number),
-		firstLine(number+1))
+func (c *Cache) forget(number int) error {
+	err := c.run("DELETE FROM records WHERE rowid >= ? AND rowid < ?",
+		[]any{firstLine(number), firstLine(number + 1)}, nil)
 	if err == nil {
-		_, err = on.ExecContext(ctx, "DELETE FROM files WHERE number = ?", number)
+		err = c.run("DELETE FROM files WHERE number = ?", []any{int64(number)}, nil)
 	}
 	return err
 }
@@ -117,13 +106,9 @@ func (c *Cache) read(ctx context.Context, s records.Segment, k known, progress f
 	if isKnown && info.Size() == k.size {
 		return nil
 	}
-	tx, err := c.conn.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }()
+	defer c.conn.Begin().End(&err)
 	if !isKnown {
-		if err := c.forget(ctx, tx, s.Number); err != nil {
+		if err := c.forget(s.Number); err != nil {
 			return err
 		}
 		k = known{}
@@ -131,7 +116,7 @@ func (c *Cache) read(ctx context.Context, s records.Segment, k known, progress f
 	if _, err := f.Seek(k.size, io.SeekStart); err != nil {
 		return fmt.Errorf("reading the records of %s: %w", s.Path, err)
 	}
-	in := newImport(ctx, tx, firstLine(s.Number)+k.size)
+	in := c.newImport(firstLine(s.Number) + k.size)
 	err = in.lines(ctx, bufio.NewReaderSize(f, records.MaxLine), progress)
 	in.close()
 	if err != nil {
@@ -139,24 +124,21 @@ func (c *Cache) read(ctx context.Context, s records.Segment, k known, progress f
 	}
 	size := in.line - firstLine(s.Number)
 	*done += size - k.size
-	if _, err := tx.ExecContext(ctx, `INSERT INTO files VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET size = excluded.size,
-		unreadable = unreadable + excluded.unreadable, head = excluded.head`, s.Number, size, in.unreadable,
-		head[:min(int64(len(head)), size)]); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return c.run(`INSERT INTO files VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET size = excluded.size,
+		unreadable = unreadable + excluded.unreadable, head = excluded.head`,
+		[]any{int64(s.Number), size, int64(in.unreadable), head[:min(int64(len(head)), size)]}, nil)
 }
 
 // importer copies lines into the table.
 type importer struct {
-	insert     *sql.Stmt
+	insert     *sqlite3.Stmt
 	err        error
 	line       int64 // where the next line is
 	unreadable int
 	row        []any
 }
 
-func newImport(ctx context.Context, tx *sql.Tx, line int64) *importer {
+func (c *Cache) newImport(line int64) *importer {
 	var names, places strings.Builder
 	for _, c := range columns() {
 		fmt.Fprintf(&names, ", %q", c.name)
@@ -164,15 +146,11 @@ func newImport(ctx context.Context, tx *sql.Tx, line int64) *importer {
 	}
 	//nolint:gosec // our own names, and places
 	insert := "INSERT INTO records (rowid" + names.String() + ") VALUES (?" + places.String() + ")"
-	stmt, err := tx.PrepareContext(ctx, insert)
+	stmt, _, err := c.conn.Prepare(insert)
 	return &importer{insert: stmt, err: err, line: line}
 }
 
-func (in *importer) close() {
-	if in.insert != nil {
-		_ = in.insert.Close()
-	}
-}
+func (in *importer) close() { _ = in.insert.Close() }
 
 // lines copies all lines that have an end.
 func (in *importer) lines(ctx context.Context, r *bufio.Reader, progress func(int64)) error {
@@ -217,5 +195,7 @@ func (in *importer) add(text []byte) {
 		return
 	}
 	in.row = values(append(in.row[:0], in.line), &r)
-	_, in.err = in.insert.Exec(in.row...)
+	if in.err = bind(in.insert, in.row); in.err == nil {
+		in.err = in.insert.Exec()
+	}
 }
