@@ -8,11 +8,7 @@ import (
 )
 
 // callAnswered makes the first call. If it has no answer, no other check calls that tool.
-func callAnswered(k *kit) error {
-	l, err := k.callable()
-	if err != nil {
-		return err
-	}
+func callAnswered(k *kit, l *providerConn) error {
 	if _, err := k.result(l, k.call(l, k.tool)); err != nil {
 		err = fail("a result", "%s for a call of %s with %.300s", got(err), k.tool.name, k.tool.args)
 		k.noTool = skipf("its tool %s does not answer", k.tool.name)
@@ -38,11 +34,7 @@ func (k *kit) answered(l *providerConn, c call) (frame, error) {
 	return f, nil
 }
 
-func callUnknownTool(k *kit) error {
-	l, err := k.callable()
-	if err != nil {
-		return err
-	}
+func callUnknownTool(k *kit, l *providerConn) error {
 	f, err := k.answered(l, call{name: "no_such_tool_" + randomID()[:8]})
 	if err != nil {
 		return err
@@ -53,22 +45,15 @@ func callUnknownTool(k *kit) error {
 	return nil
 }
 
-func callWrongArgs(k *kit) error {
-	l, err := k.callable()
-	if err != nil {
-		return err
-	}
-	if _, err = k.answered(l, call{k.tool.name, wrongArgs(k.ledger.current().Tools, k.tool.name)}); err != nil {
+func callWrongArgs(k *kit, l *providerConn) error {
+	wrong := wrongArgs(k.ledger.current().Tools, k.tool.name)
+	if _, err := k.answered(l, call{k.tool.name, wrong}); err != nil {
 		return err
 	}
 	return k.alive(l)
 }
 
-func callBurst(k *kit) error {
-	l, err := k.callable()
-	if err != nil {
-		return err
-	}
+func callBurst(k *kit, l *providerConn) error {
 	n := 30
 	if limit := k.ledger.current().Concurrency; limit > 0 {
 		n = min(n, limit)
@@ -80,13 +65,9 @@ func callBurst(k *kit) error {
 	return k.results(l, ids)
 }
 
-func callParallel(k *kit) error {
-	l, err := k.slowly()
-	if err == nil && k.noTool != nil {
-		err = k.noTool
-	}
-	if err != nil {
-		return err
+func callParallel(k *kit, l *providerConn) error {
+	if k.noTool != nil {
+		return k.noTool
 	}
 	if k.ledger.current().Concurrency == 1 {
 		k.serial = true
@@ -110,11 +91,7 @@ func (k *kit) reached(l *providerConn) error {
 	return k.alive(l)
 }
 
-func cancelAnswered(k *kit) error {
-	l, err := k.callable()
-	if err != nil {
-		return err
-	}
+func cancelAnswered(k *kit, l *providerConn) error {
 	id := k.call(l, k.tool)
 	k.cancel(l, id)
 	if _, err := k.result(l, id); err != nil {
@@ -123,11 +100,7 @@ func cancelAnswered(k *kit) error {
 	return nil
 }
 
-func cancelCode(k *kit) error {
-	l, err := k.slowly()
-	if err != nil {
-		return err
-	}
+func cancelCode(k *kit, l *providerConn) error {
 	id := k.call(l, k.slow)
 	if err := k.reached(l); err != nil {
 		return err
@@ -146,11 +119,7 @@ func cancelCode(k *kit) error {
 	return nil
 }
 
-func cancelOthers(k *kit) error {
-	l, err := k.slowly()
-	if err != nil {
-		return err
-	}
+func cancelOthers(k *kit, l *providerConn) error {
 	if k.ledger.current().Concurrency == 1 {
 		return skipf("hello.concurrency allows one call at once")
 	}
@@ -172,11 +141,7 @@ func cancelOthers(k *kit) error {
 	return nil
 }
 
-func cancelEnded(k *kit) error {
-	l, err := k.callable()
-	if err != nil {
-		return err
-	}
+func cancelEnded(k *kit, l *providerConn) error {
 	id := k.call(l, k.tool)
 	if _, err := k.result(l, id); err != nil {
 		return skipf("the call was not answered")
@@ -188,11 +153,7 @@ func cancelEnded(k *kit) error {
 	return k.alive(l)
 }
 
-func cancelUnknown(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func cancelUnknown(k *kit, l *providerConn) error {
 	id := randomID()
 	k.ledger.called(l, id, true)
 	k.cancel(l, id)

@@ -49,7 +49,7 @@ func connectToken(k *kit) error {
 		return fail("the token of TAP_PROVIDER_TOKEN", "another one, or none (mode %q)", f.str("mode"))
 	}
 	k.sessions(l, protocol.TypeSessions, firstSession)
-	if k.hello, err = k.next(l, protocol.TypeHello); err != nil {
+	if err := k.awaitHello(l); err != nil {
 		return err
 	}
 	k.ack(l)
@@ -104,27 +104,19 @@ func (k *kit) settledOpening() (*providerConn, error) {
 	return l, nil
 }
 
-func connectHelloAfter(k *kit) error {
-	l, err := k.settledOpening()
-	if err != nil {
-		return err
-	}
+func connectHelloAfter(k *kit, l *providerConn) error {
 	if early(l) {
 		return fail("", "hello came before sessions")
 	}
 	k.sessions(l, protocol.TypeSessions, firstSession)
-	if k.hello, err = k.next(l, protocol.TypeHello); err != nil {
+	if err := k.awaitHello(l); err != nil {
 		return skipf("no hello came: %v", err)
 	}
 	k.ack(l)
 	return nil
 }
 
-func connectEmptyList(k *kit) error {
-	l, err := k.settledOpening()
-	if err != nil {
-		return err
-	}
+func connectEmptyList(k *kit, l *providerConn) error {
 	if early(l) { // it does not wait for any list, which another rule says
 		return skipf("hello came before the list")
 	}
@@ -136,21 +128,17 @@ func connectEmptyList(k *kit) error {
 		return fail("", "hello came after an empty list")
 	}
 	k.sessions(l, protocol.TypeSessions, firstSession)
-	if k.hello, err = k.next(l, protocol.TypeHello); err != nil {
+	if err := k.awaitHello(l); err != nil {
 		return err
 	}
 	k.ack(l)
 	return nil
 }
 
-func connectSession(k *kit) error {
-	l, err := k.opening()
-	if err != nil {
-		return err
-	}
+func connectSession(k *kit, l *providerConn) error {
 	ids := []string{"kit-" + randomID(), "kit-" + randomID()}
 	k.sessions(l, protocol.TypeSessions, ids...)
-	if k.hello, err = k.next(l, protocol.TypeHello); err != nil {
+	if err := k.awaitHello(l); err != nil {
 		return skipf("no hello came: %v", err)
 	}
 	defer k.drop() // it knows sessions that no other check has
@@ -161,13 +149,9 @@ func connectSession(k *kit) error {
 	return nil
 }
 
-func connectBoundFirst(k *kit) error {
-	l, err := k.opening()
-	if err != nil {
-		return err
-	}
+func connectBoundFirst(k *kit, l *providerConn) error {
 	k.sessions(l, protocol.TypeSessions, firstSession)
-	if k.hello, err = k.next(l, protocol.TypeHello); err != nil {
+	if err := k.awaitHello(l); err != nil {
 		return skipf("no hello came: %v", err)
 	}
 	if err := k.settle(l); err != nil {
@@ -177,14 +161,7 @@ func connectBoundFirst(k *kit) error {
 	return nil
 }
 
-func connectRefused(k *kit) error {
-	if k.start == nil {
-		return skipf("the kit did not start the provider, and might end it")
-	}
-	l, err := k.opening()
-	if err != nil {
-		return err
-	}
+func connectRefused(k *kit, l *providerConn) error {
 	defer k.drop()
 	l.sendObject(object{"type": "error", "code": "AUTH_FAILED", "message": "not this gateway's token",
 		"replyTo": "auth"})
@@ -197,11 +174,7 @@ func connectRefused(k *kit) error {
 	})
 }
 
-func connectHelloRefused(k *kit) error {
-	l, err := k.opening()
-	if err != nil {
-		return err
-	}
+func connectHelloRefused(k *kit, l *providerConn) error {
 	defer k.drop()
 	k.sessions(l, protocol.TypeSessions, firstSession)
 	hellos := 0
@@ -220,14 +193,7 @@ func connectHelloRefused(k *kit) error {
 	})
 }
 
-func connectVersion(k *kit) error {
-	if k.start == nil {
-		return skipf("the kit did not start the provider, and might end it")
-	}
-	l, err := k.opening()
-	if err != nil {
-		return err
-	}
+func connectVersion(k *kit, l *providerConn) error {
 	defer k.drop()
 	k.sessions(l, protocol.TypeSessions, firstSession)
 	if _, err := k.next(l, protocol.TypeHello); err != nil {
@@ -236,6 +202,11 @@ func connectVersion(k *kit) error {
 	l.sendObject(object{"type": "error", "code": "UNSUPPORTED_VERSION", "message": "this gateway speaks 3",
 		"replyTo": "hello"})
 	l.close(protocol.ClosePolicy)
+	return k.staysAway(l)
+}
+
+// staysAway watches whether a provider comes back after the end of a connection.
+func (k *kit) staysAway(l *providerConn) error {
 	return k.calm(func(from *providerConn, f frame) error {
 		if from != l && f.typ() == protocol.TypeAuth {
 			return fail("", "it came back with auth")
@@ -278,12 +249,9 @@ func unproved(k *kit) error {
 	}
 }
 
-func proofReconnect(k *kit) error {
-	if _, err := k.bound(); err != nil {
-		return err
-	}
+func proofReconnect(k *kit, l *providerConn) error {
 	k.stage.setProof(provesWrongly)
-	k.link.cut()
+	l.cut()
 	k.link = nil
 	return unproved(k)
 }

@@ -33,11 +33,7 @@ func (k *kit) gates() (gates []protocol.Rule) {
 	return gates
 }
 
-func gateAnswered(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func gateAnswered(k *kit, l *providerConn) error {
 	gates := k.gates()
 	if len(gates) == 0 {
 		return skipf("it has no gates")
@@ -52,11 +48,7 @@ func gateAnswered(k *kit) error {
 }
 
 // gateUnknown asks a gate that the provider does not have. It may be silent, since the gateway then denies.
-func gateUnknown(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func gateUnknown(k *kit, l *providerConn) error {
 	gates := k.gates()
 	if len(gates) == 0 {
 		return skipf("it has no gates")
@@ -70,11 +62,7 @@ func gateUnknown(k *kit) error {
 	return k.settle(l)
 }
 
-func transformAnswered(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func transformAnswered(k *kit, l *providerConn) error {
 	sections := k.ledger.current().Callbacks
 	if len(sections) == 0 {
 		return skipf("it has no transforms of action callback")

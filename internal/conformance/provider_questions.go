@@ -12,7 +12,7 @@ func questionChecks() []check {
 	const section, none = "Questions", "it answered no question"
 	return []check{
 		try("question.told", advice, section, "A question of each kind, and its end, end nothing",
-			questionTold),
+			bound(questionTold)),
 		watch("question.waits", advice, section,
 			"An answer is to a question that the provider was told of, and that is not over", none),
 		watch("question.fits", ours, "question.answer",
@@ -54,11 +54,7 @@ func (d *ledger) question(id, kind string, over bool) {
 }
 
 // questionTold asks, waits a moment for answers, and ends its questions.
-func questionTold(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func questionTold(k *kit, l *providerConn) error {
 	if !slices.Contains(k.ledger.current().Subscribe, "question.asked") {
 		return skipf("it did not subscribe to question.asked")
 	}

@@ -17,11 +17,7 @@ func (k *kit) returns() error {
 	return k.alive(l)
 }
 
-func reconnectCut(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func reconnectCut(k *kit, l *providerConn) error {
 	l.cut()
 	if err := k.returns(); err != nil {
 		k.absent = true
@@ -38,42 +34,22 @@ func (k *kit) returning() (*providerConn, error) {
 	return k.bound()
 }
 
-func reconnectRestart(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func reconnectRestart(k *kit, l *providerConn) error {
 	l.close(protocol.CloseGoingAway)
 	l.cut()
 	return k.returns()
 }
 
-func reconnectTakenOver(k *kit) error {
-	if k.start == nil {
-		return skipf("the kit did not start the provider, and might end it")
-	}
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func reconnectTakenOver(k *kit, l *providerConn) error {
 	defer k.drop()
 	l.close(protocol.CloseTakenOver)
-	return k.calm(func(from *providerConn, f frame) error {
-		if from != l && f.typ() == protocol.TypeAuth {
-			return fail("", "it came back with auth")
-		}
-		return nil
-	})
+	return k.staysAway(l)
 }
 
 // leastPause is how long four attempts to connect take at least. By the protocol they take five times as long.
 const leastPause = 250 * time.Millisecond
 
-func reconnectPause(k *kit) error {
-	l, err := k.returning()
-	if err != nil {
-		return err
-	}
+func reconnectPause(k *kit, l *providerConn) error {
 	before := len(k.stage.connects())
 	k.stage.setProof(isAway)
 	began := time.Now()
@@ -102,13 +78,10 @@ func reconnectPause(k *kit) error {
 	return k.returns()
 }
 
-func reconnectVoid(k *kit) error {
-	l, err := k.returning()
-	if err != nil {
-		return err
-	}
+func reconnectVoid(k *kit, l *providerConn) error {
 	l.cut()
-	if l, err = k.accept(); err != nil {
+	l, err := k.accept()
+	if err != nil {
 		return skipf("it did not come back: %v", err)
 	}
 	auth, err := k.next(l, protocol.TypeAuth)
@@ -133,7 +106,7 @@ func reconnectVoid(k *kit) error {
 		return fail("auth with the token", "auth without it")
 	}
 	k.sessions(l, protocol.TypeSessions, firstSession)
-	if k.hello, err = k.next(l, protocol.TypeHello); err != nil {
+	if err := k.awaitHello(l); err != nil {
 		return fail("hello", "%s", got(err))
 	}
 	k.ack(l)
@@ -175,11 +148,7 @@ func (k *kit) stoppable() (*providerConn, error) {
 	return k.bound()
 }
 
-func stopGoodbye(k *kit) error {
-	l, err := k.stoppable()
-	if err != nil {
-		return err
-	}
+func stopGoodbye(k *kit, l *providerConn) error {
 	defer k.drop()
 	k.program.Stop()
 	if _, err := k.next(l, protocol.TypeGoodbye); err != nil {

@@ -45,6 +45,41 @@ func try(id, spec, section, title string, run func(*kit) error) check {
 	return check{Rule: Rule{id, title, section, kind, spec}, run: run}
 }
 
+// tried makes the run of a [try] that needs a connection, which get returns.
+func tried(
+	get func(*kit) (*providerConn, error), run func(*kit, *providerConn) error,
+) func(*kit) error {
+	return func(k *kit) error {
+		l, err := get(k)
+		if err != nil {
+			return err
+		}
+		return run(k, l)
+	}
+}
+
+type runOn = func(*kit, *providerConn) error
+
+// The connections on which rules are tried: see the methods of [kit].
+func opening(run runOn) func(*kit) error        { return tried((*kit).opening, run) }
+func settledOpening(run runOn) func(*kit) error { return tried((*kit).settledOpening, run) }
+func bound(run runOn) func(*kit) error          { return tried((*kit).bound, run) }
+func callable(run runOn) func(*kit) error       { return tried((*kit).callable, run) }
+func slowly(run runOn) func(*kit) error         { return tried((*kit).slowly, run) }
+func returning(run runOn) func(*kit) error      { return tried((*kit).returning, run) }
+func stoppable(run runOn) func(*kit) error      { return tried((*kit).stoppable, run) }
+
+// ending makes the run of a rule that may end a provider for good: the kit must be able to start it
+// again.
+func ending(run func(*kit) error) func(*kit) error {
+	return func(k *kit) error {
+		if k.start == nil {
+			return skipf("the kit did not start the provider, and might end it")
+		}
+		return run(k)
+	}
+}
+
 // both makes a check of a rule that is tried once, and watched over the whole run.
 func both(id, spec, section, title string, run func(*kit) error) check {
 	c := try(id, spec, section, title, run)
@@ -83,19 +118,19 @@ func connectChecks() []check {
 		try("connect.token", core+"Authentication", "Tokens",
 			"auth has the token that the program was given", connectToken),
 		try("connect.hello-after", inState, "Binding to a session",
-			"hello waits for the list of sessions", connectHelloAfter),
+			"hello waits for the list of sessions", settledOpening(connectHelloAfter)),
 		try("connect.empty-list", advice, "Binding to a session",
-			"While no session is there, hello waits for one", connectEmptyList),
+			"While no session is there, hello waits for one", settledOpening(connectEmptyList)),
 		try("connect.session", core+"hello", "Binding to a session",
-			"hello names a session of the list, all, or none", connectSession),
+			"hello names a session of the list, all, or none", opening(connectSession)),
 		both("connect.bound-first", inState, "States",
-			"Nothing but hello and goodbye comes before hello.ack", connectBoundFirst),
+			"Nothing but hello and goodbye comes before hello.ack", opening(connectBoundFirst)),
 		try("connect.refused", advice, "Tokens", "A token that was refused is not sent again",
-			connectRefused),
+			ending(opening(connectRefused))),
 		try("connect.hello-refused", advice, "Limits",
-			"A hello that was refused is not repeated without a pause", connectHelloRefused),
+			"A hello that was refused is not repeated without a pause", opening(connectHelloRefused)),
 		try("connect.version", advice, "Close codes",
-			"After UNSUPPORTED_VERSION, the provider stays away", connectVersion),
+			"After UNSUPPORTED_VERSION, the provider stays away", ending(opening(connectVersion))),
 	}
 }
 
@@ -107,37 +142,37 @@ func proofChecks() []check {
 		try("proof.missing", ours, section, "Nothing is sent to a gateway that proves nothing",
 			func(k *kit) error { return proofFails(k, provesNothing) }),
 		try("proof.reconnect", ours, section,
-			"A reconnect token is not sent to a gateway whose proof is wrong", proofReconnect),
+			"A reconnect token is not sent to a gateway whose proof is wrong", bound(proofReconnect)),
 	}
 }
 
 func callChecks() []check {
 	return []check{
-		try("call.answered", answersCall, "Calls", "A call is answered", callAnswered),
+		try("call.answered", answersCall, "Calls", "A call is answered", callable(callAnswered)),
 		watch("call.once", answersCall, "tool.result", "A call has one result",
 			"no call was answered"),
 		watch("call.issued", answersCall, "Calls", "A result has the id of a call",
 			"no call was answered"),
 		try("call.unknown-tool", advice, "tool.call",
-			"A call of a tool that the provider does not have fails", callUnknownTool),
+			"A call of a tool that the provider does not have fails", callable(callUnknownTool)),
 		try("call.wrong-args", advice, "Calls",
-			"A call whose arguments the schema does not allow is answered", callWrongArgs),
+			"A call whose arguments the schema does not allow is answered", callable(callWrongArgs)),
 		try("call.burst", answersCall, "Concurrency",
 			"Thirty calls at once, or as many as hello.concurrency allows, are all answered",
-			callBurst),
+			callable(callBurst)),
 		try("call.parallel", advice, "Concurrency", "A call that runs does not hold up others",
-			callParallel),
+			slowly(callParallel)),
 		watch("progress.running", advice, "tool.progress", "Progress belongs to a call that runs",
 			"it sent no progress"),
 		try("cancel.answered", answersEnd, "tool.cancel", "A cancelled call is answered",
-			cancelAnswered),
+			callable(cancelAnswered)),
 		try("cancel.code", answersEnd, "tool.cancel",
-			"A call that is cancelled while it runs ends with CANCELLED", cancelCode),
-		try("cancel.others", advice, "tool.cancel", "A cancel ends no other call", cancelOthers),
+			"A call that is cancelled while it runs ends with CANCELLED", slowly(cancelCode)),
+		try("cancel.others", advice, "tool.cancel", "A cancel ends no other call", slowly(cancelOthers)),
 		both("cancel.ended", advice, "tool.cancel",
-			"A cancel of a call that was answered is ignored", cancelEnded),
+			"A cancel of a call that was answered is ignored", callable(cancelEnded)),
 		both("cancel.unknown", advice, "tool.cancel",
-			"A cancel of a call that was never made is ignored", cancelUnknown),
+			"A cancel of a call that was never made is ignored", bound(cancelUnknown)),
 		watch("result.fields", ours, "tool.result",
 			"The fields of tool.result are complete and right", noResults),
 		watch("result.one", advice, "tool.result", "A result has data or an error, not both",
@@ -154,13 +189,13 @@ func toleranceChecks() []check {
 	return []check{
 		try("ignore.type", ignoresOther, section, "A message of an unknown type is ignored",
 			sends(object{"type": "x.unknown", "sessionId": firstSession, "value": 1})),
-		try("ignore.field", ignoresOther, section, "Unknown fields are ignored", ignoreField),
+		try("ignore.field", ignoresOther, section, "Unknown fields are ignored", bound(ignoreField)),
 		try("ignore.json", advice, section, "A text frame that is no JSON object is ignored",
-			ignoreText),
-		try("ignore.binary", advice, section, "A binary frame is ignored", ignoreBinary),
-		try("ignore.wrong", advice, section, "A message with wrong fields is ignored", ignoreWrong),
+			sends(notMessages...)),
+		try("ignore.binary", advice, section, "A binary frame is ignored", sends([]byte{0, 1, 2, 0xff, 0xfe})),
+		try("ignore.wrong", advice, section, "A message with wrong fields is ignored", sends(wrongMessages...)),
 		try("ignore.error", advice, "Codes",
-			"An error with an unknown code, or without replyTo, ends nothing", ignoreError),
+			"An error with an unknown code, or without replyTo, ends nothing", sends(unknownErrors...)),
 		try("ignore.event", advice, "Subscriptions",
 			"An event that was not subscribed to is ignored", sends(object{
 				"type": "session.event", "sessionId": firstSession, "event": "x.unknown",
@@ -172,21 +207,21 @@ func toleranceChecks() []check {
 			sends(object{"type": "ack", "requestId": "never", "sessionId": firstSession, "seq": 1,
 				"fate": "stored"},
 				object{"type": "stream.history", "queryId": "never", "streams": object{}})),
-		try("accept.large", advice, "Limits", "A message of nearly 16 MiB is read", acceptLarge),
+		try("accept.large", advice, "Limits", "A message of nearly 16 MiB is read", bound(acceptLarge)),
 	}
 }
 
 func hookChecks() []check {
 	return []check{
-		try("gate.answered", advice, "gate.check", "Each gate answers its checks", gateAnswered),
+		try("gate.answered", advice, "gate.check", "Each gate answers its checks", bound(gateAnswered)),
 		both("gate.unknown", advice, "Rules and gates",
-			"A check of a gate that it does not have is not allowed", gateUnknown),
+			"A check of a gate that it does not have is not allowed", bound(gateUnknown)),
 		watch("gate.fields", ours, "gate.result",
 			"The fields of gate.result are complete and right", noChecks),
 		watch("gate.once", advice, "gate.result", "A gate.check has one answer, by its callId",
 			noChecks),
 		try("transform.answered", advice, "transform.request", "A transform.request is answered",
-			transformAnswered),
+			bound(transformAnswered)),
 		watch("transform.fields", ours, "transform.result",
 			"The fields of transform.result are complete and right", noRequests),
 		watch("transform.once", advice, "transform.result",
@@ -197,7 +232,7 @@ func hookChecks() []check {
 func sessionChecks() []check {
 	return []check{
 		try("session.updated", ignoresOther, "sessions.updated",
-			"A new list of sessions ends nothing", sessionUpdated),
+			"A new list of sessions ends nothing", bound(sessionUpdated)),
 		try("session.end", advice, "The end of a session",
 			"shutdown.pending is answered: shutdown.ready, goodbye, or the end of the connection",
 			sessionEnd),
@@ -212,17 +247,17 @@ func reconnectChecks() []check {
 	const section = "Reconnecting"
 	return []check{
 		try("reconnect.cut", advice, section,
-			"A provider whose connection was cut comes back, with its tools", reconnectCut),
+			"A provider whose connection was cut comes back, with its tools", bound(reconnectCut)),
 		try("reconnect.restart", advice, "Close codes",
-			"A provider comes back after close code 1001", reconnectRestart),
+			"A provider comes back after close code 1001", bound(reconnectRestart)),
 		try("reconnect.taken-over", advice, "Close codes",
-			"A provider stays away after close code 4001", reconnectTakenOver),
+			"A provider stays away after close code 4001", ending(bound(reconnectTakenOver))),
 		try("reconnect.pause", advice, section, "Attempts to connect again have pauses in between",
-			reconnectPause),
+			returning(reconnectPause)),
 		watch("reconnect.token", advice, section, "A reconnect token is that of the last hello.ack",
 			"it sent no reconnect token"),
 		try("reconnect.void", v2+"Gateway crash recovery", section,
-			"After a refused reconnect token comes the token", reconnectVoid),
+			"After a refused reconnect token comes the token", returning(reconnectVoid)),
 		watch("reconnect.name", advice, section, "Each hello has the same name and instance",
 			"it did not come back"),
 		both("reconnect.calls", advice, "Calls",
@@ -233,7 +268,7 @@ func reconnectChecks() []check {
 func stopChecks() []check {
 	return []check{
 		try("stop.goodbye", advice, "goodbye", "A provider that is stopped says goodbye",
-			stopGoodbye),
+			stoppable(stopGoodbye)),
 		try("stop.ends", advice, "goodbye", "A provider ends within 10 s of SIGTERM", stopEnds),
 		try("stop.calls", advice, "goodbye", "A call that runs does not hold up the end",
 			stopCalls),

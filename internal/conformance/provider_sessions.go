@@ -7,11 +7,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-func sessionUpdated(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func sessionUpdated(k *kit, l *providerConn) error {
 	k.sessions(l, protocol.TypeSessionsUpdated, k.session, nextSession)
 	if err := k.alive(l); err != nil {
 		return err
@@ -84,7 +80,7 @@ func sessionNext(k *kit) error {
 		if k.hello.str("session") == protocol.AllSessions {
 			return nil // it is bound to that one too
 		}
-		k.hello, err = k.next(l, protocol.TypeHello)
+		err = k.awaitHello(l)
 	} else {
 		l.cut()
 		if l, err = k.accept(); err == nil {

@@ -27,14 +27,11 @@ func (k *kit) heard(l *providerConn, f frame) {
 			protocol.LevelInject: "delivered"}[m.Level]
 		k.answer(l, m.RequestID, protocol.TypePush, object{"type": "ack", "requestId": m.RequestID,
 			"sessionId": firstSession, "seq": 1, "fate": fate})
-	case *protocol.ToolsUpdate:
-		k.confirm(l, m.RequestID, m.MessageType())
-	case *protocol.HooksUpdate:
-		k.confirm(l, m.RequestID, m.MessageType())
-	case *protocol.ContextUpdate:
-		k.confirm(l, m.RequestID, m.MessageType())
-	case *protocol.FilterSet:
-		k.confirm(l, m.RequestID, m.MessageType())
+	case *protocol.ToolsUpdate, *protocol.HooksUpdate, *protocol.ContextUpdate, *protocol.FilterSet:
+		if id := f.str("requestId"); id != "" {
+			k.answer(l, id, m.MessageType(), object{"type": "ack", "requestId": id,
+				"sessionId": firstSession, "revision": 1})
+		}
 	case *protocol.QuestionAnswer:
 		if m.RequestID != "" {
 			k.answer(l, m.RequestID, m.MessageType(), object{"type": "ack", "requestId": m.RequestID,
@@ -43,13 +40,6 @@ func (k *kit) heard(l *providerConn, f frame) {
 	case *protocol.StreamQuery:
 		k.answer(l, m.QueryID, m.MessageType(), object{"type": "stream.history", "queryId": m.QueryID,
 			"streams": object{}})
-	}
-}
-
-// confirm answers an update.
-func (k *kit) confirm(l *providerConn, id string, typ protocol.Type) {
-	if id != "" {
-		k.answer(l, id, typ, object{"type": "ack", "requestId": id, "sessionId": firstSession, "revision": 1})
 	}
 }
 
@@ -125,12 +115,16 @@ func (k *kit) greet(l *providerConn, ids ...string) error {
 	}
 	l.sendObject(list)
 	if !early {
-		if f, err = k.next(l, protocol.TypeHello); err != nil {
-			return err
-		}
+		return k.awaitHello(l)
 	}
 	k.hello = f
 	return nil
+}
+
+// awaitHello waits for a hello and keeps it.
+func (k *kit) awaitHello(l *providerConn) (err error) {
+	k.hello, err = k.next(l, protocol.TypeHello)
+	return err
 }
 
 // ack binds the provider by the hello that came last.

@@ -6,25 +6,50 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// sends makes a check that sends messages which change nothing.
-func sends(messages ...object) func(*kit) error {
-	return func(k *kit) error {
-		l, err := k.bound()
-		if err != nil {
-			return err
-		}
-		for _, m := range messages {
-			l.sendObject(m)
+// sends makes the run of a rule that frames change nothing: an object or a text is sent as a text
+// frame, bytes as a binary one.
+func sends(frames ...any) func(*kit) error {
+	return bound(func(k *kit, l *providerConn) error {
+		for _, f := range frames {
+			switch f := f.(type) {
+			case object:
+				l.sendObject(f)
+			case string:
+				l.send([]byte(f))
+			case []byte:
+				l.sendBytes(f)
+			}
 		}
 		return k.alive(l)
-	}
+	})
 }
 
-func ignoreField(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+// notMessages are texts that are no JSON object with a type.
+var notMessages = []any{
+	"", "{", "no JSON", "[]", "null", "7", `"tool.call"`, "{}", `{"type":7}`, `{"type":null}`,
+}
+
+// wrongMessages are known messages without their fields, or with fields of other types: neither
+// calls nor cancels, which might be answered.
+var wrongMessages = []any{
+	`{"type":"session.lifecycle","sessionId":"` + firstSession + `","state":7}`,
+	`{"type":"session.event","sessionId":"` + firstSession + `","event":"user.message","data":7}`,
+	`{"type":"ack"}`,
+	`{"type":"stream.history","streams":[]}`,
+	`{"type":"sessions.updated","active":7}`,
+	`{"type":"error"}`,
+}
+
+// unknownErrors are errors with a code, or about a request, that the provider does not know.
+var unknownErrors = []any{
+	object{"type": "error", "code": "X_UNKNOWN", "message": "an error of a later version",
+		"replyTo": "push"},
+	object{"type": "error", "code": string(protocol.CodeRateLimited), "message": "too fast"},
+	object{"type": "error", "code": string(protocol.CodeInvalidJSON), "message": "not valid JSON",
+		"replyTo": "", "requestId": "never"},
+}
+
+func ignoreField(k *kit, l *providerConn) error {
 	more := object{"x-new": object{"a": []any{1, nil}}}
 	list := object{"type": "sessions.updated", "active": []object{k.info(firstSession)}, "x-new": more}
 	list["active"].([]object)[0]["x-new"] = more
@@ -42,67 +67,8 @@ func ignoreField(k *kit) error {
 	return k.alive(l)
 }
 
-func ignoreText(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
-	for _, text := range []string{
-		"", "{", "no JSON", "[]", "null", "7", `"tool.call"`, "{}", `{"type":7}`, `{"type":null}`,
-	} {
-		l.send([]byte(text))
-	}
-	return k.alive(l)
-}
-
-func ignoreBinary(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
-	l.sendBytes([]byte{0, 1, 2, 0xff, 0xfe})
-	return k.alive(l)
-}
-
-// ignoreWrong sends known messages without their fields, or with fields of other types. It sends
-// neither calls nor cancels, which might be answered.
-func ignoreWrong(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
-	for _, text := range []string{
-		`{"type":"session.lifecycle","sessionId":"` + firstSession + `","state":7}`,
-		`{"type":"session.event","sessionId":"` + firstSession + `","event":"user.message","data":7}`,
-		`{"type":"ack"}`,
-		`{"type":"stream.history","streams":[]}`,
-		`{"type":"sessions.updated","active":7}`,
-		`{"type":"error"}`,
-	} {
-		l.send([]byte(text))
-	}
-	return k.alive(l)
-}
-
-func ignoreError(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
-	l.sendObject(object{"type": "error", "code": "X_UNKNOWN", "message": "an error of a later version",
-		"replyTo": "push"})
-	l.sendObject(object{"type": "error", "code": string(protocol.CodeRateLimited), "message": "too fast"})
-	l.sendObject(object{"type": "error", "code": string(protocol.CodeInvalidJSON), "message": "not valid JSON",
-		"replyTo": "", "requestId": "never"})
-	return k.alive(l)
-}
-
 // acceptLarge sends a list of sessions that is almost as large as a frame may be.
-func acceptLarge(k *kit) error {
-	l, err := k.bound()
-	if err != nil {
-		return err
-	}
+func acceptLarge(k *kit, l *providerConn) error {
 	session := k.info(k.session)
 	session["label"] = strings.Repeat("x", k.large)
 	l.sendObject(object{"type": "sessions.updated", "active": []object{session}})

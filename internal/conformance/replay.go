@@ -402,11 +402,13 @@ func (got received) json() json.RawMessage {
 	return protocol.AppendText(nil, string(got.text))
 }
 
-// cutAll ends all connections.
+// cutAll ends all connections, and waits until their readers have ended.
 func (r *replayer) cutAll() {
 	for _, c := range r.conns {
 		if c.peer != nil {
 			c.peer.cut()
+			for range c.peer.stream() {
+			}
 		}
 	}
 }

@@ -48,7 +48,9 @@ func ReplayGateway(ctx context.Context, o ReplayOptions, g ReplayTarget) (*Repla
 			if err != nil {
 				return nil, err
 			}
-			return newDialledPeer(ws), nil
+			l := newProviderConn(context.WithoutCancel(ctx), ws, nil)
+			go l.read() // ends with the connection, which the replay cuts
+			return l, nil
 		},
 		loose: looseFromGateway, before: calls.prepare, token: g.Token,
 	}
@@ -125,53 +127,3 @@ func (c *replayCalls) begin(tool string, args json.RawMessage) context.CancelFun
 	})
 	return cancel
 }
-
-// dialledPeer is a provider's end of a connection.
-type dialledPeer struct {
-	ws     *websocket.Conn
-	ctx    context.Context
-	cancel context.CancelFunc
-	frames chan frame
-}
-
-func newDialledPeer(ws *websocket.Conn) *dialledPeer {
-	ws.SetReadLimit(protocol.MaxFrame)
-	p := &dialledPeer{ws: ws, frames: make(chan frame, 64)}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	go p.read() // ends with the connection, which the replay cuts
-	return p
-}
-
-func (p *dialledPeer) read() {
-	defer close(p.frames)
-	for {
-		typ, data, err := p.ws.Read(p.ctx)
-		if err != nil {
-			_ = p.ws.CloseNow()
-			return
-		}
-		f := frame{text: typ == websocket.MessageText, data: data}
-		_ = json.Unmarshal(data, &f.object)
-		select {
-		case p.frames <- f:
-		case <-p.ctx.Done():
-			return
-		}
-	}
-}
-
-func (p *dialledPeer) send(text []byte) { _ = p.ws.Write(p.ctx, websocket.MessageText, text) }
-
-// close ends the connection as a provider's own end does: code 0 stands for it in a recording.
-func (p *dialledPeer) close(protocol.CloseCode) { _ = p.ws.Close(websocket.StatusNormalClosure, "") }
-
-func (p *dialledPeer) cut() {
-	p.cancel()
-	_ = p.ws.CloseNow()
-	for range p.frames { // until the reader has ended
-	}
-}
-
-func (p *dialledPeer) barrier(ctx context.Context) { _ = p.ws.Ping(ctx) }
-
-func (p *dialledPeer) stream() <-chan frame { return p.frames }

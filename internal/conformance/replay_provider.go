@@ -38,7 +38,7 @@ func ReplayProvider(ctx context.Context, o ReplayOptions, command []string) (*Re
 		open: func(ctx context.Context) (replayPeer, error) {
 			select {
 			case l := <-s.links:
-				return linkPeer{l}, nil
+				return l, nil
 			case err := <-ended:
 				ended <- err // for the next
 				return nil, fmt.Errorf("the provider ended: %w", err)
@@ -115,12 +115,3 @@ func (r *replayer) setDirs(rules []recording.Rule) {
 	}
 	r.redact = recording.NewRuleRedactor(rules...)
 }
-
-// linkPeer is the gateway's end of a connection.
-type linkPeer struct{ *providerConn }
-
-func (p linkPeer) stream() <-chan frame { return p.frames }
-
-func (p linkPeer) barrier(ctx context.Context) { _ = p.ws.Ping(ctx) }
-
-func (p linkPeer) close(code protocol.CloseCode) { p.providerConn.close(code) }

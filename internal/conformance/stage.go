@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -139,7 +140,8 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	l := newProviderConn(s, ws)
+	l := newProviderConn(s.ctx, ws, s.heard)
+	l.stage = s
 	select {
 	case s.links <- l:
 		l.read()
@@ -194,9 +196,11 @@ func (f frame) str(name string) string {
 	return text
 }
 
-// providerConn is the gateway's end of one connection.
+// providerConn is the kit's end of one connection: the gateway's, or in a replay against a gateway
+// the provider's.
 type providerConn struct {
-	stage  *stage
+	stage  *stage // that accepted it; nil for a provider's end
+	heard  func(*providerConn, frame)
 	ws     *websocket.Conn
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -204,10 +208,14 @@ type providerConn struct {
 	over   chan struct{} // closed then too
 }
 
-func newProviderConn(s *stage, ws *websocket.Conn) *providerConn {
+// newProviderConn makes a connection that ends with ctx. The reader calls heard with each frame, in
+// order; heard may be nil.
+func newProviderConn(
+	ctx context.Context, ws *websocket.Conn, heard func(*providerConn, frame),
+) *providerConn {
 	ws.SetReadLimit(protocol.MaxFrame)
-	l := &providerConn{stage: s, ws: ws, frames: make(chan frame, 8192), over: make(chan struct{})}
-	l.ctx, l.cancel = context.WithCancel(s.ctx)
+	l := &providerConn{heard: heard, ws: ws, frames: make(chan frame, 8192), over: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l
 }
 
@@ -224,8 +232,8 @@ func (l *providerConn) read() {
 		}
 		f := frame{text: typ == websocket.MessageText, data: data}
 		_ = json.Unmarshal(data, &f.object)
-		if l.stage.heard != nil {
-			l.stage.heard(l, f)
+		if l.heard != nil {
+			l.heard(l, f)
 		}
 		select {
 		case l.frames <- f:
@@ -240,22 +248,29 @@ func (l *providerConn) cut() {
 	_ = l.ws.CloseNow()
 }
 
-// close closes the connection with a code.
-func (l *providerConn) close(code protocol.CloseCode) { _ = l.ws.Close(websocket.StatusCode(code), "") }
+// close closes the connection with a code. A recording has 0 for the end that a provider makes.
+func (l *providerConn) close(code protocol.CloseCode) {
+	status := cmp.Or(websocket.StatusCode(code), websocket.StatusNormalClosure)
+	_ = l.ws.Close(status, "")
+}
+
+// stream implements [replayPeer].
+func (l *providerConn) stream() <-chan frame { return l.frames }
+
+// barrier implements [replayPeer].
+func (l *providerConn) barrier(ctx context.Context) { _ = l.ws.Ping(ctx) }
 
 // send sends a text frame. A connection that has ended is no error here: the awaited answer will
 // not come.
-func (l *providerConn) send(text []byte) {
-	ctx, cancel := context.WithTimeout(l.ctx, patience)
-	defer cancel()
-	_ = l.ws.Write(ctx, websocket.MessageText, text)
-}
+func (l *providerConn) send(text []byte) { l.write(websocket.MessageText, text) }
 
 // sendBytes sends a binary frame.
-func (l *providerConn) sendBytes(data []byte) {
+func (l *providerConn) sendBytes(data []byte) { l.write(websocket.MessageBinary, data) }
+
+func (l *providerConn) write(typ websocket.MessageType, data []byte) {
 	ctx, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
-	_ = l.ws.Write(ctx, websocket.MessageBinary, data)
+	_ = l.ws.Write(ctx, typ, data)
 }
 
 // sendObject sends a message.
