@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os/exec"
-	"runtime"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
@@ -21,21 +19,13 @@ func withServer(args int, do func(c *command, server *langserver.Client) error) 
 }
 
 func (c *command) server(do func(c *command, server *langserver.Client) error) error {
+	openPage := func(url string) { _ = cli.Browse(url) }
 	server, err := c.workspace.StartServer(c.ctx, langserver.Options{Open: openPage})
 	if err != nil {
 		return err
 	}
 	defer server.Close()
 	return workspace.ExitError(do(c, server))
-}
-
-// openPage opens a web page in the user's browser, if there is one.
-func openPage(url string) {
-	program := "xdg-open"
-	if runtime.GOOS == "darwin" {
-		program = "open"
-	}
-	_ = exec.Command(program, url).Start() //nolint:gosec // the server's own page
 }
 
 func modelsCommand() *ucli.Command {
@@ -73,10 +63,7 @@ func modelsCommand() *ucli.Command {
 				}
 				t.Row(m.ID, m.Name, m.Vendor, m.Limits.Context, strings.Join(m.Efforts, ", "), mark)
 			}
-			if c.out.JSON {
-				return c.out.Document(lines)
-			}
-			return c.out.Table(t, "no models")
+			return c.out.List(lines, t, "no models")
 		}),
 	}
 }
@@ -129,10 +116,7 @@ Examples:
 				return cli.Failed("still signed in as %s: unset the token in the environment "+
 					"(GH_COPILOT_TOKEN or GITHUB_COPILOT_TOKEN)", s.User)
 			}
-			if c.out.JSON {
-				return c.out.Document(map[string]any{"signedIn": false})
-			}
-			return c.out.Printf("signed out\n")
+			return c.out.Result(map[string]any{"signedIn": false}, "signed out\n")
 		}),
 	}
 }

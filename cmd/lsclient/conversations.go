@@ -82,14 +82,11 @@ func listKept(c *command) error {
 	if err != nil {
 		return err
 	}
-	if c.out.JSON {
-		return c.out.Document(append([]conversations.Info{}, list...))
-	}
 	t := &cli.Table{Columns: []string{"ID", "TITLE", "TURNS", "USED", "WORKSPACE"}}
 	for _, i := range list {
 		t.Row(i.ShortID(), cli.Shorten(i.Title, 50), i.Turns, console.Clock(i.UpdatedAt), i.Workspace)
 	}
-	return c.out.Table(t, "no conversations are kept")
+	return c.out.List(append([]conversations.Info{}, list...), t, "no conversations are kept")
 }
 
 // findKept returns the id that the argument means; without one it is the workspace's latest
@@ -110,10 +107,7 @@ func showKept(c *command) error {
 	if err != nil {
 		return agent.KeptError(err)
 	}
-	if c.out.JSON {
-		return c.out.Document(read)
-	}
-	return c.out.Printf("%s", read.Markdown(false))
+	return c.out.Result(read, "%s", read.Markdown(false))
 }
 
 func deleteKept(c *command) error {

@@ -111,13 +111,5 @@ func (c *command) runMCP(action langserver.MCPAction, listsTools bool) error {
 	if len(names) > 0 {
 		none = "no tools"
 	}
-	if c.out.JSON {
-		err = c.out.Document(lines)
-	} else {
-		err = c.out.Table(table, none)
-	}
-	if err == nil && failed {
-		return cli.Reported(cli.ExitFailed)
-	}
-	return err
+	return cli.FailedIf(failed, c.out.List(lines, table, none))
 }

@@ -105,10 +105,7 @@ func listTools(c *command) error {
 			timeout.Milliseconds()})
 		table.Row(t.Name, t.Kind, source, cli.Shorten(t.Description, 60))
 	}
-	if c.out.JSON {
-		return c.out.Document(lines)
-	}
-	return c.out.Table(table, "no tools")
+	return c.out.List(lines, table, "no tools")
 }
 
 // faultLine is a fault as --json prints it.
@@ -124,11 +121,7 @@ func checkTools(c *command) error {
 	for _, f := range faults {
 		lines = append(lines, faultLine{f.File, f.Line, f.Reason})
 	}
-	if c.out.JSON {
-		if err := c.out.Document(lines); err != nil {
-			return err
-		}
-	} else {
+	err := c.out.Show(lines, func() error {
 		dropins := 0
 		for _, t := range all {
 			if t.Source != "" {
@@ -142,11 +135,9 @@ func checkTools(c *command) error {
 		}
 		c.out.Notef("%s without a fault, %s", visible.Count(dropins, "drop-in tool"),
 			visible.Count(len(faults), "fault"))
-	}
-	if len(faults) > 0 {
-		return cli.Reported(cli.ExitFailed)
-	}
-	return nil
+		return nil
+	})
+	return cli.FailedIf(len(faults) > 0, err)
 }
 
 func callTool(c *command) error {

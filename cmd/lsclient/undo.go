@@ -111,22 +111,11 @@ func (c *command) printUndo(id string, out checkpoint.Outcome) error {
 	for _, l := range out.Left {
 		doc.Left = append(doc.Left, leftFile{l.Name, l.Reason})
 	}
-	if c.out.JSON {
-		if err := c.out.Document(doc); err != nil {
-			return err
-		}
-	} else {
-		for _, line := range console.UndoLines(out) {
-			if err := c.out.Printf("%s\n", line); err != nil {
-				return err
-			}
-		}
+	err := c.out.Result(doc, "%s", strings.Join(append(console.UndoLines(out), ""), "\n"))
+	if err == nil {
+		c.console.NoteUndo(out)
 	}
-	c.console.NoteUndo(out)
-	if len(out.Left) > 0 {
-		return cli.Reported(cli.ExitFailed)
-	}
-	return nil
+	return cli.FailedIf(len(out.Left) > 0, err)
 }
 
 // listEdits lists the turns of a conversation that edited files.
@@ -165,8 +154,5 @@ func (c *command) listEdits(w *checkpoint.Workspace, id string) error {
 		}
 		t.Row(turn.Turn, console.Clock(turn.At), state, strings.Join(names, ", "))
 	}
-	if c.out.JSON {
-		return c.out.Document(list)
-	}
-	return c.out.Table(t, "no conversation has edited files here")
+	return c.out.List(list, t, "no conversation has edited files here")
 }

@@ -144,13 +144,6 @@ func judge(flags *ucli.Context, rules int, run kit) error {
 	if cut != nil {
 		return cut
 	}
-	if out.JSON {
-		err = out.Document(report)
-	} else {
-		err = printSummary(out, report)
-	}
-	if err != nil || report.Failed == 0 {
-		return err
-	}
-	return cli.Reported(cli.ExitFailed)
+	err = out.Show(report, func() error { return printSummary(out, report) })
+	return cli.FailedIf(report.Failed > 0, err)
 }

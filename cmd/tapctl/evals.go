@@ -212,10 +212,7 @@ func listCases(out *cli.Output, cases []configs.EvalCase) error {
 		t.Row(c.ID, c.Category, c.Repeat, judge, c.Title)
 		all = append(all, listed{c.ID, c.Title, c.Category, c.Repeat, c.NeedsJudge(), c.File})
 	}
-	if out.JSON {
-		return out.Document(all)
-	}
-	return out.Table(t, "no cases")
+	return out.List(all, t, "no cases")
 }
 
 // evalsOptions reads the flags.

@@ -186,10 +186,7 @@ func (c *command) followGoal(g adminapi.Goal) error {
 
 // printGoal prints a goal with --json, else what, which says how the goal changed.
 func (c *command) printGoal(g adminapi.Goal, what string) error {
-	if c.out.JSON {
-		return c.out.Document(g)
-	}
-	return c.out.Printf("%s %s\n", g.ID, what)
+	return c.out.Result(g, "%s %s\n", g.ID, what)
 }
 
 // goalInk colours the state of a goal.

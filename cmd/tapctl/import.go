@@ -99,14 +99,9 @@ func showImport(out *cli.Output, i imported) error {
 			skipped++
 		}
 	}
-	if out.JSON {
-		if err := out.Document(i.results); err != nil {
-			return err
-		}
-	} else if err := printImport(out, i.results); err != nil {
+	switch err := out.Show(i.results, func() error { return printImport(out, i.results) }); {
+	case err != nil:
 		return err
-	}
-	switch {
 	case len(i.results) == 0:
 		out.Notef("%s", i.none)
 	case skipped > 0 && out.JSON:

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"runtime"
 
 	ucli "github.com/urfave/cli/v2"
@@ -68,23 +67,16 @@ func signOut(c *command) error {
 	if err := c.gw.SignOut(c.ctx); err != nil {
 		return err
 	}
-	if c.out.JSON {
-		return c.out.Document(struct{}{})
-	}
-	return c.out.Printf("all browsers are signed out\n")
+	return c.out.Result(struct{}{}, "all browsers are signed out\n")
 }
 
-// browse opens a file in the user's browser and reports whether it could. The browser outlives
-// the command. A gateway on another machine, or of another user, has no file here.
+// browse opens a file in the user's browser and reports whether it could. A gateway on another
+// machine, or of another user, has no file here.
 func browse(file string) bool {
 	f, err := os.Open(file) //nolint:gosec // our own gateway wrote it
 	if err != nil {
 		return false
 	}
 	_ = f.Close()
-	name := "xdg-open"
-	if runtime.GOOS == "darwin" {
-		name = "open"
-	}
-	return exec.Command(name, (&url.URL{Scheme: "file", Path: file}).String()).Start() == nil
+	return cli.Browse((&url.URL{Scheme: "file", Path: file}).String())
 }

@@ -184,7 +184,7 @@ func restartProvider(c *command, name string) error {
 	if done.Waiting > 0 { // the old processes go on until the new ones have joined
 		text += fmt.Sprintf("; not joined yet: %d", done.Waiting)
 	}
-	return c.done(done, "%s", text)
+	return c.out.Done(done, "%s", text)
 }
 
 // counted makes the function of a subcommand that the gateway answers with the number of
@@ -202,7 +202,7 @@ func counted(
 }
 
 func (c *command) doneCount(done, name string, n int) error {
-	return c.done(map[string]int{done: n}, "%s %s: %d", done, name, n)
+	return c.out.Done(map[string]int{done: n}, "%s %s: %d", done, name, n)
 }
 
 func reloadCommand() *ucli.Command {
@@ -217,15 +217,8 @@ func reloadCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			if c.out.JSON {
-				err = c.out.Document(adminapi.Faults{Faults: list(faults)})
-			} else {
-				err = printFaults(c, faults)
-			}
-			if err == nil && len(faults) > 0 {
-				err = cli.Reported(cli.ExitFailed)
-			}
-			return err
+			err = c.out.Result(adminapi.Faults{Faults: list(faults)}, "%s", faultsText(c.out, faults))
+			return cli.FailedIf(len(faults) > 0, err)
 		}),
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/adminapi"
@@ -39,16 +41,12 @@ func logProvider(c *command, name string) error {
 	if err != nil {
 		return err
 	}
-	if c.out.JSON {
-		return c.out.Document(list(lines))
-	}
-	for _, line := range lines {
-		if err := c.out.Printf("%s\n", cli.Clean(line)); err != nil {
-			return err
-		}
-	}
 	if len(lines) == 0 {
-		c.out.Notef("%s has printed nothing", cli.OneLine(name))
+		return c.out.Done([]string{}, "%s has printed nothing", cli.OneLine(name))
 	}
-	return nil
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString(cli.Clean(line) + "\n")
+	}
+	return c.out.Result(lines, "%s", text.String())
 }

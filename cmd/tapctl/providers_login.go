@@ -68,5 +68,5 @@ func logoutProvider(c *command, name string) error {
 	if had {
 		text = "logged out for %s"
 	}
-	return c.done(map[string]any{"provider": name, "loggedOut": had}, text, cli.OneLine(name))
+	return c.out.Done(map[string]any{"provider": name, "loggedOut": had}, text, cli.OneLine(name))
 }

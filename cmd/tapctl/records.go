@@ -115,9 +115,6 @@ func listRecords(c *command) error {
 	if err != nil {
 		return err
 	}
-	if c.out.JSON {
-		return c.out.Document(list(found.Records))
-	}
 	t := &cli.Table{Ink: stateInk(5), Columns: []string{
 		"TIME", "KIND", "SESSION", "PROVIDER", "WHAT", "OUTCOME", "MS", "WHY",
 	}}
@@ -144,7 +141,7 @@ func listRecords(c *command) error {
 			cli.Shorten(cli.Clean(r.Reason), 80),
 		)
 	}
-	return c.out.Table(t, "no records; tapctl status says whether they can be written")
+	return c.out.List(list(found.Records), t, "no records; tapctl status says whether they can be written")
 }
 
 // recordSubject returns the subject of a record, such as its tool or stream.

@@ -94,7 +94,8 @@ func replay(flags *ucli.Context) error {
 	if err != nil {
 		return err
 	}
-	return printReplay(out, report)
+	err = out.Show(report, func() error { return printFindings(out, report) })
+	return cli.FailedIf(len(report.Findings) > 0, err)
 }
 
 // replayAgainstGateway starts a session for the replay, and ends it also after --timeout or Ctrl-C.
@@ -175,21 +176,6 @@ func readRecording(flags *ucli.Context, file string) (*recording.File, error) {
 		return nil, fmt.Errorf("reading %s: %w", cli.OneLine(file), err)
 	}
 	return read, nil
-}
-
-// printReplay prints the findings of a replay. The exit code is 1 if there are any.
-func printReplay(out *cli.Output, r *conformance.ReplayReport) error {
-	if out.JSON {
-		if err := out.Document(r); err != nil {
-			return err
-		}
-	} else if err := printFindings(out, r); err != nil {
-		return err
-	}
-	if len(r.Findings) > 0 {
-		return cli.Reported(cli.ExitFailed)
-	}
-	return nil
 }
 
 var findingInk = map[string]cli.Ink{

@@ -38,10 +38,7 @@ func (r *resource[T]) print(c *command) error {
 }
 
 func (r *resource[T]) printRows(c *command, all []T) error {
-	if c.out.JSON {
-		return c.out.Document(list(all))
-	}
-	return c.out.Table(r.table(all), r.empty(c))
+	return c.out.List(list(all), r.table(all), r.empty(c))
 }
 
 func (r *resource[T]) table(all []T) *cli.Table {
@@ -139,18 +136,9 @@ func (c *command) line(v any, text string) error {
 	return c.out.Printf("%s\n", text)
 }
 
-// done reports the outcome of a command: v with --json, else a note.
-func (c *command) done(v any, format string, args ...any) error {
-	if c.out.JSON {
-		return c.out.Document(v)
-	}
-	c.out.Notef(format, args...)
-	return nil
-}
-
-// doneTo is done for an action on a thing that has an id.
+// doneTo reports that an action on a thing with an id was done.
 func (c *command) doneTo(id, what string) error {
-	return c.done(map[string]string{"id": id}, "%s %s", what, id)
+	return c.out.Done(map[string]string{"id": id}, "%s %s", what, id)
 }
 
 // list returns an empty list for nil, so that JSON has an array and not null.

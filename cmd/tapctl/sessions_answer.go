@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -138,21 +137,11 @@ func (c *command) showBefore(q adminapi.Question, a adminapi.Answer) error {
 		return cli.Usage("nothing is allowed without the question's ID; if you mean this one: "+
 			"tapctl sessions answer %s %s --question %s", q.Session, a.Decision, q.ID)
 	}
-	_, _ = fmt.Fprintf(c.out.Err, "Is this the question that you answer? [y/N] ")
-	typed := make(chan string, 1)
-	go func() { // without input, it ends only with the program
-		line, _ := bufio.NewReader(in).ReadString('\n')
-		typed <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case line := <-typed:
-		if line != "y" && line != "yes" {
-			return errors.New("nothing was answered; tapctl sessions answer lists the questions that wait")
-		}
-		return nil
-	case <-c.Context.Done():
-		return c.Context.Err()
+	isYes, err := cli.Confirm(c.Context.Context, in, c.out.Err, "Is this the question that you answer?")
+	if err == nil && !isYes {
+		err = errors.New("nothing was answered; tapctl sessions answer lists the questions that wait")
 	}
+	return err
 }
 
 // answerArgs returns the session and the answer from the arguments, "" for a missing one. A
@@ -244,19 +233,14 @@ func (c *command) makeAnswer(q adminapi.Question, text string) (adminapi.Answer,
 }
 
 func (c *command) listQuestions(questions []adminapi.Question, whole bool) error {
-	if c.out.JSON {
-		return c.out.Document(list(questions))
+	var text strings.Builder
+	for _, q := range questions {
+		text.WriteString(questionText(c.out, q, whole))
 	}
 	if len(questions) == 0 {
-		c.out.Notef("no question waits")
-		return nil
+		return c.out.Done([]adminapi.Question{}, "no question waits")
 	}
-	for _, q := range questions {
-		if err := c.out.Printf("%s", questionText(c.out, q, whole)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.out.Result(questions, "%s", text.String())
 }
 
 // printQuestions prints the questions of a session on stderr as they come, until stop is called.

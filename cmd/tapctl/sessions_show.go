@@ -44,10 +44,7 @@ func showSession(c *command, id string) error {
 	if err != nil {
 		return err
 	}
-	if c.out.JSON {
-		return c.out.Document(d)
-	}
-	return c.out.Printf("%s", d.text(c.out))
+	return c.out.Result(d, "%s", d.text(c.out))
 }
 
 func (c *command) details(id string) (sessionDetails, error) {

@@ -57,10 +57,7 @@ func startSession(c *command) error {
 	if err != nil {
 		return err
 	}
-	if c.out.JSON {
-		return c.out.Document(map[string]string{"id": id})
-	}
-	return c.out.Printf("%s\n", id)
+	return c.out.Result(map[string]string{"id": id}, "%s\n", id)
 }
 
 // settingsFlags are the flags of a new or resumed session's model.

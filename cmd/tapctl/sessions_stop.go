@@ -114,7 +114,7 @@ Examples:
 			return err
 		}
 		c.printDropped(dropped)
-		return c.done(struct {
+		return c.out.Done(struct {
 			ID      string   `json:"id"`
 			Dropped []string `json:"dropped,omitempty"`
 		}{id, dropped}, "interrupted %s", id)

@@ -106,14 +106,11 @@ func showSource(c *command, name string) error {
 	if err != nil {
 		return err
 	}
-	if c.out.JSON {
-		shown := shownSource{Source: found[0]}
-		if len(found) > 1 {
-			shown.Sessions = found
-		}
-		return c.out.Document(shown)
+	shown := shownSource{Source: found[0]}
+	if len(found) > 1 {
+		shown.Sessions = found
 	}
-	return sourceResource.printRows(c, found)
+	return c.out.List(shown, sourceResource.table(found), "")
 }
 
 // shownSource is a source in the JSON of sources show. A source that runs in several sessions, as a

@@ -84,10 +84,7 @@ func trySource(c *command) error {
 	if err != nil {
 		return err
 	}
-	if c.out.JSON {
-		return c.out.Document(t)
-	}
-	return c.printTrial(t)
+	return c.out.Show(t, func() error { return c.printTrial(t) })
 }
 
 // sourceFile reads the file that the first argument names.

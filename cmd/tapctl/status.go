@@ -20,13 +20,8 @@ func statusCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			if s.Faults = list(s.Faults); c.out.JSON {
-				return c.out.Document(s)
-			}
-			if err := c.out.Printf("%s", statusText(c.out, s)); err != nil {
-				return err
-			}
-			return printFaults(c, s.Faults)
+			s.Faults = list(s.Faults)
+			return c.out.Result(s, "%s", statusText(c.out, s)+faultsText(c.out, s.Faults))
 		}),
 	}
 }
@@ -53,12 +48,11 @@ func statusText(o *cli.Output, s adminapi.Status) string {
 	return b.String()
 }
 
-func printFaults(c *command, faults []adminapi.Fault) error {
+func faultsText(o *cli.Output, faults []adminapi.Fault) string {
+	var b strings.Builder
 	for _, f := range faults {
 		text := cli.OneLine(fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message))
-		if err := c.out.Printf("%s\n", c.out.Paint(cli.Red, text)); err != nil {
-			return err
-		}
+		b.WriteString(o.Paint(cli.Red, text) + "\n")
 	}
-	return nil
+	return b.String()
 }

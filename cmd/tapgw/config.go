@@ -71,37 +71,24 @@ func checkConfig(c *ucli.Context) error {
 		return err
 	}
 	out := cli.Out(c)
-	if out.JSON {
-		if err := out.Document(append(configs.Faults{}, faults...)); err != nil {
-			return err
-		}
-	} else {
-		for _, file := range files {
-			isGood := true
-			for _, f := range faults {
-				if f.File != file {
-					continue
-				}
+	var text strings.Builder
+	for _, file := range files {
+		isGood := true
+		for _, f := range faults {
+			if f.File == file {
 				isGood = false
-				if err := out.Printf("%s\n", cli.OneLine(f.Error())); err != nil {
-					return err
-				}
+				text.WriteString(cli.OneLine(f.Error()) + "\n")
 			}
-			if !isGood {
-				continue
-			}
-			if err := out.Printf("%s: %s\n", cli.OneLine(file), out.Paint(cli.Green, "ok")); err != nil {
-				return err
-			}
+		}
+		if isGood {
+			text.WriteString(cli.OneLine(file) + ": " + out.Paint(cli.Green, "ok") + "\n")
 		}
 	}
-	if len(files) == 0 {
+	err = out.Result(append(configs.Faults{}, faults...), "%s", text.String())
+	if err == nil && len(files) == 0 {
 		out.Notef("no config file found: the defaults apply")
 	}
-	if len(faults) > 0 {
-		return cli.Reported(cli.ExitFailed)
-	}
-	return nil
+	return cli.FailedIf(len(faults) > 0, err)
 }
 
 // checkFiles checks the files in the arguments, or all that apply, and also returns their names.

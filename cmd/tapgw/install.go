@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -78,14 +75,11 @@ Examples:
 			for _, err := range faults {
 				out.Notef("tapgw: %v", err)
 			}
-			if out.JSON {
-				return out.Document(rows)
-			}
-			t := cli.Table{Columns: []string{"WHAT", "FOR", "SCOPE", "STATE", "PATH"}}
+			t := &cli.Table{Columns: []string{"WHAT", "FOR", "SCOPE", "STATE", "PATH"}}
 			for _, r := range rows {
 				t.Row(r.What, r.For, r.Scope, r.State, visible.Line(r.Path))
 			}
-			return out.Table(&t, "")
+			return out.List(rows, t, "")
 		},
 	}
 }
@@ -126,20 +120,8 @@ func dialog(c *ucli.Context) install.Dialog {
 
 // confirm asks a question on the terminal. An answer other than yes is an error.
 func confirm(ctx context.Context, c *ucli.Context, question string) error {
-	_, _ = fmt.Fprintf(c.App.ErrWriter, "%s [y/N] ", question)
-	answer := make(chan string, 1)
-	go func() { // ends with the line, or with the process
-		line, _ := bufio.NewReader(c.App.Reader).ReadString('\n')
-		answer <- line
-	}()
-	select {
-	case line := <-answer:
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return nil
-		}
-		return cli.Failed("nothing was written")
-	case <-ctx.Done():
-		return errors.Join(cli.Failed("nothing was written"), context.Cause(ctx))
+	if isYes, err := cli.Confirm(ctx, c.App.Reader, c.App.ErrWriter, question); !isYes {
+		return errors.Join(cli.Failed("nothing was written"), err)
 	}
+	return nil
 }

@@ -98,12 +98,10 @@ func installService(c *ucli.Context) error {
 	}
 	out := cli.Out(c)
 	if c.Bool("print") {
-		if out.JSON {
-			return out.Document(map[string]string{
-				"manager": s.Manager(), "file": s.File(), "definition": string(definition),
-			})
+		line := map[string]string{
+			"manager": s.Manager(), "file": s.File(), "definition": string(definition),
 		}
-		return out.Printf("%s", definition)
+		return out.Result(line, "%s", definition)
 	}
 	ctx, cancel := context.WithTimeout(c.Context, service.Timeout)
 	defer cancel()
@@ -146,16 +144,17 @@ func installService(c *ucli.Context) error {
 
 func uninstallService(ctx context.Context, s *service.Service, out *cli.Output) error {
 	action, err := s.Uninstall(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case out.JSON:
-		return out.Document(service.Line{Action: action, Manager: s.Manager(), File: s.File()})
-	case action == service.None:
-		return out.Printf("not installed: there is no %s\n", s.File())
 	}
-	return out.Printf("removed: %s\n", s.File())
+	line, text := service.Line{Action: action, Manager: s.Manager(), File: s.File()}, "removed: %s\n"
+	if action == service.None {
+		text = notInstalled
+	}
+	return out.Result(line, text, s.File())
 }
+
+const notInstalled = "not installed: there is no %s\n"
 
 // showService prints the service's state; the exit code of its error says it as well.
 func showService(ctx context.Context, s *service.Service, out *cli.Output) error {
@@ -164,12 +163,8 @@ func showService(ctx context.Context, s *service.Service, out *cli.Output) error
 		return err
 	}
 	if !isInstalled {
-		if out.JSON {
-			err = out.Document(service.Line{Manager: s.Manager(), File: s.File()})
-		} else {
-			err = out.Printf("not installed: there is no %s\n", s.File())
-		}
-		if err != nil {
+		line := service.Line{Manager: s.Manager(), File: s.File()}
+		if err := out.Result(line, notInstalled, s.File()); err != nil {
 			return err
 		}
 		return cli.Reported(cli.ExitNotFound)
@@ -191,9 +186,6 @@ func showService(ctx context.Context, s *service.Service, out *cli.Output) error
 }
 
 func printService(out *cli.Output, line service.Line, title string) error {
-	if out.JSON {
-		return out.Document(line)
-	}
 	state := "does not run"
 	switch {
 	case line.Running && line.URL != "":
@@ -204,7 +196,7 @@ func printService(out *cli.Output, line service.Line, title string) error {
 	if !line.Enabled {
 		state += ", and does not start at login"
 	}
-	return out.Printf("%s: %s\nthe service %s\n", title, line.File, state)
+	return out.Result(line, "%s: %s\nthe service %s\n", title, line.File, state)
 }
 
 // serviceProgram is this program as the service runs it: with the flags that were given

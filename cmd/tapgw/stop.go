@@ -27,11 +27,8 @@ Examples:
 			if err != nil {
 				return err
 			}
-			if out.JSON {
-				return out.Document(map[string]any{"pid": g.PID, "url": g.URL})
-			}
-			out.Notef("tapgw: stopped the gateway of process %d", g.PID)
-			return nil
+			return out.Done(map[string]any{"pid": g.PID, "url": g.URL},
+				"tapgw: stopped the gateway of process %d", g.PID)
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
 	ucli "github.com/urfave/cli/v2"
@@ -95,27 +96,23 @@ func showTrust(out *cli.Output, dir string, changes []configs.Change, isDryRun b
 	if isDryRun {
 		word = "not trusted by this: "
 	}
-	if err := out.Printf("%s%s\n", word, visible.Line(dir)); err != nil {
-		return err
-	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s%s\n", word, visible.Line(dir))
 	if len(counts) == 0 {
-		return out.Printf("  no config, tools or providers; instructions (AGENTS.md) and chat commands count\n")
+		text.WriteString("  no config, tools or providers; instructions (AGENTS.md) and chat commands count\n")
+		list = nil
 	}
 	for _, c := range counts {
-		if err := out.Printf("  %s: %s\n", visible.Line(c.File), visible.Line(c.What)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&text, "  %s: %s\n", visible.Line(c.File), visible.Line(c.What))
 	}
 	isFirst := !slices.ContainsFunc(list, func(c trustChange) bool { return c.Change != "new" })
 	if isFirst && len(list) == len(counts) {
-		return nil // the files themselves show it
+		list = nil // the files themselves show it
 	}
 	for _, c := range list {
-		if err := out.Printf("\n%s: %s\n%s", c.Change, visible.Line(c.File), visible.Text(c.Diff)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&text, "\n%s: %s\n%s", c.Change, visible.Line(c.File), visible.Text(c.Diff))
 	}
-	return nil
+	return out.Printf("%s", text.String())
 }
 
 // maxDiffed is the size in bytes up to which a file's differences are shown.
@@ -167,10 +164,7 @@ Examples:
 				return cli.NotFound("untrust: %s is not among the trusted directories; tapgw trust lists these", dir)
 			}
 			out := cli.Out(c)
-			if out.JSON {
-				return out.Document(map[string]string{"untrusted": dir})
-			}
-			return out.Printf("no longer trusted: %s\n", dir)
+			return out.Result(map[string]string{"untrusted": dir}, "no longer trusted: %s\n", dir)
 		},
 	}
 }
@@ -196,17 +190,9 @@ func listTrusted(out *cli.Output) error {
 	if err != nil {
 		return err
 	}
-	if out.JSON {
-		dirs := []string{}
-		for _, p := range projects {
-			dirs = append(dirs, p.Dir)
-		}
-		return out.Document(dirs)
-	}
-	if len(projects) == 0 {
-		out.Notef("no directory is trusted; trust one: tapgw trust DIR")
-	}
+	dirs, text := []string{}, ""
 	for _, p := range projects {
+		dirs = append(dirs, p.Dir)
 		state := ""
 		switch changes, err := p.Changes(); {
 		case err != nil:
@@ -215,9 +201,10 @@ func listTrusted(out *cli.Output) error {
 			state = fmt.Sprintf(": %s has changed since you trusted it: run %s",
 				changes[0].Path, configs.TrustCommand(p.Dir))
 		}
-		if err := out.Printf("%s\n", visible.Line(p.Dir+state)); err != nil {
-			return fmt.Errorf("listing: %w", err)
-		}
+		text += visible.Line(p.Dir+state) + "\n"
 	}
-	return nil
+	if len(projects) == 0 {
+		return out.Done(dirs, "no directory is trusted; trust one: tapgw trust DIR")
+	}
+	return out.Result(dirs, "%s", text)
 }

@@ -78,6 +78,15 @@ func NotFound(format string, args ...any) *Error {
 // nothing more: the command has already printed the reason of its failure.
 func Reported(exit int) *Error { return &Error{Exit: exit} }
 
+// FailedIf returns err, or if that is nil and the command failed, an error that only sets the exit code
+// to [ExitFailed], as [Reported] does.
+func FailedIf(failed bool, err error) error {
+	if err == nil && failed {
+		return Reported(ExitFailed)
+	}
+	return err
+}
+
 // AsError converts any error but nil into an [Error]. It takes exit code and code of an Error that
 // err wraps. The end of a context's time is exit code 124 and TIMEOUT, its cancellation 1 and
 // CANCELLED, anything else 1 and FAILED.

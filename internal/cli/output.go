@@ -115,6 +115,34 @@ func (o *Output) Report(line map[string]any, format string, args ...any) {
 	o.Notef(format, args...)
 }
 
+// Show prints a result: v as with [Output.Document] if --json is set, else what text prints.
+func (o *Output) Show(v any, text func() error) error {
+	if o.JSON {
+		return o.Document(v)
+	}
+	return text()
+}
+
+// Result prints a result of one text: v as with [Output.Document] if --json is set, else the text as
+// with [Output.Printf].
+func (o *Output) Result(v any, format string, args ...any) error {
+	return o.Show(v, func() error { return o.Printf(format, args...) })
+}
+
+// Done reports that something was done: v as with [Output.Document] if --json is set, else a note.
+func (o *Output) Done(v any, format string, args ...any) error {
+	return o.Show(v, func() error {
+		o.Notef(format, args...)
+		return nil
+	})
+}
+
+// List prints a list: v as with [Output.Document] if --json is set, else the table as with
+// [Output.Table].
+func (o *Output) List(v any, t *Table, empty string) error {
+	return o.Show(v, func() error { return o.Table(t, empty) })
+}
+
 func (o *Output) writeJSON(v any, indent bool) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -157,10 +157,7 @@ func (d Dialog) applyChange(
 	out, difference := d.Out, change.Diff()
 	r := changeResult{Client: client.Name, File: change.File, Change: change.Kind, Diff: difference.String()}
 	if change.Kind == mcpclients.None {
-		if out.JSON {
-			return out.Document(r)
-		}
-		return out.Printf("%s: nothing changes\n", visible.Line(change.File))
+		return out.Result(r, "%s: nothing changes\n", visible.Line(change.File))
 	}
 	if !out.JSON {
 		if err := printDiff(out, &difference); err != nil {
