@@ -610,13 +610,11 @@ func TestKeptHistoryIsBounded(t *testing.T) {
 	var h adminapi.KeptHistory
 	until(t, "the newest 18 are read within a question's time", func() bool {
 		h = a.History(t.Context(), nil, 0, time.Time{})
-		return len(h.Events) == 18
+		// On a busy machine the time of a question may end before all are read.
+		return len(h.Events) == 18 && len(h.Faults) == 1 && strings.Contains(h.Faults[0], "16 MiB")
 	})
 	if !strings.HasPrefix(h.Events[0].Event, "19x") {
 		t.Errorf("the first event is %.10s, want the newest", h.Events[0].Event)
-	}
-	if len(h.Faults) != 1 || !strings.Contains(h.Faults[0], "16 MiB") {
-		t.Errorf("faults %v, want one that names the bound", h.Faults)
 	}
 }
 

@@ -96,7 +96,7 @@ func TestManyCallsWithinTheProcess(t *testing.T) {
 	r := newDialRig(t, 0)
 	bound, _ := r.run(echo)
 	await(t, "the provider", bound)
-	callers, each := 10, 10_000
+	callers, each := 10, 1_000
 	if testing.Short() {
 		each = 100
 	}
