@@ -140,15 +140,6 @@ func (t *tracker) handle(it item) {
 	}
 }
 
-func (t *tracker) event(e sdk.SessionEvent) {
-	if t.s.joined != 0 && e.AgentID == nil && e.Type() == rpc.SessionEventTypeSessionShutdown {
-		t.s.setOver()
-	}
-	if row := eventRows()[e.Type()]; row.do != nil {
-		row.do(t, e)
-	}
-}
-
 // conn returns the session's conn if the present events come from it, else nil.
 func (t *tracker) conn() *conn {
 	t.s.mu.Lock()
@@ -176,7 +167,7 @@ func (t *tracker) userMessage(e sdk.SessionEvent, d *rpc.UserMessageData) {
 	source := promptSource(d.Source)
 	if p := t.s.removeBegun(deref(d.MessageID), d.Content); p != nil {
 		source = cmp.Or(p.source, source)
-		t.startTurn(p, d.Delivery != nil && *d.Delivery == rpc.UserMessageDeliverySteering)
+		t.startTurn(p, deref(d.Delivery) == rpc.UserMessageDeliverySteering)
 		t.prompt = deref(d.MessageID)
 	}
 	t.agentDone = false
@@ -364,13 +355,12 @@ const toolTimeType rpc.SessionEventType = "model.tool_execution"
 
 // toolTime reports how long the runtime says that a tool execution took. Between its start and its end as they were
 // reported may be much more: calls that run beside each other begin and wait together.
-func (t *tracker) toolTime(e sdk.SessionEvent) {
+func (t *tracker) toolTime(data json.RawMessage) {
 	var d struct {
 		ToolCallID string  `json:"toolCallId"`
 		DurationMs float64 `json:"durationMs"`
 	}
-	raw, isRaw := e.Data.(*rpc.RawSessionEventData)
-	if !isRaw || json.Unmarshal(raw.Raw, &d) != nil {
+	if json.Unmarshal(data, &d) != nil {
 		return
 	}
 	if took := gateway.ToolTime(d.DurationMs); took > 0 && d.ToolCallID != "" {

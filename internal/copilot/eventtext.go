@@ -21,13 +21,6 @@ func because(why string) string {
 // pastTense makes "created" of "create".
 func pastTense(operation string) string { return strings.TrimSuffix(operation, "e") + "ed" }
 
-func int64OrZero(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
-
 // serverText describes the fault of an MCP server, or returns "" if it is well.
 func serverText(name string, status rpc.MCPServerStatus, err *string) string {
 	switch status {
@@ -42,8 +35,8 @@ func serverText(name string, status rpc.MCPServerStatus, err *string) string {
 // failureText says in one line how a model call failed.
 func failureText(d *rpc.ModelCallFailureData) string {
 	text := "a call of model " + cmp.Or(deref(d.Model), "(unknown)") + " failed"
-	if d.StatusCode != nil && *d.StatusCode != 0 {
-		text += fmt.Sprintf(" with status %d", *d.StatusCode)
+	if status := deref(d.StatusCode); status != 0 {
+		text += fmt.Sprintf(" with status %d", status)
 	}
 	if d.DurationMs != nil {
 		text += fmt.Sprintf(" after %s", time.Duration(*d.DurationMs)*time.Millisecond)

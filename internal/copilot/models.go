@@ -74,19 +74,12 @@ func githubModel(m rpc.Model) adminapi.Model {
 		v.Vision = *s.Vision
 	}
 	if l := m.Capabilities.Limits; l != nil {
-		v.MaxPromptTokens, v.MaxContextTokens = orZero(l.MaxPromptTokens), orZero(l.MaxContextWindowTokens)
+		v.MaxPromptTokens, v.MaxContextTokens = int(deref(l.MaxPromptTokens)), int(deref(l.MaxContextWindowTokens))
 	}
 	if m.Policy != nil {
 		v.Policy = string(m.Policy.State)
 	}
 	return v
-}
-
-func orZero(n *int64) int {
-	if n == nil {
-		return 0
-	}
-	return int(*n)
 }
 
 // checkModel checks that a session may use GitHub's models, and that its model exists and knows its effort. An empty

@@ -84,7 +84,7 @@ func deferToPump(sdk.PermissionRequest, sdk.PermissionInvocation) (rpc.Permissio
 // answerPermission answers a request for permission on a goroutine of its own. The pump calls it. u is the call that
 // needs the permission; nil if no such call runs.
 func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData, u *toolUse) {
-	if s.joined != 0 || d.ResolvedByHook != nil && *d.ResolvedByHook {
+	if s.joined != 0 || deref(d.ResolvedByHook) {
 		return
 	}
 	s.whilePending(c, d.RequestID, func(ctx context.Context) {

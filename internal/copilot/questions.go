@@ -183,7 +183,7 @@ func (t *tracker) formRequested(d *rpc.ElicitationRequestedData) {
 		message = from + ": " + message
 	}
 	q := gateway.Question{Kind: adminapi.QuestionForm, Message: message, Schema: protocol.Raw(`{"type":"object"}`)}
-	if d.Mode != nil && *d.Mode == rpc.ElicitationRequestedModeURL {
+	if deref(d.Mode) == rpc.ElicitationRequestedModeURL {
 		q = gateway.Question{
 			Kind: adminapi.QuestionPermission, Message: message + " (open this in a browser, then answer once)",
 			Detail: deref(d.URL),

@@ -29,7 +29,7 @@ func (s *session) recordRaw(e sdk.SessionEvent) {
 	}
 	s.calls.RuntimeEvent(adminapi.RuntimeEvent{
 		TS: e.Timestamp.UTC(), Type: string(e.Type()), ID: e.ID, AgentID: deref(e.AgentID),
-		Ephemeral: e.Ephemeral != nil && *e.Ephemeral, Data: json.RawMessage(data),
+		Ephemeral: deref(e.Ephemeral), Data: json.RawMessage(data),
 	})
 }
 

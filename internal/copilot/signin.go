@@ -19,7 +19,7 @@ const notSignedIn = "not signed in to GitHub Copilot: " + HowToSignIn
 // names the remedy, which the runtime leaves out.
 func (s *session) errorText(d *rpc.SessionErrorData) string {
 	isSignIn := d.ErrorType == "authentication" || strings.Contains(d.Message, "No GitHub OAuth token") ||
-		d.Remediation != nil && *d.Remediation == rpc.RemediationActionSignIn
+		deref(d.Remediation) == rpc.RemediationActionSignIn
 	switch {
 	case s.provider != nil || !isSignIn:
 		return d.Message

@@ -73,7 +73,7 @@ func command(f rpc.SlashCommandInfo) adminapi.Command {
 	if f.Input == nil {
 		return made
 	}
-	made.Hint, made.Required = f.Input.Hint, f.Input.Required != nil && *f.Input.Required
+	made.Hint, made.Required = f.Input.Hint, deref(f.Input.Required)
 	for _, choice := range f.Input.Choices {
 		made.Choices = append(made.Choices, adminapi.CommandChoice{Name: choice.Name, Description: choice.Description})
 	}

@@ -117,10 +117,7 @@ func (s *session) resumeOn(
 	for _, d := range defs {
 		t := sdk.Tool{
 			Name: d.Name, Description: d.Description, Parameters: d.Parameters,
-			SkipPermission: d.SkipPermission != nil && *d.SkipPermission,
-		}
-		if d.Defer != nil {
-			t.Defer = sdk.ToolDefer(*d.Defer)
+			SkipPermission: deref(d.SkipPermission), Defer: sdk.ToolDefer(deref(d.Defer)),
 		}
 		cfg.Tools = append(cfg.Tools, t)
 	}
@@ -325,9 +322,10 @@ func rawJSON(v any) protocol.Raw {
 	return protocol.Raw(bytes.TrimSpace(b.Bytes()))
 }
 
-func deref(s *string) string {
-	if s == nil {
-		return ""
+// deref returns what p points to, or the zero value.
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *s
+	return v
 }

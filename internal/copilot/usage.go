@@ -16,16 +16,12 @@ const nanoCredits = 1e9
 // countModelCall reports the tokens, cost and time of an answered model call.
 func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 	c := gateway.ModelCall{
-		Model: d.Model, Prompt: t.prompt, Duration: time.Duration(int64OrZero(d.Duration)) * time.Millisecond,
+		Model: d.Model, Prompt: t.prompt, Cost: deref(d.Cost),
+		Duration: time.Duration(deref(d.Duration)) * time.Millisecond,
 		Tokens: adminapi.Tokens{
-			Input: int64OrZero(
-				d.InputTokens,
-			), Output: int64OrZero(d.OutputTokens), Reasoning: int64OrZero(d.ReasoningTokens),
-			CacheRead: int64OrZero(d.CacheReadTokens), CacheWrite: int64OrZero(d.CacheWriteTokens),
+			Input: deref(d.InputTokens), Output: deref(d.OutputTokens), Reasoning: deref(d.ReasoningTokens),
+			CacheRead: deref(d.CacheReadTokens), CacheWrite: deref(d.CacheWriteTokens),
 		},
-	}
-	if d.Cost != nil {
-		c.Cost = *d.Cost
 	}
 	if u := d.CopilotUsage; u != nil {
 		c.Credits = u.TotalNanoAiu / nanoCredits
@@ -37,7 +33,7 @@ func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 func (t *tracker) countFailedCall(d *rpc.ModelCallFailureData) {
 	t.s.calls.CountModelCall(gateway.ModelCall{
 		Model: deref(d.Model), Prompt: t.prompt, Failed: true,
-		Duration: time.Duration(int64OrZero(d.DurationMs)) * time.Millisecond,
+		Duration: time.Duration(deref(d.DurationMs)) * time.Millisecond,
 	})
 }
 
@@ -49,10 +45,10 @@ func (t *tracker) countCompaction(d *rpc.SessionCompactionCompleteData) {
 	}
 	c := gateway.ModelCall{
 		Model: cmp.Or(deref(u.Model), deref(d.BehaviorModelID)), Prompt: t.prompt, Failed: !d.Success,
-		Duration: time.Duration(int64OrZero(u.Duration)) * time.Millisecond,
+		Duration: time.Duration(deref(u.Duration)) * time.Millisecond,
 		Tokens: adminapi.Tokens{
-			Input: int64OrZero(u.InputTokens), Output: int64OrZero(u.OutputTokens),
-			CacheRead: int64OrZero(u.CacheReadTokens), CacheWrite: int64OrZero(u.CacheWriteTokens),
+			Input: deref(u.InputTokens), Output: deref(u.OutputTokens),
+			CacheRead: deref(u.CacheReadTokens), CacheWrite: deref(u.CacheWriteTokens),
 		},
 	}
 	if u.CopilotUsage != nil {

@@ -28,7 +28,7 @@ func (s *session) capabilities() *rpc.ModelCapabilitiesOverride {
 // hideImages stops showing images to a model that refused a request with one. The images stay in the history, so every
 // later turn would fail too.
 func (s *session) hideImages(c *conn, e *rpc.SessionErrorData) {
-	badRequest := e.StatusCode != nil && *e.StatusCode == http.StatusBadRequest
+	badRequest := deref(e.StatusCode) == http.StatusBadRequest
 	about := s.hasShownImage.Load() || strings.Contains(strings.ToLower(e.Message), "image")
 	if c == nil || s.provider == nil || !badRequest || !about || s.lacksVision.Swap(true) {
 		return
