@@ -40,7 +40,7 @@ var capabilities = map[string]map[string]string{
 		"`on`, one type or all: created, deleted, updated": "TestEventsStates",
 	},
 	"3": {
-		"`workspacePath`":            "TestEventTableSaysWhatItDoes",
+		"`workspacePath`":            "TestTimelineLines",
 		"`capabilities`, `ui`":       "TestAnswersOfInputsAndForms TestForm",
 		"`send`":                     "TestTurnsOfOneSession",
 		"`sendAndWait`":              "TestTurnStorm TestNoCrosstalk",
@@ -57,14 +57,14 @@ var capabilities = map[string]map[string]string{
 	},
 	"4": {
 		"4.1 streaming deltas and the assistant's turn": "" +
-			"TestProfileStreaming TestReasoning TestEventTableSaysWhatItDoes",
+			"TestProfileStreaming TestReasoning TestTimelineLines",
 		"4.1 `assistant.usage`":             "TestUsageIsCountedByPrompt",
-		"4.1 tool execution":                "TestToolRoundTrip TestEventTableSaysWhatItDoes",
+		"4.1 tool execution":                "TestToolRoundTrip TestTimelineLines",
 		"4.1 permissions, questions, forms": "TestPermissionAsked TestAskUser TestForm",
-		"4.1 commands and capabilities":     "TestEventTableHasEveryTypeOnce TestCommands",
+		"4.1 commands and capabilities":     "TestEventsAreDocumented TestCommands",
 		"4.1 lifecycle, errors, compaction": "" +
 			"TestCompactionIsTold TestFailedCallsAreTold TestModelError",
-		"4.2 all members of the union":     "TestEventTableHasEveryTypeOnce TestEventTableIsDocumented",
+		"4.2 all members of the union":     "TestEventsAreDocumented",
 		"types that the SDK does not know": "TestRawEventsAreKeptWithoutSecrets",
 	},
 	"5": {
@@ -114,7 +114,7 @@ var capabilities = map[string]map[string]string{
 		"`backgroundCompactionThreshold`":              "TestProfileInfinite TestInfiniteSessionFaults",
 		"`bufferExhaustionThreshold`":                  "TestProfileOnTheWire TestInfiniteSessionFaults",
 		"on by default, kept in a workspace directory": "TestResume",
-		"`checkpoints/`, `plan.md`, `files/`":          "TestEventTableSaysWhatItDoes",
+		"`checkpoints/`, `plan.md`, `files/`":          "TestTimelineLines",
 		"compaction: start and complete":               "TestCompactionIsTold",
 	},
 	"9": {

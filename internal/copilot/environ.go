@@ -3,7 +3,6 @@ package copilot
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -56,35 +55,24 @@ func withoutForbidden(extra []string) (env []string) {
 // session, and lies outside the directory that the session may read without a question.
 
 // shellFile is the file from which the shell of a session with this output directory reads its environment.
-func shellFile(outputDir string) string {
-	if runtime.GOOS == "windows" {
-		return outputDir + ".ps1"
-	}
-	return outputDir + ".sh"
-}
+func shellFile(outputDir string) string { return outputDir + ".sh" }
 
 // shellOptions make the shell read a file. They are nil if file is "".
 func shellOptions(file string) *rpc.ShellOptions {
 	if file == "" {
 		return nil
 	}
-	script := rpc.ShellInitScript{Path: file, Shell: rpc.ShellInitScriptShellBash}
-	if runtime.GOOS == "windows" {
-		script.Shell = rpc.ShellInitScriptShellPowershell
+	return &rpc.ShellOptions{
+		InitScripts: []rpc.ShellInitScript{{Path: file, Shell: rpc.ShellInitScriptShellBash}},
 	}
-	return &rpc.ShellOptions{InitScripts: []rpc.ShellInitScript{script}}
 }
 
-// shellScript sets variables in the language of the system's shell.
+// shellScript sets variables in the language of the shell.
 func shellScript(env []string) string {
-	line, quote := "export %s='%s'\n", `'\''`
-	if runtime.GOOS == "windows" {
-		line, quote = "$env:%s = '%s'\r\n", `''`
-	}
 	var b strings.Builder
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
-		fmt.Fprintf(&b, line, name, strings.ReplaceAll(value, "'", quote))
+		fmt.Fprintf(&b, "export %s='%s'\n", name, strings.ReplaceAll(value, "'", `'\''`))
 	}
 	return b.String()
 }

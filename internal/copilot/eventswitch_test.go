@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/adminapi"
 )
 
 // sdkEventTypes reads the types of events from the SDK's source: its constants
@@ -70,6 +72,39 @@ func TestEventsAreDocumented(t *testing.T) {
 		n := strings.Count(table, "\n| `"+typ+"` |") + strings.Count(raw, "`"+typ+"`")
 		if n != 1 {
 			t.Errorf("%s says of %s %d times what becomes of it, want 1", file, typ, n)
+		}
+	}
+}
+
+func TestTimelineLines(t *testing.T) {
+	const info, warning = adminapi.LogInfo, adminapi.LogWarning
+	for _, tt := range []struct {
+		data  rpc.SessionEventData
+		level adminapi.LogLevel
+		text  string
+	}{
+		{&rpc.SessionWorkspaceFileChangedData{Path: "plan.md", Operation: "update"}, info,
+			"workspace file plan.md was updated"},
+		{&rpc.SessionPlanChangedData{Operation: "create"}, info, "the plan was created"},
+		{&rpc.SessionSnapshotRewindData{EventsRemoved: 3}, info, "the session was rewound by 3 events"},
+		{&rpc.SessionModelChangeData{NewModel: "b", PreviousModel: new("a"), ReasoningEffort: new("low"),
+			Cause: new("the user")}, info, "model b, was a, effort low: the user"},
+		{&rpc.SessionCompactionStartData{CurrentTokens: new(int64(90)), TokenLimit: new(int64(100))}, info,
+			"compacting the conversation: 90 of 100 tokens are used"},
+		{&rpc.SessionCompactionCompleteData{Success: true, MessagesRemoved: new(int64(1)),
+			PreCompactionTokens: new(int64(90)), PostCompactionTokens: new(int64(10))}, info,
+			"the conversation was compacted: 1 message became a summary, 90 tokens became 10"},
+		{&rpc.SessionCompactionCompleteData{Error: new("no")}, warning,
+			"the conversation could not be compacted: no"},
+		{&rpc.SubagentCompletedData{AgentName: "explore", TotalToolCalls: new(int64(2)), TotalTokens: new(int64(30)),
+			DurationMs: new(int64(1500))}, info, "sub-agent explore is done: 2 tool calls, 30 tokens, 1.5s"},
+		{&rpc.AutoModeSwitchRequestedData{ErrorCode: new("429"), RetryAfterSeconds: new(int64(9))}, warning,
+			"the model's rate limit is used up: 429; it ends in 9 s"},
+		{&rpc.HookEndData{HookType: "stop", Success: true}, "", ""},
+		{&rpc.SessionIdleData{}, "", ""},
+	} {
+		if level, text := timelineLine(tt.data); level != tt.level || text != tt.text {
+			t.Errorf("%s: %s %q, want %s %q", tt.data.Type(), level, text, tt.level, tt.text)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 
 	"tapgw/internal/proc"
 )
@@ -56,18 +55,8 @@ func (f finder) find(cli string) (Found, error) {
 		}
 		return Found{path, SourceEnv}, nil
 	}
-	// The working directory is not searched. A gateway that is started in an untrusted checkout must not run programs
-	// from it.
-	if exe, err := f.executable(); err == nil {
-		if target, err := filepath.EvalSymlinks(exe); err == nil {
-			exe = target
-		}
-		dir := filepath.Dir(exe)
-		for _, root := range []string{dir, filepath.Dir(dir)} {
-			if path := Installed(root); path != "" {
-				return Found{path, SourceProject}, nil
-			}
-		}
+	if path := proc.Beside(f.executable, Installed); path != "" {
+		return Found{path, SourceProject}, nil
 	}
 	if path, err := f.lookPath("copilot"); err == nil {
 		if path, err = filepath.Abs(path); err == nil {
@@ -81,28 +70,13 @@ func (f finder) find(cli string) (Found, error) {
 // Installed returns the path of the runtime that make runtime installed below a directory, or "" if
 // that runtime is missing or not for this machine's system and architecture.
 func Installed(root string) string {
-	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
-	if arch == "" {
-		arch = runtime.GOARCH
+	arch := runtime.GOARCH
+	if arch == "amd64" {
+		arch = "x64"
 	}
-	system := map[string]string{"windows": "win32"}[runtime.GOOS]
-	if system == "" {
-		system = runtime.GOOS
-	}
-	found, err := filepath.Glob(
-		filepath.Join(
-			root, ".runtime", "node_modules", "@github", "copilot-sdk-"+system+"*-"+arch, "prebuilds", "*",
-			"copilot-runtime*",
-		),
-	)
-	if err != nil {
-		return ""
-	}
-	found = slices.DeleteFunc(found, func(path string) bool {
-		name := filepath.Base(path)
-		return name != "copilot-runtime" && name != "copilot-runtime.exe"
-	})
-	if len(found) == 0 {
+	found, err := filepath.Glob(filepath.Join(root, ".runtime", "node_modules", "@github",
+		"copilot-sdk-"+runtime.GOOS+"*-"+arch, "prebuilds", "*", "copilot-runtime"))
+	if err != nil || len(found) == 0 {
 		return ""
 	}
 	return found[0]

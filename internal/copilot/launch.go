@@ -1,9 +1,14 @@
 package copilot
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
+
+	"tapgw/internal/proc"
 )
 
 // LaunchArg is the hidden first argument that makes this program become the runtime; see [ExecRuntime].
@@ -30,6 +35,34 @@ func ExecRuntime(args []string) (code int, ran bool) {
 	return 1, true
 }
 
+// launch replaces this process by the runtime. It returns only an error.
+//
+// There is no death signal for the case that the gateway dies: the runtime ends by itself when its stdin ends, and
+// saves its sessions first.
+func launch(socket, path string, args []string) error {
+	if err := syscall.Setpgid(0, 0); err != nil && !errors.Is(err, syscall.EPERM) { // EPERM: leads a session already
+		return fmt.Errorf("making a process group: %w", err)
+	}
+	if err := exchangeOutput(socket); err != nil {
+		return fmt.Errorf("giving the output to the gateway: %w", err)
+	}
+	argv := append([]string{path}, args...)
+	if proc.IsScript(path) {
+		node, err := exec.LookPath("node")
+		if err != nil {
+			return fmt.Errorf("finding node: %w", err)
+		}
+		path, argv = node, append([]string{node}, argv...)
+	}
+	return syscall.Exec(path, argv, os.Environ()) //nolint:gosec // the program that the gateway found
+}
+
+// kill ends the runtime and the processes that are left in its group.
+func kill(pid int) {
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
 // GuardStdout drops the diagnostics that the SDK prints with fmt.Printf: each terminal that leaves
 // causes one, and it does not name the session. The gateway's own log does. It returns the
 // program's standard output, for the program's own use. Call it in main before any goroutine runs.
@@ -39,13 +72,10 @@ func GuardStdout() *os.File {
 	return stdout
 }
 
-// launcher returns the command to put before the runtime's own. It is nil on systems without process replacement.
+// launcher returns the command to put before the runtime's own.
 func (o Options) launcher() ([]string, error) {
 	if len(o.Launcher) > 0 {
 		return o.Launcher, nil
-	}
-	if !canLaunch {
-		return nil, nil
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -33,8 +33,8 @@ var errUnanswered = errors.New("the Copilot runtime did not answer in time")
 type process struct {
 	client *sdk.Client
 	log    *slog.Logger
-	pid    int           // 0 without a launcher
-	output *outlet       // nil without a launcher
+	pid    int           // 0 with pipe
+	output *outlet       // nil with pipe
 	pipe   *dialablePipe // to a runtime that a person started; nil: to one of ours
 
 	canEnableHooksLater bool // see lateHooksVersion
@@ -72,14 +72,12 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 	if err != nil {
 		return nil, err
 	}
-	var output *outlet
-	if launcher != nil {
-		if output, err = openOutlet(dir); err != nil {
-			return nil, err
-		}
-		conn.Path = launcher[0]
-		conn.Args = append(append([]string(nil), launcher[1:]...), outletSocket(dir), found.Path)
+	output, err := openOutlet(dir)
+	if err != nil {
+		return nil, err
 	}
+	conn.Path = launcher[0]
+	conn.Args = slices.Concat(launcher[1:], []string{outletSocket(dir), found.Path})
 	client := sdk.NewClient(&sdk.ClientOptions{
 		Connection:      conn,
 		BaseDirectory:   o.Home,
@@ -93,10 +91,8 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		if output != nil {
-			output.close()
-			err = cmp.Or(output.fault(), err)
-		}
+		output.close()
+		err = cmp.Or(output.fault(), err)
 		return nil, fmt.Errorf("starting the Copilot runtime %s: %w", found.Path, joinLines(err))
 	}
 	enableLater := false
@@ -105,10 +101,7 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 	}
 	p := &process{
 		client: client, log: log, canEnableHooksLater: enableLater, ping: pingTimeout, gone: make(chan struct{}),
-		handled: make(chan struct{}),
-	}
-	if output != nil {
-		p.pid, p.output = output.process(), output
+		handled: make(chan struct{}), pid: output.process(), output: output,
 	}
 	log.Info("Copilot runtime started", "path", found.Path, "pid", p.pid)
 	return p, nil
@@ -211,6 +204,8 @@ func execute(ctx context.Context, p *process, timeout time.Duration, request fun
 	return err
 }
 
+var errStopping = errors.New("the Copilot runtime is being stopped")
+
 // askClient is ask for the client's own methods, which must not run at the same time as its Stop.
 func askClient[T any](
 	ctx context.Context, p *process, timeout time.Duration, request func(context.Context) (T, error),
@@ -220,7 +215,7 @@ func askClient[T any](
 		defer p.stopping.RUnlock()
 		if p.isStopped {
 			var none T
-			return none, errors.New("the Copilot runtime is being stopped")
+			return none, errStopping
 		}
 		return request(ctx)
 	})
@@ -241,26 +236,10 @@ func (p *process) checkAlive() {
 	}
 	p.asking.Go(func() {
 		defer p.isChecking.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), p.ping)
-		defer cancel()
-		alive := make(chan error, 1)
-		p.asking.Go(func() {
-			p.stopping.RLock()
-			defer p.stopping.RUnlock()
-			if p.isStopped {
-				alive <- nil
-				return
-			}
-			_, err := p.client.Ping(ctx, "")
-			alive <- err
+		_, err := askClient(context.Background(), p, p.ping, func(ctx context.Context) (*sdk.PingResponse, error) {
+			return p.client.Ping(ctx, "")
 		})
-		select {
-		case err := <-alive:
-			if err == nil {
-				return
-			}
-		case <-ctx.Done():
-		case <-p.gone:
+		if err == nil || errors.Is(err, errStopping) || p.hasEnded() {
 			return
 		}
 		p.log.Warn("the Copilot runtime hangs: ending it", "pid", p.pid)

@@ -27,7 +27,7 @@ const (
 	SourcePath    = "PATH"
 )
 
-// program is the language server's name, without .exe.
+// program is the language server's name.
 const program = "copilot-language-server"
 
 // Found is a language server on this machine: the absolute path of a program, or of a .js file for node, and the place
@@ -73,17 +73,8 @@ func (f finder) find(command string) (Found, error) {
 		}
 		return Found{path, named.Source}, nil
 	}
-	// Only beside this program and not in the working directory, which may be the checkout of a stranger.
-	if exe, err := f.executable(); err == nil {
-		if target, err := filepath.EvalSymlinks(exe); err == nil {
-			exe = target
-		}
-		dir := filepath.Dir(exe)
-		for _, root := range []string{dir, filepath.Dir(dir)} {
-			if path := f.installed(root); path != "" {
-				return Found{path, SourceProject}, nil
-			}
-		}
+	if path := proc.Beside(f.executable, f.installed); path != "" {
+		return Found{path, SourceProject}, nil
 	}
 	if path, err := f.lookPath(program); err == nil {
 		if path, err = filepath.Abs(path); err == nil {
@@ -101,7 +92,7 @@ func (f finder) find(command string) (Found, error) {
 
 // installed returns the language server that `make runtime` has put below root, or "".
 func (f finder) installed(root string) string {
-	path := filepath.Join(root, ".runtime", "node_modules", "@github", program+"-"+f.platform(), f.exe())
+	path := filepath.Join(root, ".runtime", "node_modules", "@github", program+"-"+f.platform(), program)
 	if info, err := os.Stat(path); err != nil || info.IsDir() {
 		return ""
 	}
@@ -110,21 +101,11 @@ func (f finder) installed(root string) string {
 
 // platform returns npm's name for this machine, such as linux-x64.
 func (f finder) platform() string {
-	arch, system := f.arch, f.system
+	arch := f.arch
 	if arch == "amd64" {
 		arch = "x64"
 	}
-	if system == "windows" {
-		system = "win32"
-	}
-	return system + "-" + arch
-}
-
-func (f finder) exe() string {
-	if f.system == "windows" {
-		return program + ".exe"
-	}
-	return program
+	return f.system + "-" + arch
 }
 
 type editor struct {
@@ -135,55 +116,45 @@ type editor struct {
 // editors returns where editors install their language server: first the program for this machine, then the script
 // for node.
 func (f finder) editors() []editor {
-	data := []string{filepath.Join(f.home, ".local", "share")}
-	if dir := f.getenv("XDG_DATA_HOME"); dir != "" {
-		data = []string{dir}
-	}
-	jetbrains := []string{filepath.Join(data[0], "JetBrains", "*")}
+	data := cmp.Or(f.getenv("XDG_DATA_HOME"), filepath.Join(f.home, ".local", "share"))
+	jetbrains := []string{filepath.Join(data, "JetBrains", "*")}
 	var xcode []string
-	switch f.system {
-	case "darwin":
+	if f.system == "darwin" {
 		support := filepath.Join(f.home, "Library", "Application Support")
 		jetbrains = []string{filepath.Join(support, "JetBrains", "*", "plugins")}
 		for _, apps := range []string{"/Applications", filepath.Join(f.home, "Applications")} {
-			xcode = append(xcode, filepath.Join(apps, "GitHub Copilot for Xcode.app", "Contents", "Resources", f.exe()))
+			xcode = append(xcode, filepath.Join(apps, "GitHub Copilot for Xcode.app", "Contents", "Resources", program))
 		}
-	case "windows":
-		jetbrains = []string{filepath.Join(f.getenv("APPDATA"), "JetBrains", "*", "plugins")}
-		data = []string{f.getenv("LOCALAPPDATA")}
 	}
 	// below joins each directory with each tail.
 	below := func(dirs []string, tails ...string) (globs []string) {
 		for _, dir := range dirs {
 			for _, tail := range tails {
-				globs = append(globs, filepath.Join(dir, filepath.FromSlash(tail)))
+				globs = append(globs, filepath.Join(dir, tail))
 			}
 		}
 		return globs
 	}
 	code := func(dir string) []string {
 		return below([]string{filepath.Join(f.home, dir, "extensions", "github.copilot-*")},
-			"copilot-language-server/native/"+f.platform()+"/"+f.exe(), "dist/"+f.exe(),
-			"node_modules/@github/copilot-language-server-"+f.platform()+"/"+f.exe(),
+			"copilot-language-server/native/"+f.platform()+"/"+program, "dist/"+program,
+			"node_modules/@github/copilot-language-server-"+f.platform()+"/"+program,
 			"dist/language-server.js", "node_modules/@github/copilot-language-server/dist/language-server.js")
 	}
-	var nvim []string
-	for _, dir := range data {
-		nvim = append(nvim, filepath.Join(dir, "nvim"), filepath.Join(dir, "nvim-data"))
-	}
+	nvim := []string{filepath.Join(data, "nvim"), filepath.Join(data, "nvim-data")}
 	var plugins []string
 	for _, dir := range append(nvim, filepath.Join(f.home, ".vim")) {
 		plugins = append(plugins, below([]string{dir}, "lazy", "plugged", "site/pack/*/start", "pack/*/start")...)
 	}
 	return []editor{
-		{"JetBrains", below(jetbrains, "github-copilot-intellij/copilot-agent/native/"+f.platform()+"/"+f.exe(),
+		{"JetBrains", below(jetbrains, "github-copilot-intellij/copilot-agent/native/"+f.platform()+"/"+program,
 			"github-copilot-intellij/copilot-agent/dist/language-server.js")},
 		{"VS Code", code(".vscode")},
 		{"VS Code Insiders", code(".vscode-insiders")},
 		{"Cursor", code(".cursor")},
 		{"Neovim", slices.Concat(
-			below(nvim, "mason/bin/"+f.exe()),
-			below(plugins, "copilot.lua/copilot/"+f.platform()+"/"+f.exe(), "copilot.lua/copilot/js/language-server.js",
+			below(nvim, "mason/bin/"+program),
+			below(plugins, "copilot.lua/copilot/"+f.platform()+"/"+program, "copilot.lua/copilot/js/language-server.js",
 				"copilot.vim/copilot-language-server/dist/language-server.js", "copilot.vim/dist/language-server.js"),
 		)},
 		{"Xcode", xcode},

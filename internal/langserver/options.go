@@ -176,10 +176,4 @@ func (o *Options) folder() object {
 }
 
 // fileURI returns the URI of an absolute path.
-func fileURI(path string) string {
-	path = filepath.ToSlash(path)
-	if !strings.HasPrefix(path, "/") { // C:/...
-		path = "/" + path
-	}
-	return (&url.URL{Scheme: "file", Path: path}).String()
-}
+func fileURI(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }

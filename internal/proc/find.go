@@ -1,11 +1,11 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
@@ -33,10 +33,25 @@ func Find(name string, lookPath func(string) (string, error)) (string, error) {
 		return "", err
 	case info.IsDir():
 		return "", fmt.Errorf("%s: is a directory; name the program", path)
-	case runtime.GOOS != "windows" && info.Mode()&0o111 == 0 && !IsScript(path):
+	case info.Mode()&0o111 == 0 && !IsScript(path):
 		return "", fmt.Errorf("%s: may not be run (chmod +x)", path)
 	}
 	return path, nil
+}
+
+// Beside returns what find finds in the directory of this program, or else in the one above; "" if
+// in neither. It does not look into the working directory: a program that is started in the
+// checkout of a stranger must not run what lies there.
+func Beside(executable func() (string, error), find func(root string) string) string {
+	exe, err := executable()
+	if err != nil {
+		return ""
+	}
+	if target, err := filepath.EvalSymlinks(exe); err == nil {
+		exe = target
+	}
+	dir := filepath.Dir(exe)
+	return cmp.Or(find(dir), find(filepath.Dir(dir)))
 }
 
 // IsScript reports whether node must run a program: its name ends in .js. [Find] accepts such a
