@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	sdk "github.com/github/copilot-sdk/go"
@@ -19,36 +20,20 @@ import (
 // syncType marks a line that comes back as an event. When it is back, the pump has seen all events before it.
 const syncType = logType + "-sync"
 
-// item is one entry of the pump's queue: an event of the runtime, or a change of the session. Each
-// kind uses its own fields.
+// item is one entry of the pump's queue: an event of the runtime, or a change of the session.
 type item struct {
-	gen   int // of the conn that the item is about
+	gen   int // of the conn that the event comes from
 	event sdk.SessionEvent
-
-	lost           error         // why the process died
-	lostPrompts    int           // prompts that the process had accepted and not begun
-	droppedPrompts []*sentPrompt // all prompts that were lost with the process
-	isResumed      bool          // the session is back in a new process
-	isRunning      bool          // the terminal was busy when the gateway joined it
-	left           error         // why the gateway is not joined to the terminal any more
-	done           chan struct{} // closed when left was handled
-
-	wantsRecheck bool          // the list of prompts changed
-	wasAborted   bool          // the turn was interrupted, so its end must come
-	stopsTurn    bool          // the gateway is about to interrupt the turn
-	waiter       *answerWaiter // see questionMatcher
-	overtime     int           // the number of a turn that took too long
-
-	history   []sdk.SessionEvent               // of a session that was resumed
-	isCut     bool                             // history is not all of it
-	continues bool                             // a turn ran when the session's gateway ended
-	pending   []*rpc.ExternalToolRequestedData // the calls that this turn waits for
+	do    func(*tracker) // the change, instead of an event
 }
+
+// pushChange has the pump do something in order with the runtime's events.
+func (s *session) pushChange(do func(*tracker)) { s.items.push(item{do: do}) }
 
 // pump turns the runtime's events into calls to the gateway. It is the only goroutine that does, so their order is
 // kept.
 func (s *session) pump() {
-	t := tracker{s: s, openParts: map[string]*openPart{}, background: background{}}
+	t := tracker{s: s, background: background{}}
 	defer func() { t.turn.stopTimer() }()
 	for {
 		items, ok := s.items.receiveAll()
@@ -81,8 +66,7 @@ type tracker struct {
 	wasInterrupted bool // since the last prompt began
 	agent          string
 	prompt         string               // message id of the prompt that began last
-	openParts      map[string]*openPart // messages, reasonings and tool executions under way
-	partOrder      []string             // their keys, oldest first
+	openParts      []*openPart          // messages, reasonings and tool executions under way, oldest first
 	pendingSyncs   map[string]syncPoint // requested by sync, by number
 	syncCount      int
 	agentDone      bool // the agent is done, but the runtime has not reported the session idle
@@ -110,30 +94,8 @@ func (t *tracker) emit(e gateway.Event) {
 
 func (t *tracker) handle(it item) {
 	switch {
-	case it.lost != nil:
-		t.processDied(it)
-	case it.left != nil:
-		t.sessionLeft(it)
-	case it.isRunning:
-		t.reportBusy()
-	case it.isResumed:
-		t.gen = it.gen
-		t.processReplaced()
-	case it.stopsTurn:
-		t.turn.wasStopped = t.isBusy
-	case it.wantsRecheck:
-		t.recheck()
-		if it.wasAborted && t.isBusy {
-			t.turn.wasStopped = true
-			t.sync(true)
-		}
-	case it.waiter != nil:
-		t.questions.addWaiter(it.waiter)
-	case it.overtime > 0:
-		t.overtime(it.overtime)
-	case it.history != nil:
-		t.gen = it.gen
-		t.replay(it)
+	case it.do != nil:
+		it.do(t)
 	case it.gen >= t.gen:
 		t.gen = it.gen
 		t.event(it.event)
@@ -193,31 +155,29 @@ func (t *tracker) endAgent() {
 	}
 }
 
-func partKey(callback, id string) string { return callback + " " + id }
+// part returns the open part with an id, or nil.
+func (t *tracker) part(callback, id string) *openPart {
+	i := slices.IndexFunc(t.openParts, func(o *openPart) bool { return o.callback == callback && o.id == id })
+	if i < 0 {
+		return nil
+	}
+	return t.openParts[i]
+}
 
 // beginPart returns the open part with an id. If no such part is open, it makes one and returns
 // true.
 func (t *tracker) beginPart(callback, id string) (o *openPart, begun bool) {
-	k := partKey(callback, id)
-	if o := t.openParts[k]; o != nil {
+	if o := t.part(callback, id); o != nil {
 		return o, false
 	}
 	o = &openPart{callback: callback, id: id}
-	t.openParts[k] = o
-	t.partOrder = append(t.partOrder, k)
+	t.openParts = append(t.openParts, o)
 	return o, true
 }
 
 // endPart removes a part that ended.
-func (t *tracker) endPart(callback, id string) {
-	k := partKey(callback, id)
-	delete(t.openParts, k)
-	for i, have := range t.partOrder {
-		if have == k {
-			t.partOrder = append(t.partOrder[:i], t.partOrder[i+1:]...)
-			return
-		}
-	}
+func (t *tracker) endPart(ended *openPart) {
+	t.openParts = slices.DeleteFunc(t.openParts, func(o *openPart) bool { return o == ended })
 }
 
 // startCallbacks and deltas give the callbacks that come before the one that ends a text.
@@ -249,9 +209,8 @@ func (t *tracker) message(d *rpc.AssistantMessageData) {
 		tool, args := t.s.called(r.Name, rawJSON(r.Arguments))
 		requests[i] = gateway.ToolRequest{Name: tool, Args: args}
 	}
-	_, begun := t.openParts[partKey(gateway.OnEndMessage, d.MessageID)]
 	switch {
-	case begun || d.Content != "":
+	case t.part(gateway.OnEndMessage, d.MessageID) != nil || d.Content != "":
 		t.complete(
 			gateway.Event{Callback: gateway.OnEndMessage, ID: d.MessageID, Content: d.Content, Requests: requests},
 		)
@@ -271,10 +230,11 @@ func (t *tracker) message(d *rpc.AssistantMessageData) {
 
 // complete reports a whole message or reasoning, and its start if no piece came before.
 func (t *tracker) complete(e gateway.Event) {
-	if _, begun := t.beginPart(e.Callback, e.ID); begun {
+	o, begun := t.beginPart(e.Callback, e.ID)
+	if begun {
 		t.emit(gateway.Event{Callback: startCallbacks[e.Callback], ID: e.ID})
 	}
-	t.endPart(e.Callback, e.ID)
+	t.endPart(o)
 	t.emit(e)
 }
 
@@ -294,7 +254,7 @@ func (t *tracker) toolStart(d *rpc.ToolExecutionStartData) {
 // toolUse returns the call that a request for permission is about; nil if it does not name a
 // running call.
 func (t *tracker) toolUse(req sdk.PermissionRequest) *toolUse {
-	o := t.openParts[partKey(gateway.OnEndToolExecution, callIDOf(req))]
+	o := t.part(gateway.OnEndToolExecution, callIDOf(req))
 	if o == nil {
 		return nil
 	}
@@ -302,7 +262,7 @@ func (t *tracker) toolUse(req sdk.PermissionRequest) *toolUse {
 }
 
 func (t *tracker) toolDelta(id, text string) {
-	o := t.openParts[partKey(gateway.OnEndToolExecution, id)]
+	o := t.part(gateway.OnEndToolExecution, id)
 	if o == nil || text == "" {
 		return
 	}
@@ -311,7 +271,7 @@ func (t *tracker) toolDelta(id, text string) {
 
 // toolOutput reports the new part of a tool's output. The runtime's terminal repeats the whole output each time.
 func (t *tracker) toolOutput(id, text string) {
-	o := t.openParts[partKey(gateway.OnEndToolExecution, id)]
+	o := t.part(gateway.OnEndToolExecution, id)
 	if o == nil {
 		return
 	}
@@ -324,11 +284,11 @@ func (t *tracker) toolOutput(id, text string) {
 }
 
 func (t *tracker) toolEnd(d *rpc.ToolExecutionCompleteData) {
-	o := t.openParts[partKey(gateway.OnEndToolExecution, d.ToolCallID)]
+	o := t.part(gateway.OnEndToolExecution, d.ToolCallID)
 	if o == nil {
 		return
 	}
-	t.endPart(gateway.OnEndToolExecution, d.ToolCallID)
+	t.endPart(o)
 	e := gateway.Event{
 		Callback: gateway.OnEndToolExecution, ID: d.ToolCallID, ParentID: deref(d.ParentToolCallID), Tool: o.tool,
 		Provider: o.provider,
@@ -370,11 +330,9 @@ func (t *tracker) toolTime(data json.RawMessage) {
 
 // endParts ends the parts that the runtime will not end any more. Followers get an end for each start.
 func (t *tracker) endParts(why string) {
-	order := t.partOrder
-	t.partOrder = nil
-	for _, k := range order {
-		o := t.openParts[k]
-		delete(t.openParts, k)
+	parts := t.openParts
+	t.openParts = nil
+	for _, o := range parts {
 		e := gateway.Event{Callback: o.callback, ID: o.id}
 		if o.callback == gateway.OnEndToolExecution {
 			e.Tool, e.Provider, e.Error = o.tool, o.provider, &adminapi.ToolError{Message: why}
@@ -387,22 +345,22 @@ func (t *tracker) endParts(why string) {
 
 // processDied ends the parts, turns and prompts that were lost with the process. The gateway hears
 // no idle until the session is back.
-func (t *tracker) processDied(it item) {
-	t.gen = it.gen + 1 // drop further events of the dead process
+func (t *tracker) processDied(gen int, cause error, lostPrompts int, dropped []*sentPrompt) {
+	t.gen = gen + 1 // drop further events of the dead process
 	t.pendingSyncs = nil
 	t.agentDone, t.idleEarly = false, false
 	clear(t.background)
-	t.endParts(it.lost.Error())
+	t.endParts(cause.Error())
 	t.endAgent()
 	switch {
 	case t.isBusy:
-		t.emit(gateway.Event{SessionError: fmt.Sprintf("the turn is lost: %v; starting it again", it.lost)})
-	case it.lostPrompts > 0:
-		t.emit(gateway.Event{SessionError: fmt.Sprintf("the prompt is lost: %v; starting it again", it.lost)})
+		t.emit(gateway.Event{SessionError: fmt.Sprintf("the turn is lost: %v; starting it again", cause)})
+	case lostPrompts > 0:
+		t.emit(gateway.Event{SessionError: fmt.Sprintf("the prompt is lost: %v; starting it again", cause)})
 	}
 	t.questions.releaseAll()
-	t.endTurn(it.lost.Error())
-	t.s.reportDropped(it.droppedPrompts, it.lost.Error())
+	t.endTurn(cause.Error())
+	t.s.reportDropped(dropped, cause.Error())
 	t.isBusy, t.idleWithheld = false, false
 }
 

@@ -83,7 +83,7 @@ func (r *Runtime) join(
 	p.track(resumed)
 	activity, err := ask(ctx, p, askTimeout, resumed.RPC.Metadata.Activity)
 	if err == nil && activity.HasActiveWork {
-		s.items.push(item{gen: gen, isRunning: true})
+		s.pushChange((*tracker).reportBusy)
 	}
 	c := &conn{process: p, sdk: resumed, gen: gen, hooksEnabled: true}
 	s.mu.Lock()
@@ -168,7 +168,10 @@ func (s *session) disconnected(cause error) {
 	}
 	s.cancelCalls()
 	done := make(chan struct{})
-	s.items.push(item{gen: c.gen, left: cause, droppedPrompts: sent, done: done})
+	s.pushChange(func(t *tracker) {
+		t.sessionLeft(c.gen, cause.Error(), sent)
+		close(done)
+	})
 	select {
 	case <-done:
 	case <-s.ctx.Done():
@@ -177,18 +180,17 @@ func (s *session) disconnected(cause error) {
 
 // sessionLeft ends the open parts of a session that the gateway has left, and its turn too, since
 // the gateway can't see the turn's end any more.
-func (t *tracker) sessionLeft(it item) {
-	t.gen = it.gen + 1
+func (t *tracker) sessionLeft(gen int, why string, dropped []*sentPrompt) {
+	t.gen = gen + 1
 	t.pendingSyncs = nil
-	t.endParts(it.left.Error())
+	t.endParts(why)
 	t.endAgent()
-	t.endTurn(it.left.Error())
-	t.s.reportDropped(it.droppedPrompts, it.left.Error())
+	t.endTurn(why)
+	t.s.reportDropped(dropped, why)
 	if t.isBusy {
 		t.isBusy = false
 		t.s.calls.Idle()
 	}
-	close(it.done)
 }
 
 // Done is closed when the link has ended and nothing is left of it.

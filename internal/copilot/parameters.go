@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
-	"strconv"
 	"strings"
 
+	"tapgw/configs"
 	"tapgw/internal/protocol"
 )
 
@@ -161,21 +161,6 @@ func lookUp(root any, ref string) any {
 	if err != nil || !strings.HasPrefix(pointer, "/") {
 		return nil
 	}
-	at := root
-	for step := range strings.SplitSeq(pointer[1:], "/") {
-		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
-		switch v := at.(type) {
-		case map[string]any:
-			at = v[step]
-		case []any:
-			n, err := strconv.Atoi(step)
-			if err != nil || n < 0 || n >= len(v) {
-				return nil
-			}
-			at = v[n]
-		default:
-			return nil
-		}
-	}
-	return at
+	v, _ := configs.ResolvePointer(root, pointer)
+	return v
 }

@@ -27,26 +27,18 @@ import (
 // settingOf returns the setting of p for a kind of request: [configs.Allow], [configs.Deny],
 // [configs.Ask] or [configs.CWD]. It returns false for a kind that no key of [copilot.permissions]
 // covers.
-func settingOf(p *configs.Permissions, kind rpc.PermissionRequestKind) (string, bool) {
-	switch kind {
-	case rpc.PermissionRequestKindShell:
-		return p.Shell, true
-	case rpc.PermissionRequestKindWrite:
-		return p.Write, true
-	case rpc.PermissionRequestKindRead:
-		return p.Read, true
-	case rpc.PermissionRequestKindURL:
-		return p.URL, true
-	case rpc.PermissionRequestKindMCP:
-		return p.MCP, true
-	case rpc.PermissionRequestKindCustomTool:
-		return p.CustomTool, true
-	case rpc.PermissionRequestKindMemory:
-		return p.Memory, true
-	case rpc.PermissionRequestKindHook:
-		return p.Hook, true
-	}
-	return "", false
+func settingOf(p *configs.Permissions, kind rpc.PermissionRequestKind) (setting string, known bool) {
+	setting, known = map[rpc.PermissionRequestKind]string{
+		rpc.PermissionRequestKindShell:      p.Shell,
+		rpc.PermissionRequestKindWrite:      p.Write,
+		rpc.PermissionRequestKindRead:       p.Read,
+		rpc.PermissionRequestKindURL:        p.URL,
+		rpc.PermissionRequestKindMCP:        p.MCP,
+		rpc.PermissionRequestKindCustomTool: p.CustomTool,
+		rpc.PermissionRequestKindMemory:     p.Memory,
+		rpc.PermissionRequestKindHook:       p.Hook,
+	}[kind]
+	return setting, known
 }
 
 // patternVerdict judges a request by the patterns of p alone. why is the reason to give when the verdict is refused.

@@ -202,13 +202,6 @@ func (p *process) leave() {
 	p.isStopped = true
 	p.stopping.Unlock()
 	p.client.ForceStop()
-	p.mu.Lock()
-	sessions := p.sessions
-	p.sessions = nil
-	p.mu.Unlock()
-	for _, s := range sessions {
-		_ = s.Disconnect() // fails at once, but ends a goroutine of the SDK
-	}
-	p.asking.Wait()
+	p.dropSessions()
 	p.pipe.close()
 }

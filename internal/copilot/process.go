@@ -312,6 +312,11 @@ func (p *process) stop(ctx context.Context) {
 	if p.output != nil {
 		p.output.close()
 	}
+	p.dropSessions()
+}
+
+// dropSessions ends the SDK's goroutines for the sessions of a process that has ended, and waits for requests.
+func (p *process) dropSessions() {
 	p.mu.Lock()
 	sessions := p.sessions
 	p.sessions = nil

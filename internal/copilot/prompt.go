@@ -84,7 +84,7 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	)
 	if err != nil {
 		s.removeSent([]*sentPrompt{sent})
-		s.items.push(item{gen: c.gen, wantsRecheck: true})
+		s.pushChange((*tracker).recheck)
 		return fmt.Errorf("giving the prompt to the Copilot runtime: %w", err)
 	}
 	s.mu.Lock()

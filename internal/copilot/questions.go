@@ -18,11 +18,11 @@ import (
 // Questions of the model to a person: a choice, a text or a form.
 
 // whilePending calls do on a goroutine of its own, with a context that ends when the runtime no longer waits for the
-// answer. It returns false, and calls nothing, if the conn is gone. The pump calls it.
+// answer. It returns false, and calls nothing, if the conn is gone or the request is handled already. The pump calls it.
 func (s *session) whilePending(c *conn, requestID string, do func(ctx context.Context)) bool {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
-	if s.conn == nil || s.conn.gen != c.gen { // lost meanwhile
+	if s.conn == nil || s.conn.gen != c.gen || s.inFlight[requestID] != nil {
 		s.mu.Unlock()
 		cancel()
 		return false
@@ -111,7 +111,7 @@ func (m *questionMatcher) releaseAll() {
 // waitAnswer returns the answer to the question with a key, for the request that waits for it.
 func (s *session) waitAnswer(about string) (gateway.Answer, error) {
 	h := &answerWaiter{key: about, question: make(chan *pendingQuestion, 1)}
-	s.items.push(item{waiter: h})
+	s.pushChange(func(t *tracker) { t.questions.addWaiter(h) })
 	select {
 	case a, ok := <-h.question:
 		if !ok {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,7 +36,7 @@ func (r *Runtime) supervise(p *process) {
 	defer r.releaseProcess()
 	r.mu.Lock()
 	mine := r.proc == p && !r.closed
-	sessions := r.allSessions()
+	sessions := slices.Collect(maps.Values(r.sessions))
 	r.mu.Unlock()
 	if !mine {
 		return
@@ -133,7 +134,7 @@ func (s *session) markSaved() {
 func (r *Runtime) Faults() (faults configs.Faults) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.allSessions() {
+	for _, s := range r.sessions {
 		if why := s.saveError.Load(); why != nil {
 			faults = append(faults, configs.Fault{
 				File: r.sessionDir(s.id), Line: 1, Column: 1,

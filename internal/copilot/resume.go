@@ -24,6 +24,14 @@ const providerWait = time.Minute
 // maxHistory is how many events of a resumed session's past are kept for its followers.
 const maxHistory = 2000
 
+// past is what a resumed session did before.
+type past struct {
+	history   []sdk.SessionEvent
+	isCut     bool                             // history is not all of it
+	continues bool                             // a turn ran when the session's gateway ended
+	pending   []*rpc.ExternalToolRequestedData // the calls that this turn waits for
+}
+
 // readHistory reads the past of a session that was resumed. With carryOn, it also finds the calls that the session
 // waited for, because the runtime does not ask for them again.
 func (s *session) readHistory(ctx context.Context, c *conn, carryOn bool) error {
@@ -31,17 +39,20 @@ func (s *session) readHistory(ctx context.Context, c *conn, carryOn bool) error 
 	if err != nil {
 		return fmt.Errorf("reading the session's history: %w", err)
 	}
-	past := item{gen: c.gen, history: events[max(0, len(events)-maxHistory):], isCut: len(events) > maxHistory}
-	defer func() { s.items.push(past) }()
+	was := past{history: events[max(0, len(events)-maxHistory):], isCut: len(events) > maxHistory}
+	defer s.pushChange(func(t *tracker) {
+		t.gen = c.gen
+		t.replay(&was)
+	})
 	if !carryOn {
 		return nil
 	}
-	past.pending = pendingCalls(events)
+	was.pending = pendingCalls(events)
 	activity, err := ask(ctx, c.process, askTimeout, c.sdk.RPC.Metadata.Activity)
 	if err != nil && !methodNotFound(err) {
 		return fmt.Errorf("asking what the session does: %w", err)
 	}
-	past.continues = len(past.pending) > 0 || activity != nil && activity.HasActiveWork
+	was.continues = len(was.pending) > 0 || activity != nil && activity.HasActiveWork
 	return nil
 }
 
@@ -62,25 +73,25 @@ func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
 	return pending
 }
 
-// replay shows the past of the session. If it.continues is set, it also continues the turn that ran when the gateway
-// ended.
-func (t *tracker) replay(it item) {
+// replay shows the past of the session. If a turn ran when the gateway ended, it continues
+// that turn.
+func (t *tracker) replay(was *past) {
 	var lines []adminapi.TimelineLine
-	for _, e := range it.history {
+	for _, e := range was.history {
 		t.s.recordRaw(e)
 		if l, ok := t.s.historyLine(e); ok {
 			lines = append(lines, l)
 		}
 	}
 	if len(lines) > 0 {
-		t.s.calls.RestoreTimeline(lines, !it.isCut)
+		t.s.calls.RestoreTimeline(lines, !was.isCut)
 	}
-	if !it.continues {
+	if !was.continues {
 		return
 	}
 	t.reportBusy()
 	c := t.conn()
-	for _, d := range it.pending {
+	for _, d := range was.pending {
 		d = t.s.pendingOf(d)
 		t.s.calls.Note(
 			adminapi.LogInfo,

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -147,7 +149,7 @@ func (r *Runtime) setToolThreshold(most *int) {
 	if r.closed {
 		return
 	}
-	for _, s := range r.allSessions() {
+	for _, s := range r.sessions {
 		r.wg.Go(s.renewTools)
 	}
 }
@@ -396,7 +398,7 @@ func (r *Runtime) PrivateDir() string {
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
-	sessions := r.allSessions()
+	sessions := slices.Collect(maps.Values(r.sessions))
 	r.mu.Unlock()
 	r.cancel()
 	for _, s := range sessions {
@@ -420,13 +422,4 @@ func (r *Runtime) Close(ctx context.Context) error {
 		return fmt.Errorf("removing the runtime's directory: %w", err)
 	}
 	return nil
-}
-
-// allSessions returns the sessions. Call it with mu held.
-func (r *Runtime) allSessions() []*session {
-	sessions := make([]*session, 0, len(r.sessions))
-	for _, s := range r.sessions {
-		sessions = append(sessions, s)
-	}
-	return sessions
 }

@@ -265,7 +265,10 @@ func (s *session) connect(ctx context.Context, c *conn, back bool) error {
 		return errLost
 	}
 	if back {
-		s.items.push(item{gen: c.gen, isResumed: true})
+		s.pushChange(func(t *tracker) {
+			t.gen = c.gen
+			t.processReplaced()
+		})
 	}
 	close(s.up)
 	return nil
@@ -327,7 +330,7 @@ func (s *session) processDied(cause error) {
 	s.sent = nil
 	s.mu.Unlock()
 	s.cancelCalls()
-	s.items.push(item{gen: gen, lost: cause, lostPrompts: prompts, droppedPrompts: gone})
+	s.pushChange(func(t *tracker) { t.processDied(gen, cause, prompts, gone) })
 }
 
 // giveUp ends a session that can't be brought back.
@@ -411,7 +414,8 @@ func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, er
 	if c == nil {
 		return nil, nil // the turn ended with the runtime
 	}
-	s.items.push(item{gen: c.gen, stopsTurn: true}) // before the events of the abort
+	// Before the events of the abort.
+	s.pushChange(func(t *tracker) { t.turn.wasStopped = t.isBusy })
 	switch err := execute(ctx, c.process, askTimeout, c.sdk.Abort); {
 	case err != nil && c.process.hasEnded():
 		return nil, nil // as above
@@ -419,7 +423,13 @@ func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, er
 		return nil, fmt.Errorf("aborting the turn: %w", err)
 	}
 	s.reportDropped(s.removeSent(waiting), gateway.InterruptedBefore)
-	s.items.push(item{gen: c.gen, wantsRecheck: true, wasAborted: true})
+	s.pushChange(func(t *tracker) {
+		t.recheck()
+		if t.isBusy { // its end must come
+			t.turn.wasStopped = true
+			t.sync(true)
+		}
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range waiting { // the pump may have dropped some already

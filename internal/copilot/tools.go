@@ -242,31 +242,17 @@ func (s *session) hasSet(tool string) bool {
 func (s *session) runCall(
 	c *conn, d *rpc.ExternalToolRequestedData, callTool func(context.Context, gateway.Call) gateway.Outcome,
 ) {
-	ctx, cancel := context.WithCancel(s.ctx)
-	s.mu.Lock()
-	if s.conn == nil || s.conn.gen != c.gen || s.inFlight[d.RequestID] != nil { // the conn is gone, or the call runs
-		s.mu.Unlock()
-		cancel()
-		return
-	}
-	s.inFlight[d.RequestID] = cancel
-	s.mu.Unlock()
 	call := gateway.Call{Name: d.ToolName, Args: rawJSON(d.Arguments), Traceparent: deref(d.Traceparent),
 		HostID: d.ToolCallID}
 	call.AskGates = s.joined != 0 // no hook asks about calls of providers' tools in a terminal
-	s.r.wg.Go(func() {
-		defer cancel()
+	s.whilePending(c, d.RequestID, func(ctx context.Context) {
 		begin := func(ctx context.Context, c gateway.Call) gateway.Outcome { return s.answer(ctx, c, callTool) }
 		if s.needsPermission(call.Name) {
 			asked := begin
 			begin = func(ctx context.Context, c gateway.Call) gateway.Outcome { return s.permitted(ctx, c, asked) }
 		}
 		outcome := begin(ctx, call)
-		cancelled := ctx.Err() != nil
-		s.mu.Lock()
-		delete(s.inFlight, d.RequestID)
-		s.mu.Unlock()
-		if cancelled {
+		if ctx.Err() != nil {
 			return // the runtime no longer waits for the result
 		}
 		result := toolResult(outcome)

@@ -41,7 +41,9 @@ func (t *tracker) startTurn(p *sentPrompt, steers bool) {
 	t.turn.prompts = append(append([]string(nil), t.turn.prompts...), p.prompt)
 	t.turn.stopTimer()
 	number := t.turn.number
-	t.turn.limit = time.AfterFunc(t.s.o.MaxTurnTime, func() { t.s.items.push(item{overtime: number}) })
+	t.turn.limit = time.AfterFunc(t.s.o.MaxTurnTime, func() {
+		t.s.pushChange(func(t *tracker) { t.overtime(number) })
+	})
 }
 
 // endTurn tells the gateway that the turn of these prompts has ended.
