@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -28,35 +29,24 @@ func eachLine(r io.Reader, handle func(line string)) {
 	}
 }
 
-// ring stores the last lines that were added.
-type ring struct {
-	mu   sync.Mutex // guards the fields below
+// tail keeps the last lines that were added.
+type tail struct {
+	most int
+
+	mu   sync.Mutex // guards the field that follows
 	kept []string
-	next int // where the next one goes once kept is full
 }
 
-func newRing(size int) *ring {
-	if size <= 0 {
-		size = defaultKeep
-	}
-	return &ring{kept: make([]string, 0, size)}
+func (t *tail) add(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept[max(0, len(t.kept)+1-t.most):], line)
 }
 
-func (r *ring) add(line string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.kept) < cap(r.kept) {
-		r.kept = append(r.kept, line)
-		return
-	}
-	r.kept[r.next] = line
-	r.next = (r.next + 1) % len(r.kept)
-}
-
-func (r *ring) lines() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append(append([]string(nil), r.kept[r.next:]...), r.kept[:r.next]...)
+func (t *tail) lines() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.kept)
 }
 
 // maxHead bounds the beginning that a [Head] keeps, in bytes.

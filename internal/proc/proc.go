@@ -5,6 +5,7 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -62,7 +63,7 @@ type Process struct {
 	stdout *os.File // with Command.ReadStdout
 	grace  time.Duration
 	whole  bool
-	tail   *ring
+	tail   tail
 	done   chan struct{}
 
 	err      error // of its end; set before done is closed
@@ -80,9 +81,9 @@ func Start(c Command) (*Process, error) {
 		cmd.Env = []string{}
 	}
 	cmd.SysProcAttr = childAttr()
-	p := &Process{cmd: cmd, grace: c.Grace, whole: c.Whole, tail: newRing(c.Keep), done: make(chan struct{})}
-	if p.grace == 0 {
-		p.grace = defaultGrace
+	p := &Process{
+		cmd: cmd, grace: cmp.Or(c.Grace, defaultGrace), whole: c.Whole, tail: tail{most: cmp.Or(c.Keep, defaultKeep)},
+		done: make(chan struct{}),
 	}
 	// With the pipes of package exec, Wait would wait for grandchildren.
 	var pipes []*os.File
@@ -154,17 +155,15 @@ func (p *Process) wait(readers *sync.WaitGroup, outputs ...*os.File) {
 	if p.whole {
 		groups.end(p.PID())
 	}
-	cut := time.AfterFunc(outputGrace, func() {
-		for _, f := range outputs {
-			_ = f.Close()
-		}
-	})
-	readers.Wait()
-	if cut.Stop() {
+	closeAll := func() {
 		for _, f := range outputs {
 			_ = f.Close()
 		}
 	}
+	cut := time.AfterFunc(outputGrace, closeAll)
+	readers.Wait()
+	cut.Stop()
+	closeAll()
 	close(p.done)
 }
 

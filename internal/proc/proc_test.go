@@ -200,8 +200,8 @@ func TestOutputAndExitCode(t *testing.T) {
 	}
 }
 
-func TestRingKeepsTheLastInOrder(t *testing.T) {
-	r := newRing(3)
+func TestTailKeepsTheLastInOrder(t *testing.T) {
+	r := tail{most: 3}
 	for i := range 8 {
 		r.add(strconv.Itoa(i))
 	}

@@ -2,9 +2,9 @@ package sources
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 
+	"tapgw/configs"
 	"tapgw/internal/protocol"
 	"tapgw/internal/visible"
 )
@@ -74,22 +74,8 @@ func (e origin) value(name string) string {
 	if v, ok := e.values[name]; ok {
 		return v
 	}
-	at := e.body
-	for part := range strings.SplitSeq(name, ".") {
-		switch v := at.(type) {
-		case map[string]any:
-			at = v[part]
-		case []any:
-			i, err := strconv.Atoi(part)
-			if err != nil || i < 0 || i >= len(v) {
-				return ""
-			}
-			at = v[i]
-		default:
-			return ""
-		}
-	}
-	return textOf(at)
+	v, _ := configs.ResolvePointer(e.body, "/"+strings.ReplaceAll(name, ".", "/"))
+	return textOf(v)
 }
 
 // textOf is a value of decoded JSON as a text.

@@ -1,10 +1,7 @@
 package sources
 
 import (
-	"context"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"tapgw/configs"
@@ -41,37 +38,6 @@ func TestFewPushesAreKept(t *testing.T) {
 	}
 	if got := len(o.sent); got > maxSent {
 		t.Errorf("pushes without an answer: got %d, want at most %d", got, maxSent)
-	}
-}
-
-// A command that prints without end is slowed down: after its burst it waits, and it waits no longer than its source.
-func TestPace(t *testing.T) {
-	for name, line := range map[string]string{"short": "y", "long": strings.Repeat("y", 16<<10)} {
-		synctest.Test(t, func(t *testing.T) {
-			p, start := newPace(), time.Now()
-			size := len(line) + paceLine
-			print := func(bytes int) time.Duration {
-				for range bytes / size {
-					p.wait(t.Context(), line)
-				}
-				return time.Since(start).Round(100 * time.Millisecond)
-			}
-			if got := print(paceBurst); got != 0 {
-				t.Errorf("%s lines: the burst took %s, want no time", name, got)
-			}
-			if got, want := print(10*paceRate), 10*time.Second; got != want {
-				t.Errorf("%s lines: what came then took %s, want %s", name, got, want)
-			}
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
-			before := time.Now()
-			for range 1000 {
-				p.wait(ended, line)
-			}
-			if got := time.Since(before); got != 0 {
-				t.Errorf("%s lines: after the end a wait took %s, want no time", name, got)
-			}
-		})
 	}
 }
 

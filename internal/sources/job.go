@@ -92,12 +92,12 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 	lines := make(chan origin)
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()
-	pace := newPace()
+	pace := rate.NewLimiter(paceRate, paceBurst)
 	p, err := proc.Start(proc.Command{
 		Path: s.config.Run[0], Args: s.config.Run[1:], Dir: s.o.Dir, Env: s.o.Env(),
 		Keep: 1, Grace: stopGrace, Whole: true,
 		OnLine: func(from proc.Stream, line string) {
-			pace.wait(reading, line)
+			_ = pace.WaitN(reading, len(line)+paceLine)
 			s.o.Line(string(from), line)
 			if from == proc.Stderr && (!s.config.Stderr || s.isPointer()) {
 				return
@@ -132,9 +132,7 @@ func (s *source) command(ctx context.Context, j *job, emit func(...origin)) erro
 	}
 }
 
-// pace slows down a command that prints without end: it waits at its pipe, and nothing is lost by that.
-type pace struct{ limit *rate.Limiter }
-
+// A command that prints without end is slowed down: it waits at its pipe, and nothing is lost by that.
 const (
 	// paceBurst is how many bytes a command may print at once, and paceRate how many a second from
 	// then on. A line counts as paceLine bytes more, because short ones cost as much time.
@@ -142,13 +140,6 @@ const (
 	paceRate  = 1 << 20
 	paceLine  = 200
 )
-
-func newPace() pace { return pace{rate.NewLimiter(paceRate, paceBurst)} }
-
-// wait returns when the line may be read, or ctx has ended.
-func (p pace) wait(ctx context.Context, line string) {
-	_ = p.limit.WaitN(ctx, len(line)+paceLine)
-}
 
 func exitError(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

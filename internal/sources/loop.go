@@ -294,7 +294,7 @@ func (s *source) save() {
 		return
 	}
 	var err error
-	s.set.onDisk(func() { err = s.progress.save(s.o.State) })
+	s.set.onDisk(func() { err = writeState(s.o.State, s.progress) })
 	switch {
 	case err != nil:
 		s.o.Faults([]string{fmt.Sprintf("what it did can't be kept: %v", err)})

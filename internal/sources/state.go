@@ -45,26 +45,45 @@ const maxState = 4 << 20
 // loadProgress reads a source's saved progress. A file that can't be read gives zero progress, and
 // the error says why.
 func loadProgress(file string) (p progress, err error) {
-	info, err := os.Stat(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return progress{}, nil
-	case err != nil:
+	if err := readState(file, maxState, &p); err != nil {
 		return progress{}, err
-	case info.Size() > maxState:
-		return progress{}, fmt.Errorf("%s is too large", file)
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return progress{}, err
-	}
-	if err := json.Unmarshal(data, &p); err != nil {
-		return progress{}, fmt.Errorf("%s is damaged: %w", file, err)
 	}
 	if p.Runs < 0 || p.Failures < 0 {
 		return progress{}, fmt.Errorf("%s is damaged: it counts less than no runs", file)
 	}
 	return p, nil
+}
+
+// readState decodes a file of at most limit bytes. Without the file, v stays as it is.
+func readState(file string, limit int64, v any) error {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Size() > limit:
+		return fmt.Errorf("%s is too large", file)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s is damaged: %w", file, err)
+	}
+	return nil
+}
+
+func writeState(file string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := proc.PrivateDir(filepath.Dir(file)); err != nil {
+		return err
+	}
+	return proc.WritePrivate(file, append(data, '\n'))
 }
 
 // identity is the digest of the command, prompt, URL or files of a source.
@@ -90,15 +109,4 @@ func (p progress) forSource(id string) progress {
 func Past(file string) (last time.Time, runs int) {
 	p, _ := loadProgress(file) // the source itself reports the error
 	return p.LastRunAt, p.Runs
-}
-
-func (p progress) save(file string) error {
-	data, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	if err := proc.PrivateDir(filepath.Dir(file)); err != nil {
-		return err
-	}
-	return proc.WritePrivate(file, append(data, '\n'))
 }

@@ -7,13 +7,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +18,6 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
-	"tapgw/internal/proc"
 )
 
 // This file decides whether a webhook's request knows the secret, and remembers taken requests, so
@@ -200,19 +195,9 @@ func (t *taken) load() error {
 	if t.isLoaded || t.file == "" {
 		return nil
 	}
-	if info, err := os.Stat(t.file); errors.Is(err, fs.ErrNotExist) {
-		t.isLoaded = true
-		return nil
-	} else if err == nil && info.Size() > maxTakenIn {
-		return fmt.Errorf("%s is too large", t.file)
-	}
-	data, err := os.ReadFile(t.file)
-	if err != nil {
-		return err
-	}
 	var f takenFile
-	if err := json.Unmarshal(data, &f); err != nil {
-		return fmt.Errorf("%s is damaged: %w", t.file, err)
+	if err := readState(t.file, maxTakenIn, &f); err != nil {
+		return err
 	}
 	t.keys, t.isLoaded = f.Taken, true
 	return nil
@@ -229,12 +214,5 @@ func (t *taken) add(key string) error {
 	if t.file == "" {
 		return nil
 	}
-	data, err := json.Marshal(takenFile{t.keys})
-	if err != nil {
-		return err
-	}
-	if err := proc.PrivateDir(filepath.Dir(t.file)); err != nil {
-		return err
-	}
-	return proc.WritePrivate(t.file, append(data, '\n'))
+	return writeState(t.file, takenFile{t.keys})
 }
