@@ -127,14 +127,10 @@ func (u *unit) state() (state, reason string) {
 	if err := u.failure(); err != nil {
 		return adminapi.ConfiguredFailed, err.Error()
 	}
-	if err := u.restReason.Load(); err != nil {
-		return adminapi.ConfiguredWaiting, (*err).Error()
-	}
-	if err := u.trouble(); err != nil {
-		return adminapi.ConfiguredWaiting, err.Error()
-	}
-	if err := u.awayReason.Load(); err != nil {
-		return adminapi.ConfiguredWaiting, (*err).Error()
+	for _, err := range []error{load(&u.restReason), u.trouble(), load(&u.awayReason)} {
+		if err != nil {
+			return adminapi.ConfiguredWaiting, err.Error()
+		}
 	}
 	if u.spec.StartsItself() && u.pass.Name() == "" {
 		return adminapi.ConfiguredWaiting, "its program, which starts itself, has not joined a session"

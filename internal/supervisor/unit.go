@@ -222,10 +222,7 @@ func (u *unit) failure() error {
 	if u == nil {
 		return nil
 	}
-	if err := u.gaveUpReason.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return load(&u.gaveUpReason)
 }
 
 // faults returns the faults of the files that the provider consists of.
@@ -233,10 +230,7 @@ func (u *unit) faults() []configs.Fault {
 	if u == nil {
 		return nil
 	}
-	if found := u.fileFaults.Load(); found != nil {
-		return *found
-	}
-	return nil
+	return load(&u.fileFaults)
 }
 
 // trouble returns the error that keeps the unit from being bound, or nil.
@@ -244,10 +238,15 @@ func (u *unit) trouble() error {
 	if u == nil || u.isBound() || u.failure() != nil {
 		return nil
 	}
-	if err := u.bindError.Load(); err != nil {
-		return *err
+	return load(&u.bindError)
+}
+
+// load returns what was stored last, or the zero value.
+func load[T any](p *atomic.Pointer[T]) (v T) {
+	if stored := p.Load(); stored != nil {
+		v = *stored
 	}
-	return nil
+	return v
 }
 
 func (u *unit) setTrouble(err error) {
@@ -257,11 +256,7 @@ func (u *unit) setTrouble(err error) {
 }
 
 func (u *unit) setAway(err error) {
-	why := &err
-	if err == nil {
-		why = nil
-	}
-	u.awayReason.Store(why)
+	u.awayReason.Store(&err)
 	u.touch()
 }
 
