@@ -18,7 +18,8 @@ import (
 // Questions of the model to a person: a choice, a text or a form.
 
 // whilePending calls do on a goroutine of its own, with a context that ends when the runtime no longer waits for the
-// answer. It returns false, and calls nothing, if the conn is gone or the request is handled already. The pump calls it.
+// answer. It returns false, and calls nothing, if the conn is gone or the request is handled already. The pump calls
+// it.
 func (s *session) whilePending(c *conn, requestID string, do func(ctx context.Context)) bool {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -561,6 +562,11 @@ func (*TransformRequest) MessageType() Type { return TypeTransformRequest }
 func (*SessionEvent) MessageType() Type     { return TypeSessionEvent }
 func (*SessionLifecycle) MessageType() Type { return TypeSessionLifecycle }
 func (*StreamHistory) MessageType() Type    { return TypeStreamHistory }
+
+// Errorf makes an error with a code and a formatted message.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
 
 // Error implements error.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }

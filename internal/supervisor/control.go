@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,13 +16,8 @@ import (
 
 // unknownProvider is the error NOT_FOUND for a name that no file has.
 func unknownProvider(name string) *protocol.Error {
-	return &protocol.Error{
-		Code: protocol.CodeNotFound,
-		Message: fmt.Sprintf(
-			"no file names a provider %q, and what no file names is not run from here: tapctl providers lists both",
-			name,
-		),
-	}
+	return protocol.Errorf(protocol.CodeNotFound,
+		"no file names a provider %q, and what no file names is not run from here: tapctl providers lists both", name)
 }
 
 // Stop ends the units of a provider until Start or Restart, and returns how many there were. name is a file's name, or
@@ -57,10 +51,8 @@ func (s *Supervisor) control(verb, name string) (n int, err error) {
 		}
 		if file == "" {
 			if n = s.o.Gateway.StopProvider(name); n == 0 {
-				err = &protocol.Error{
-					Code:    protocol.CodeNotFound,
-					Message: fmt.Sprintf("provider %q is not connected: tapctl providers lists those that are", name),
-				}
+				err = protocol.Errorf(protocol.CodeNotFound,
+					"provider %q is not connected: tapctl providers lists those that are", name)
 			}
 			return
 		}
@@ -237,8 +229,6 @@ func (s *Supervisor) resolve(verb, name string) (string, error) {
 	case 1:
 		return files[0], nil
 	}
-	return "", &protocol.Error{Code: protocol.CodeNotFound,
-		Message: fmt.Sprintf(
-			"%s is run by files %s: tapctl providers %s %s", name, strings.Join(files, ", "), verb, files[0],
-		)}
+	return "", protocol.Errorf(protocol.CodeNotFound, "%s is run by files %s: tapctl providers %s %s", name,
+		strings.Join(files, ", "), verb, files[0])
 }

@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -361,5 +360,3 @@ func (m *model) style(code, text string) string {
 	}
 	return code + text + reset
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	lines := strings.Repeat("x\n", 10) + "a\n"
 	for i := range 2 * maxHistory {
-		lines += strings.Repeat("y", i%7) + itoa(i) + "\n"
+		lines += strings.Repeat("y", i%7) + strconv.Itoa(i) + "\n"
 	}
 	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)

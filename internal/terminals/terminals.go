@@ -8,6 +8,7 @@
 package terminals
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,18 +94,14 @@ type Registry struct {
 
 	mu        sync.Mutex // guards the fields that follow; above the locks of terminals
 	terminals map[string]*terminal
-	processes map[proc.ID]*process
-	stopped   map[string]bool // sessions that a person has stopped while their terminal goes on
-}
-
-// process is the process of a CLI whose end the registry waits for.
-type process struct {
-	sessions []string // the last used one last
+	processes map[proc.ID][]string // sessions of a CLI, whose end is waited for; the last used one last
+	stopped   map[string]bool      // sessions that a person has stopped while their terminal goes on
 }
 
 // New makes a registry without terminals.
 func New(o Options) *Registry {
-	r := &Registry{gateway: o.Gateway, log: o.Log, begun: time.Now(), own: os.Getpid()}
+	r := &Registry{gateway: o.Gateway, log: o.Log, begun: time.Now(), own: os.Getpid(),
+		terminals: map[string]*terminal{}, processes: map[proc.ID][]string{}, stopped: map[string]bool{}}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -181,9 +178,6 @@ func (r *Registry) closed(t *terminal) {
 	if r.terminals[t.id] != t {
 		return
 	}
-	if r.stopped == nil {
-		r.stopped = map[string]bool{}
-	}
 	if len(r.stopped) >= maxTerminals {
 		clear(r.stopped)
 	}
@@ -203,8 +197,8 @@ func (r *Registry) find(session string) *terminal {
 func (r *Registry) latest(id proc.ID) *terminal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p := r.processes[id]; p != nil && len(p.sessions) > 0 {
-		return r.terminals[p.sessions[len(p.sessions)-1]]
+	if sessions := r.processes[id]; len(sessions) > 0 {
+		return r.terminals[sessions[len(sessions)-1]]
 	}
 	return nil
 }
@@ -216,8 +210,8 @@ func (r *Registry) List() []adminapi.Terminal {
 	list := make([]adminapi.Terminal, 0, len(r.terminals))
 	for _, t := range r.terminals {
 		view := t.view()
-		for id, p := range r.processes {
-			if slices.Contains(p.sessions, t.id) {
+		for id, sessions := range r.processes {
+			if slices.Contains(sessions, t.id) {
 				view.PIDs = append(view.PIDs, id.PID)
 			}
 		}
@@ -225,10 +219,7 @@ func (r *Registry) List() []adminapi.Terminal {
 		list = append(list, view)
 	}
 	slices.SortFunc(list, func(a, b adminapi.Terminal) int {
-		if c := a.JoinedAt.Compare(b.JoinedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Session, b.Session)
+		return cmp.Or(a.JoinedAt.Compare(b.JoinedAt), strings.Compare(a.Session, b.Session))
 	})
 	return list
 }
@@ -264,7 +255,7 @@ func notInSessionID(c rune) bool {
 }
 
 func invalid(format string, args ...any) error {
-	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf(format, args...)}
+	return protocol.Errorf(protocol.CodeInvalidJSON, format, args...)
 }
 
 // enter finds the terminal, or begins its session. It follows the terminal's process.
@@ -314,13 +305,10 @@ func (r *Registry) reserve(who Terminal) (t *terminal, isNew bool, err error) {
 		return nil, false, &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
 	}
 	if len(r.terminals) >= maxTerminals {
-		return nil, false, &protocol.Error{Code: protocol.CodeRateLimited,
-			Message: fmt.Sprintf("the gateway has %d terminals already; close some", maxTerminals)}
+		return nil, false, protocol.Errorf(protocol.CodeRateLimited, "the gateway has %d terminals already; close some",
+			maxTerminals)
 	}
 	t = newTerminal(r, who)
-	if r.terminals == nil {
-		r.terminals, r.processes = map[string]*terminal{}, map[proc.ID]*process{}
-	}
 	r.terminals[t.id] = t
 	return t, true, nil
 }
@@ -374,8 +362,8 @@ func (r *Registry) remove(t *terminal) {
 // drop is remove for callers with r.mu held.
 func (r *Registry) drop(t *terminal) {
 	delete(r.terminals, t.id)
-	for _, p := range r.processes {
-		p.sessions = slices.DeleteFunc(p.sessions, func(id string) bool { return id == t.id })
+	for id, sessions := range r.processes {
+		r.processes[id] = slices.DeleteFunc(sessions, func(session string) bool { return session == t.id })
 	}
 }
 
@@ -387,17 +375,16 @@ func (r *Registry) follow(id proc.ID, t *terminal) {
 		r.mu.Unlock()
 		return
 	}
-	p := r.processes[id]
-	if p == nil {
-		p = &process{}
-		r.processes[id] = p
+	sessions, isFollowed := r.processes[id]
+	if !isFollowed {
 		r.running.Go(func() { r.waitEnd(id) })
 	}
-	p.sessions = slices.DeleteFunc(p.sessions, func(session string) bool { return session == t.id })
-	p.sessions = append(p.sessions, t.id)
+	sessions = slices.DeleteFunc(sessions, func(session string) bool { return session == t.id })
+	sessions = append(sessions, t.id)
+	r.processes[id] = sessions
 	var oldest *terminal
-	if len(p.sessions) > maxOfProcess {
-		oldest = r.terminals[p.sessions[0]]
+	if len(sessions) > maxOfProcess {
+		oldest = r.terminals[sessions[0]]
 	}
 	r.mu.Unlock()
 	if oldest != nil {
@@ -412,7 +399,7 @@ func (r *Registry) waitEnd(id proc.ID) {
 	}
 	var ended []*terminal
 	r.mu.Lock()
-	sessions := r.processes[id].sessions
+	sessions := r.processes[id]
 	delete(r.processes, id)
 	for _, session := range sessions {
 		if !r.isUsed(session) {
@@ -427,8 +414,8 @@ func (r *Registry) waitEnd(id proc.ID) {
 
 // isUsed reports whether a known process has a session. Call with r.mu held.
 func (r *Registry) isUsed(session string) bool {
-	for _, p := range r.processes {
-		if slices.Contains(p.sessions, session) {
+	for _, sessions := range r.processes {
+		if slices.Contains(sessions, session) {
 			return true
 		}
 	}
