@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +13,27 @@ import (
 	"tapgw/internal/protocol"
 	"tapgw/internal/spans"
 )
+
+// Decision is the decision of rules, gates and user hooks about a tool call. The zero value
+// allows the call and adds nothing. See docs/protocol.md, "Rules and gates".
+type Decision struct {
+	Deny    bool
+	Reason  string // of a denial, for the model
+	By      string // the denier, for people: "provider ci", "hook no-push" or "the gateway"
+	Context string // for the model when the call is allowed, or ""
+}
+
+// Denial returns the reason of a denial with the name of the provider or hook before it, for the model and for people:
+// "provider ci: the build is red". Reasons of the gateway's own name it already.
+func (d Decision) Denial() string {
+	reason := cmp.Or(d.Reason, "denied")
+	kind, name, _ := strings.Cut(d.By, " ")
+	if kind == "provider" && !strings.Contains(reason, "provider '"+name+"'") ||
+		kind == "hook" && !strings.Contains(reason, "ook "+name) {
+		return d.By + ": " + reason
+	}
+	return reason
+}
 
 // PreToolUse implements [HostCalls]. Static denials come first. Then all gates are
 // asked at once. A denial wins; contexts are joined in the order of registration. When

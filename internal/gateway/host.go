@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -308,27 +307,6 @@ func (o Outcome) Text() string {
 		return string(o.Data)
 	}
 	return b.String()
-}
-
-// Decision is the decision of rules, gates and user hooks about a tool call. The zero value
-// allows the call and adds nothing. See docs/protocol.md, "Rules and gates".
-type Decision struct {
-	Deny    bool
-	Reason  string // of a denial, for the model
-	By      string // the denier, for people: "provider ci", "hook no-push" or "the gateway"
-	Context string // for the model when the call is allowed, or ""
-}
-
-// Denial returns the reason of a denial with the name of the provider or hook before it, for the model and for people:
-// "provider ci: the build is red". Reasons of the gateway's own name it already.
-func (d Decision) Denial() string {
-	reason := cmp.Or(d.Reason, "denied")
-	kind, name, _ := strings.Cut(d.By, " ")
-	if kind == "provider" && !strings.Contains(reason, "provider '"+name+"'") ||
-		kind == "hook" && !strings.Contains(reason, "ook "+name) {
-		return d.By + ": " + reason
-	}
-	return reason
 }
 
 // Callbacks of a session. docs/admin-api.md, "Responses", explains each and says which fields of an
