@@ -7,12 +7,12 @@ import (
 )
 
 // checkAdmission asks for a place for the provider. The error is RATE_LIMITED.
-func (c *Conn) checkAdmission(replyTo protocol.Type) *protocol.Error {
+func (c *Conn) checkAdmission() *protocol.Error {
 	if c.opts.Admit == nil {
 		return nil
 	}
 	if ok, full := c.opts.Admit(); !ok {
-		return &protocol.Error{Code: protocol.CodeRateLimited, Message: full, ReplyTo: replyTo}
+		return errorf(protocol.CodeRateLimited, "%s", full)
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (c *Conn) auth(m *protocol.Auth) {
 		c.refuseToken(m.Token)
 		return
 	}
-	err := c.checkAdmission(protocol.TypeAuth)
+	err := c.checkAdmission()
 	g.mu.Lock()
 	if err != nil {
 		g.keepMemory(restore)
@@ -88,7 +88,7 @@ func (c *Conn) refuseToken(token string) {
 		text = "too many wrong tokens came from this address, and this is one; " +
 			"retry in a minute, with the right one at once"
 	}
-	c.reportError(&protocol.Error{Code: protocol.CodeAuthFailed, Message: text, ReplyTo: protocol.TypeAuth})
+	c.reportError(errorf(protocol.CodeAuthFailed, "%s", text))
 }
 
 // announce queues the sessions list if the connection is to get it after a change, and

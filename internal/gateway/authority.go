@@ -47,15 +47,15 @@ const grantAll = "all"
 
 // may reports whether the identity has a capability, by its trust or its grants.
 func (id *identity) may(c capability) bool {
-	if slices.Contains(matrix[id.trust], c) {
+	if slices.Contains(matrix[id.Trust], c) {
 		return true
 	}
-	return slices.ContainsFunc(id.grants, func(word string) bool { return slices.Contains(grantable[word], c) })
+	return slices.ContainsFunc(id.Grants, func(word string) bool { return slices.Contains(grantable[word], c) })
 }
 
 // unauthorized is the UNAUTHORIZED error for a field of a message.
 func (id *identity) unauthorized(field, action string) *protocol.Error {
-	return errorf(protocol.CodeUnauthorized, "%s: a provider of trust %s may not %s", field, id.trust, action)
+	return errorf(protocol.CodeUnauthorized, "%s: a provider of trust %s may not %s", field, id.Trust, action)
 }
 
 // needsQuestions is the UNAUTHORIZED error of a provider without the grant for questions,
@@ -144,7 +144,7 @@ func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
 }
 
 // hasFiles reports whether the provider may keep files in a directory of its own, and name them in results.
-func (id *identity) hasFiles() bool { return id.trust != TrustExternal && id.gateway == "" }
+func (id *identity) hasFiles() bool { return id.Trust != TrustExternal && id.Gateway == "" }
 
 // Reach is the part of a provider's rights in sessions of other gateways that this gateway decides.
 type Reach struct {
@@ -165,12 +165,12 @@ func (c *Conn) Reach() (Reach, bool) {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
 	id := c.identity
-	if id == nil || id.session != "" && id.at == "" || id.match != nil && !id.matchLabels || id.isOwn ||
-		id.gateway != "" {
+	if id == nil || id.Session != "" && id.At == "" || id.Match != nil && !id.MatchLabels || id.Own ||
+		id.Gateway != "" {
 		return Reach{}, false
 	}
-	return Reach{Trust: id.trust, Name: id.name, All: id.may(mayBindAll), Tools: id.policy, Session: id.session,
-		At: id.at, Match: id.match}, true
+	return Reach{Trust: id.Trust, Name: id.Name, All: id.may(mayBindAll), Tools: id.Tools, Session: id.Session,
+		At: id.At, Match: id.Match}, true
 }
 
 // BoundElsewhere notes that the provider is bound at another gateway.
@@ -187,7 +187,7 @@ func (c *Conn) RefusedElsewhere(err error) {
 	c.g.mu.Lock()
 	id := c.identity
 	c.g.mu.Unlock()
-	if id != nil && id.onRefused != nil {
-		id.onRefused(err)
+	if id != nil && id.Refused != nil {
+		id.Refused(err)
 	}
 }

@@ -484,7 +484,7 @@ func (c *call) report(o Outcome) {
 	}
 	stats.CallMicros.Add(uint64(o.Duration.Microseconds()))
 	c.session.g.diag.noteCall(c, &o)
-	if c.session.g.recorder != nil {
+	if c.session.g.o.Recorder != nil {
 		c.recordCall(&o)
 	}
 	c.endSpan(&o)

@@ -21,7 +21,6 @@ func (c *Conn) toolResult(m *protocol.ToolResult) {
 	if pending == nil {
 		if !c.isLateAnswer(m.ID) {
 			err := errorf(protocol.CodeUnknownCallID, "tool.result.id: no call has the id %q", m.ID)
-			err.ReplyTo = protocol.TypeToolResult
 			c.failFast(err, "", Outcome{ErrorCode: protocol.CodeInternal,
 				Error: fmt.Sprintf("protocol error: the provider answered a call that nobody made (%q)", m.ID)})
 		}
@@ -105,10 +104,10 @@ func (g *Gateway) finishWithParts(p *Provider, answered *call, m *protocol.ToolR
 
 // readResult reads a file that a result names in a field.
 func (g *Gateway) readResult(p *Provider, field string, ref protocol.FileRef) (*File, *protocol.Error) {
-	if g.readFile == nil || p.trust == TrustExternal || p.gateway != "" {
+	if g.o.ReadFile == nil || p.trust == TrustExternal || p.gateway != "" {
 		return nil, errorf(protocol.CodeUnauthorized, "%s: a provider without a persistDir has no files to name", field)
 	}
-	f, err := g.readFile(p.name, ref)
+	f, err := g.o.ReadFile(p.name, ref)
 	if err != nil {
 		return nil, errorf(protocol.CodeInternal, "%s: %v", field, err)
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,9 +56,9 @@ type Conn struct {
 	peer Peer
 	opts ConnOptions
 
-	// requestID is of the message that the reader handles now. An error that answers the
-	// message repeats it.
-	requestID string
+	// handled is the head of the message that the reader handles now, once that is known to be
+	// legal. An error that answers the message repeats its type and its request id.
+	handled protocol.Head
 
 	// state is written with Gateway.mu held, by the reader or by the end of the session
 	// that the provider is bound to.
@@ -137,7 +138,7 @@ func (c *Conn) Receive(data []byte) {
 		}
 	}
 	f, err := protocol.Open(data)
-	c.requestID = f.RequestID
+	c.handled = protocol.Head{}
 	if err != nil {
 		if err.ReplyTo.FromProvider() && err.ReplyTo != protocol.TypeToolResult {
 			c.reportError(err)
@@ -149,6 +150,7 @@ func (c *Conn) Receive(data []byte) {
 	if !c.isLegal(f.Head()) {
 		return
 	}
+	c.handled = f.Head()
 	m, err := f.Decode()
 	if err != nil {
 		c.malformed(f.Head(), m, err)
@@ -187,7 +189,6 @@ func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.E
 		denied := c.identity.check(m)
 		c.g.mu.Unlock()
 		if denied != nil {
-			denied.ReplyTo, denied.RequestID = head.Type, head.RequestID
 			err = denied
 		}
 	}
@@ -221,7 +222,7 @@ func protocolFault(code protocol.Code, err *protocol.Error) Outcome {
 // the connection's reader may call it.
 func (c *Conn) ReceiveBinary(size int) {
 	c.recordLost(size)
-	c.requestID = ""
+	c.handled = protocol.Head{}
 	err := errorf(protocol.CodeInvalidJSON, "the binary frame is not UTF-8; send JSON, in a text frame")
 	c.failFast(err, "", protocolFault(protocol.CodeInternal, err))
 }
@@ -234,7 +235,7 @@ func (c *Conn) ReceiveOversized(beginning []byte, size int) {
 }
 
 func (c *Conn) oversized(head protocol.Head, size int) {
-	c.requestID = head.RequestID
+	c.handled = protocol.Head{}
 	limit := protocol.MaxMessage
 	if head.Type == protocol.TypeToolResult {
 		limit = protocol.MaxResult
@@ -277,9 +278,8 @@ func (c *Conn) reportError(err *protocol.Error) {
 	c.g.mu.Unlock()
 	err.Message = shorten(err.Message)
 	c.g.diag.noteError(err.SessionID, name, string(err.Code), err.Message)
-	if err.RequestID == "" {
-		err.RequestID = c.requestID
-	}
+	err.ReplyTo = cmp.Or(err.ReplyTo, c.handled.Type)
+	err.RequestID = cmp.Or(err.RequestID, c.handled.RequestID)
 	c.peer.Send(err)
 	c.peer.Flush()
 	if err.Code.Fatal() {
@@ -396,7 +396,7 @@ func (c *Conn) bindingsOf(session string, t protocol.Type) ([]*binding, *protoco
 		}
 	}
 	err := errorf(protocol.CodeInvalidSession, "%s.sessionId: this provider is not bound to session %q", t, session)
-	err.ReplyTo, err.SessionID = t, session
+	err.SessionID = session
 	return nil, err
 }
 

@@ -26,14 +26,14 @@ const (
 type diag struct {
 	mu     sync.Mutex // guards the fields below
 	calls  ring[callNote]
-	errors ring[errorNote]
-	gates  ring[gateNote]
+	errors ring[adminapi.ErrorNote]
+	gates  ring[adminapi.GateNote]
 }
 
 func newDiag() diag {
 	return diag{
-		calls: newRing[callNote](maxCallNotes), errors: newRing[errorNote](maxErrorNotes),
-		gates: newRing[gateNote](maxGateNotes),
+		calls: newRing[callNote](maxCallNotes), errors: newRing[adminapi.ErrorNote](maxErrorNotes),
+		gates: newRing[adminapi.GateNote](maxGateNotes),
 	}
 }
 
@@ -70,18 +70,6 @@ type callNote struct {
 	code                    protocol.Code
 }
 
-type errorNote struct {
-	at                               time.Time
-	session, provider, code, message string
-}
-
-type gateNote struct {
-	at                                              time.Time
-	session, provider, tool, args, decision, reason string
-	rule                                            adminapi.Rule
-	duration                                        time.Duration
-}
-
 // latencies are the durations of a provider's last calls, and counts of all. Guarded by
 // diag.mu.
 type latencies struct {
@@ -116,7 +104,8 @@ func (d *diag) noteCall(c *call, o *Outcome) {
 func (d *diag) noteError(session, provider, code, message string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	*d.errors.next() = errorNote{time.Now(), session, provider, code, shorten(message)}
+	*d.errors.next() = adminapi.ErrorNote{At: time.Now().UTC(), Session: session, Provider: provider, Code: code,
+		Message: shorten(message)}
 }
 
 // noteGate notes the decision of a gate, a user hook or a static denial. A denial is also a
@@ -125,12 +114,12 @@ func (s *Session) noteGate(r *rule, c gateCall, decision, reason string) {
 	now := time.Now()
 	d := &s.g.diag
 	d.mu.Lock()
-	*d.gates.next() = gateNote{
-		at: now, session: s.id, provider: r.provider.name, tool: c.tool, args: shorten(string(c.args)),
-		rule: r.view(), decision: decision, reason: shorten(reason), duration: now.Sub(c.begun),
+	*d.gates.next() = adminapi.GateNote{
+		At: now.UTC(), Session: s.id, Provider: r.provider.name, Tool: c.tool, Args: shorten(string(c.args)),
+		Rule: r.view(), Decision: decision, Reason: shorten(reason), DurationMs: milliseconds(now.Sub(c.begun)),
 	}
 	d.mu.Unlock()
-	if s.g.recorder != nil {
+	if s.g.o.Recorder != nil {
 		s.recordGate(r, c, decision, reason, now.Sub(c.begun))
 	}
 	if decision == protocol.DecisionDeny {
@@ -158,32 +147,18 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // sessions. It implements GET /diagnostics of docs/admin-api.md.
 func (g *Gateway) Diagnostics() adminapi.Diagnostics {
 	view := adminapi.Diagnostics{
-		Calls: []adminapi.CallNote{}, Errors: []adminapi.ErrorNote{}, Gates: []adminapi.GateNote{},
-		Providers: g.providerLoads(), Pushes: []adminapi.PushBudget{},
+		Calls: []adminapi.CallNote{}, Providers: g.providerLoads(), Pushes: []adminapi.PushBudget{},
 	}
-	g.mu.Lock()
-	sessions := slices.Clone(g.order)
-	g.mu.Unlock()
-	for _, s := range sessions {
+	for _, s := range g.allSessions() {
 		view.Pushes = append(view.Pushes, s.pushBudgets()...)
 	}
 	d := &g.diag
 	d.mu.Lock()
-	calls, errors, gates := d.calls.newest(), d.errors.newest(), d.gates.newest()
+	calls := d.calls.newest()
+	view.Errors, view.Gates = d.errors.newest(), d.gates.newest()
 	d.mu.Unlock()
 	for _, n := range calls {
 		view.Calls = append(view.Calls, n.view())
-	}
-	for _, n := range errors {
-		view.Errors = append(view.Errors, adminapi.ErrorNote{
-			At: n.at.UTC(), Session: n.session, Provider: n.provider, Code: n.code, Message: n.message,
-		})
-	}
-	for _, n := range gates {
-		view.Gates = append(view.Gates, adminapi.GateNote{
-			At: n.at.UTC(), Session: n.session, Provider: n.provider, Tool: n.tool, Args: n.args,
-			Rule: n.rule, Decision: n.decision, Reason: n.reason, DurationMs: milliseconds(n.duration),
-		})
 	}
 	return view
 }
@@ -204,21 +179,14 @@ func (n *callNote) view() adminapi.CallNote {
 
 // providerLoads lists the calls and latencies of the connected providers.
 func (g *Gateway) providerLoads() []adminapi.ProviderLoad {
-	byID := map[string]*latencies{}
 	g.mu.Lock()
-	for c := range g.conns {
-		if c.provider != nil {
-			byID[c.provider.id] = c.provider.latencies
-		}
-	}
-	g.mu.Unlock()
+	defer g.mu.Unlock()
 	loads := []adminapi.ProviderLoad{}
-	for _, p := range g.Providers() {
-		if l := byID[p.ID]; l != nil {
-			load := adminapi.ProviderLoad{ID: p.ID, Name: p.Name, Instance: p.Instance, InFlight: p.InFlight}
-			g.diag.readLatencies(&load, l)
-			loads = append(loads, load)
-		}
+	for _, c := range g.connsWhere(isAnyConn) {
+		v := c.provider.view(c)
+		load := adminapi.ProviderLoad{ID: v.ID, Name: v.Name, Instance: v.Instance, InFlight: v.InFlight}
+		g.diag.readLatencies(&load, c.provider.latencies)
+		loads = append(loads, load)
 	}
 	return loads
 }

@@ -58,22 +58,14 @@ type Options struct {
 // asks gates and delivers pushes. All methods may be called from any goroutine.
 type Gateway struct {
 	// Fixed at creation.
-	persistDir    func(string) (string, error)
-	readFile      func(string, protocol.FileRef) (*File, error)
-	log           *slog.Logger
-	starters      map[string]Starter
-	uploadDir     string
+	o             Options // with a log
 	instanceToken string
 	adminToken    string
 	schemas       schemaCache
 	stats         Stats
 	hooks         atomic.Pointer[userHooks] // nil: none
 	spans         *spans.Maker              // nil: no spans
-	tracesContent bool
 	metrics       spans.Metrics
-	recorder      Recorder // nil: no records
-	keeper        Keeper   // nil: no stream lasts
-	private       func() []string
 	pairings      windows // by the page's origin; "" for programs
 	questions     questions
 	injectQuiet   atomic.Int64                 // nanoseconds; 0 for the default
@@ -105,17 +97,12 @@ type Gateway struct {
 // New makes a gateway without sessions, with fresh instance and admin tokens. It starts no
 // goroutine. [Gateway.Drain] ends the sessions and connections that the gateway then has.
 func New(o Options) *Gateway {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	g := &Gateway{
-		persistDir:      o.PersistDir,
-		readFile:        o.ReadFile,
-		log:             o.Log,
-		starters:        o.Starters,
-		uploadDir:       o.UploadDir,
+		o:               o,
 		spans:           spans.NewMaker(o.Tracer, o.Recorder != nil),
-		tracesContent:   o.TraceContent,
-		recorder:        o.Recorder,
-		keeper:          o.Keeper,
-		private:         o.Private,
 		instanceToken:   newSecret(prefixProvider),
 		adminToken:      newSecret(prefixAdmin),
 		sessions:        map[string]*Session{},
@@ -130,28 +117,38 @@ func New(o Options) *Gateway {
 		questions:       newQuestions(),
 	}
 	g.questions.touch = g.touch
-	if g.log == nil {
-		g.log = slog.New(slog.DiscardHandler)
-	}
-	g.addToken(g.instanceToken, &identity{trust: TrustProject})
-	g.addToken(g.adminToken, &identity{trust: TrustInternal})
+	g.addToken(g.instanceToken, &identity{PassSpec: PassSpec{Trust: TrustProject}})
+	g.addToken(g.adminToken, &identity{PassSpec: PassSpec{Trust: TrustInternal}})
 	return g
 }
+
+// connsWhere returns the connections of providers that have said hello and for which is holds, in the
+// order in which they connected. Call with g.mu held.
+func (g *Gateway) connsWhere(is func(*Conn) bool) []*Conn {
+	var conns []*Conn
+	for c := range g.conns {
+		if c.provider != nil && is(c) {
+			conns = append(conns, c)
+		}
+	}
+	slices.SortFunc(conns, func(a, b *Conn) int {
+		p, q := a.provider, b.provider
+		return cmp.Or(p.connectedAt.Compare(q.connectedAt), cmp.Compare(p.id, q.id))
+	})
+	return conns
+}
+
+func isAnyConn(*Conn) bool { return true }
 
 // Providers lists the connections of providers that said hello, in the order in which they
 // connected, as GET /providers of docs/admin-api.md shows them. The list is a copy.
 func (g *Gateway) Providers() []adminapi.Provider {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	views := make([]adminapi.Provider, 0, len(g.conns))
-	for c := range g.conns {
-		if p := c.provider; p != nil {
-			views = append(views, p.view(c))
-		}
+	views := []adminapi.Provider{}
+	for _, c := range g.connsWhere(isAnyConn) {
+		views = append(views, c.provider.view(c))
 	}
-	slices.SortFunc(views, func(a, b adminapi.Provider) int {
-		return cmp.Or(a.ConnectedAt.Compare(b.ConnectedAt), cmp.Compare(a.ID, b.ID))
-	})
 	return views
 }
 
@@ -159,19 +156,25 @@ func (g *Gateway) Providers() []adminapi.Provider {
 // close code 1000, and returns their number; 0 if none is connected. Their calls end with
 // DISCONNECTED.
 func (g *Gateway) StopProvider(name string) int {
-	g.mu.Lock()
 	name = protocol.NormalName(name)
-	var stop []*Conn
-	for c := range g.conns {
-		if c.provider != nil && c.provider.name == name {
-			stop = append(stop, c)
-		}
-	}
+	g.mu.Lock()
+	conns := g.connsWhere(func(c *Conn) bool { return c.provider.name == name })
 	g.mu.Unlock()
-	for _, c := range stop {
-		c.close(protocol.CloseNormal, "stopped by the user")
+	closeAll(conns, protocol.CloseNormal, "stopped by the user")
+	return len(conns)
+}
+
+func closeAll(conns []*Conn, code protocol.CloseCode, reason string) {
+	for _, c := range conns {
+		c.close(code, reason)
 	}
-	return len(stop)
+}
+
+// allSessions lists the sessions, oldest first.
+func (g *Gateway) allSessions() []*Session {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.order)
 }
 
 // SessionsChanged receives after a session came, ended, got another label or became the
@@ -199,7 +202,7 @@ func (g *Gateway) Drain(ctx context.Context) {
 	for _, s := range sessions {
 		wg.Go(func() {
 			if err := s.Stop(ctx, "the gateway is shutting down"); err != nil {
-				g.log.Warn("stopping a session", "session", s.id, "error", err)
+				g.o.Log.Warn("stopping a session", "session", s.id, "error", err)
 			}
 		})
 	}
@@ -207,9 +210,7 @@ func (g *Gateway) Drain(ctx context.Context) {
 	g.mu.Lock()
 	conns := slices.Collect(maps.Keys(g.conns))
 	g.mu.Unlock()
-	for _, c := range conns {
-		c.close(protocol.CloseGoingAway, "the gateway is shutting down")
-	}
+	closeAll(conns, protocol.CloseGoingAway, "the gateway is shutting down")
 	g.fileReads.Wait()
 }
 

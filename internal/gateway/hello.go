@@ -7,9 +7,7 @@ import (
 )
 
 func tooManyHellos() *protocol.Error {
-	err := errorf(protocol.CodeRateLimited, "more than %d hellos a minute", protocol.MaxRebindsAMinute)
-	err.ReplyTo = protocol.TypeHello
-	return err
+	return errorf(protocol.CodeRateLimited, "more than %d hellos a minute", protocol.MaxRebindsAMinute)
 }
 
 // hello handles hello: it binds the provider, after removing its old bindings. A hello
@@ -51,12 +49,9 @@ func (c *Conn) hello(m *protocol.Hello) {
 		takenOver.close(protocol.CloseTakenOver, "a newer connection took this identity")
 	}
 	if err != nil {
-		if err.ReplyTo == "" {
-			err.ReplyTo = protocol.TypeHello
-		}
-		if c.identity.onRefused != nil {
+		if c.identity.Refused != nil {
 			refused := *err // a copy to keep, because reportError changes err
-			c.identity.onRefused(&refused)
+			c.identity.Refused(&refused)
 		}
 		c.reportError(err)
 		return
@@ -80,7 +75,7 @@ func (c *Conn) isIgnored(m *protocol.Hello) bool {
 // hello is refused, and returns why. A refusal must leave no directory behind, and a directory
 // can't be made later, under Gateway.mu.
 func (c *Conn) makePersistDir(m *protocol.Hello, spelling string) (string, *protocol.Error) {
-	if !c.identity.hasFiles() || c.g.persistDir == nil || c.identity.checkName(m.Name) != nil {
+	if !c.identity.hasFiles() || c.g.o.PersistDir == nil || c.identity.checkName(m.Name) != nil {
 		return "", nil
 	}
 	if !c.is(bound) {
@@ -91,9 +86,9 @@ func (c *Conn) makePersistDir(m *protocol.Hello, spelling string) (string, *prot
 			return "", err
 		}
 	}
-	dir, err := c.g.persistDir(m.Name)
+	dir, err := c.g.o.PersistDir(m.Name)
 	if err != nil {
-		c.g.log.Warn("making a provider's directory", "provider", m.Name, "error", err)
+		c.g.o.Log.Warn("making a provider's directory", "provider", m.Name, "error", err)
 	}
 	return dir, nil
 }
@@ -234,7 +229,7 @@ func (c *Conn) applyBind(plan *bindPlan, persistDir string) {
 	c.state.Store(int32(bound))
 	c.needsSessionList = false
 	if c.identity.namedByHello {
-		c.identity.name, c.identity.namedByHello = p.name, false
+		c.identity.Name, c.identity.namedByHello = p.name, false
 	}
 	p.mu.Lock() // until the ack is queued, so that no call is sent before it
 	owner, line := c.identity.nameOwner(p.name, plan.spelling), joinLine(p, plan.offer)
@@ -292,8 +287,8 @@ func (c *Conn) requestedSession(m *protocol.Hello, restore *reconnectMemory) str
 	switch {
 	case m.Session != "":
 		return m.Session
-	case c.identity.session != "":
-		return c.identity.session
+	case c.identity.Session != "":
+		return c.identity.Session
 	case restore != nil:
 		return restore.session
 	}
@@ -383,7 +378,6 @@ func (c *Conn) sessionReady(m *protocol.SessionReady) {
 		g.mu.Unlock()
 	}
 	if err != nil {
-		err.ReplyTo = protocol.TypeSessionReady
 		c.reportError(err)
 		return
 	}

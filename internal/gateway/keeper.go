@@ -68,13 +68,13 @@ func NewKeptEvent(provider string, m *protocol.Push, sessions []string) KeptEven
 // of a goal does not: it is about this session. Nor does a push of another gateway's provider: its
 // own gateway keeps it.
 func (g *Gateway) keeps(source pushSource, stream string) bool {
-	if g.keeper == nil || source.isModel() || source.isBudgeted() || source.pass != nil && source.pass.gateway != "" {
+	if g.o.Keeper == nil || source.isModel() || source.isBudgeted() || source.pass != nil && source.pass.Gateway != "" {
 		return false
 	}
 	if stream == "" {
 		stream = source.name
 	}
-	return g.keeper.Keeps(protocol.NormalName(stream), source.name)
+	return g.o.Keeper.Keeps(protocol.NormalName(stream), source.name)
 }
 
 // keep gives a provider's push to the keeper.
@@ -89,7 +89,7 @@ func (c *Conn) keep(source pushSource, m *protocol.Push, bindings []*binding) *p
 	e := NewKeptEvent(source.name, m, ids)
 	e.IsPerson = source.isPerson
 	receipts := newPushReceipts(c, m, session)
-	return c.g.keeper.Keep(e, receipts.send)
+	return c.g.o.Keeper.Keep(e, receipts.send)
 }
 
 // keepNow gives a push of the admin side to the keeper, for the sessions of some ids or all, and waits for the first
@@ -98,7 +98,7 @@ func (g *Gateway) keepNow(ctx context.Context, source pushSource, m *protocol.Pu
 	e := NewKeptEvent(source.name, m, ids)
 	e.IsPerson = source.isPerson
 	receipts := make(chan Receipt, 2)
-	if err := g.keeper.Keep(e, func(r Receipt) { receipts <- r }); err != nil {
+	if err := g.o.Keeper.Keep(e, func(r Receipt) { receipts <- r }); err != nil {
 		return Receipt{}, err
 	}
 	select {
@@ -158,7 +158,7 @@ func (s *Session) Deliver(e *KeptEvent) (isRenamed bool, err *protocol.Error) {
 // claimName makes another gateway the owner of a provider's name and its streams here, as a hello of that provider
 // would.
 func (s *Session) claimName(e *KeptEvent, name string) *protocol.Error {
-	id := &identity{trust: e.Trust, gateway: e.Gateway, owner: fileOwner(OwnerGateway(e.Gateway))}
+	id := &identity{PassSpec: PassSpec{Trust: e.Trust, Gateway: e.Gateway}, owner: fileOwner(OwnerGateway(e.Gateway))}
 	if err := id.checkName(name); err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (s *Session) publish(e Event) {
 // the live feed and the response queue. OnIdle and OnGeneratedUserPrompt go to no feed from
 // here, because Idle and deliver publish them.
 func (s *Session) Event(e Event) {
-	if s.g.recorder != nil && (e.Callback == OnEndToolExecution || e.Callback == "" && e.ExitCode != nil) {
+	if s.g.o.Recorder != nil && (e.Callback == OnEndToolExecution || e.Callback == "" && e.ExitCode != nil) {
 		s.recordExecution(e)
 	}
 	s.sendToSubscribers(e)

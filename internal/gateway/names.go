@@ -62,10 +62,10 @@ func (id *identity) nameOwner(name, spelling string) *nameOwner {
 // provider file approved, or any name if no name was approved. The error is UNAUTHORIZED.
 func (id *identity) checkName(name string) *protocol.Error {
 	switch {
-	case id.name != "" && id.name != name:
+	case id.Name != "" && id.Name != name:
 		return errorf(protocol.CodeUnauthorized, "hello.name: %q is not the name that this token is for, which is %q%s",
-			name, id.name, id.otherNameHint)
-	case IsGatewayName(name) && id.trust != TrustInternal:
+			name, id.Name, id.otherNameHint)
+	case IsGatewayName(name) && id.Trust != TrustInternal:
 		return errorf(protocol.CodeUnauthorized,
 			"hello.name: %q is a word of the gateway's own in timelines; choose another name", name)
 	}

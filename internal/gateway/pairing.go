@@ -59,10 +59,8 @@ func (c *Conn) pair(m *protocol.Auth) {
 		if c.opts.Origin != "" {
 			scope = fmt.Sprintf(" of this origin, or %d of all pages", maxPagePairings)
 		}
-		err := errorf(protocol.CodeRateLimited, "more than %d pairings a minute%s; retry in a minute",
-			protocol.MaxPairingsAMinute, scope)
-		err.ReplyTo = protocol.TypeAuth
-		c.reportError(err)
+		c.reportError(errorf(protocol.CodeRateLimited, "more than %d pairings a minute%s; retry in a minute",
+			protocol.MaxPairingsAMinute, scope))
 		return
 	}
 	g.mu.Lock()
@@ -76,7 +74,6 @@ func (c *Conn) pair(m *protocol.Auth) {
 		if m.Session != "" {
 			err = noSession(m.Session)
 		}
-		err.ReplyTo = protocol.TypeAuth
 		c.reportError(err)
 		return
 	}
@@ -124,7 +121,7 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	isRight := c.isPairingCode(m.Code)
 	g.mu.Unlock()
 	if isRight { // a wrong code is no reason for a place
-		if err := c.checkAdmission(protocol.TypeAuthConfirm); err != nil {
+		if err := c.checkAdmission(); err != nil {
 			c.reportError(err)
 			return
 		}
@@ -140,15 +137,14 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	if !isRight {
 		g.mu.Unlock()
 		g.stats.AuthFailures.Add(1)
-		err := errorf(protocol.CodeAuthFailed, "the pairing code is wrong or has expired; connect again for a new one")
-		err.ReplyTo = protocol.TypeAuthConfirm
-		c.reportError(err)
+		c.reportError(errorf(protocol.CodeAuthFailed,
+			"the pairing code is wrong or has expired; connect again for a new one"))
 		return
 	}
 	token := newSecret(prefixPaired)
 	id := &identity{
-		trust: TrustExternal, session: p.session.id, name: p.name, namedByHello: p.name == "",
-		otherNameHint: "; pair again to use another",
+		PassSpec:     PassSpec{Trust: TrustExternal, Session: p.session.id, Name: p.name},
+		namedByHello: p.name == "", otherNameHint: "; pair again to use another",
 	}
 	switch {
 	case c.opts.Origin != "" && c.opts.Origin != "null": // pages of any site may have origin null

@@ -105,21 +105,17 @@ type Pass struct {
 // another pass replaces it, or the session of spec.Session ends. No session sees a
 // difference before a provider binds with it.
 func (g *Gateway) Issue(spec PassSpec) *Pass {
-	id := &identity{
-		trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
-		policy: spec.Tools, isOwn: spec.Own, isModel: spec.Model, isBudgeted: spec.Budgeted,
-		onRefused: spec.Refused, onBound: spec.Bound, gateway: spec.Gateway, at: spec.At,
-		matchLabels: spec.MatchLabels,
-	}
-	if spec.Owner != "" {
+	id := &identity{PassSpec: spec}
+	id.Token, id.Replaces, id.Grants = "", nil, slices.Clone(spec.Grants)
+	if spec.Owner != "" || spec.Name != "" {
 		id.owner = fileOwner(spec.Owner)
 	}
 	if spec.Name != "" {
-		id.name, id.owner = protocol.NormalName(spec.Name), fileOwner(spec.Owner)
+		id.Name = protocol.NormalName(spec.Name)
 		id.otherNameHint = "; another one is set by name in the provider's file"
 	}
 	if spec.All {
-		id.grants = append(id.grants, grantAll)
+		id.Grants = append(id.Grants, grantAll)
 	}
 	for _, p := range spec.Replaces {
 		if id.owner == "" {
@@ -153,12 +149,15 @@ func (p *Pass) IsBound() bool {
 func (p *Pass) Name() string {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
-	for c := range p.g.conns {
-		if c.identity == p.identity && c.provider != nil {
-			return c.provider.name
-		}
+	if conns := p.conns(); len(conns) > 0 {
+		return conns[0].provider.name
 	}
 	return ""
+}
+
+// conns are the connections with the pass whose providers have said hello. Call with Gateway.mu held.
+func (p *Pass) conns() []*Conn {
+	return p.g.connsWhere(func(c *Conn) bool { return c.identity == p.identity })
 }
 
 // Providers returns the ids, as in [Gateway.Providers], of the providers that are connected with
@@ -166,10 +165,8 @@ func (p *Pass) Name() string {
 func (p *Pass) Providers() (ids []string) {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
-	for c := range p.g.conns {
-		if c.identity == p.identity && c.provider != nil {
-			ids = append(ids, c.provider.id)
-		}
+	for _, c := range p.conns() {
+		ids = append(ids, c.provider.id)
 	}
 	return ids
 }
@@ -189,12 +186,10 @@ func (p *Pass) Retire() (wait func(context.Context)) {
 	var idle []chan struct{}
 	g.mu.Lock()
 	g.endIdentity(p.identity, p.token)
-	for c := range g.conns {
-		if c.identity == p.identity {
-			c.removeBindings()
-			if ch := c.provider.idleChannel(); ch != nil {
-				idle = append(idle, ch)
-			}
+	for _, c := range p.conns() {
+		c.removeBindings()
+		if ch := c.provider.idleChannel(); ch != nil {
+			idle = append(idle, ch)
 		}
 	}
 	g.mu.Unlock()
@@ -223,9 +218,7 @@ func (p *Pass) Revoke() {
 		}
 	}
 	g.mu.Unlock()
-	for _, c := range conns {
-		c.close(protocol.CloseNormal, "stopped by the gateway")
-	}
+	closeAll(conns, protocol.CloseNormal, "stopped by the gateway")
 }
 
 // Replace adds a pass to those that this one replaces, as [PassSpec].Replaces does. It has no effect once a provider is
@@ -246,16 +239,8 @@ func (g *Gateway) endIdentity(id *identity, token string) {
 
 // connsReplacedBy returns the connections of the passes that an identity replaces. Call with
 // Gateway.mu held.
-func (g *Gateway) connsReplacedBy(id *identity) (conns []*Conn) {
-	if id.replaces == nil {
-		return nil
-	}
-	for c := range g.conns {
-		if c.provider != nil && slices.Contains(id.replaces, c.identity) {
-			conns = append(conns, c)
-		}
-	}
-	return conns
+func (g *Gateway) connsReplacedBy(id *identity) []*Conn {
+	return g.connsWhere(func(c *Conn) bool { return slices.Contains(id.replaces, c.identity) })
 }
 
 // unbindReplaced removes the bindings of the passes that an identity replaces. In the
@@ -267,7 +252,7 @@ func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, rebound []*Session
 			switch {
 			case slices.Contains(rebound, b.session):
 				b.session.removeBinding(b)
-			case id.session == "" || id.session == b.session.id:
+			case id.Session == "" || id.Session == b.session.id:
 				b.session.unbind(b)
 			}
 		}
@@ -276,8 +261,8 @@ func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, rebound []*Session
 		if old.replacedIn == nil {
 			old.replacedIn = map[string]bool{}
 		}
-		old.replacedIn[id.session] = true
-		old.ended = old.ended || id.session == "" || id.session == old.session
+		old.replacedIn[id.Session] = true
+		old.ended = old.ended || id.Session == "" || id.Session == old.Session
 	}
 	id.replaces = nil
 }
@@ -285,8 +270,8 @@ func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, rebound []*Session
 // notifyBound notes that a provider is bound, and calls Bound of the [PassSpec] the first time. Call with Gateway.mu
 // held.
 func (id *identity) notifyBound() {
-	if !id.wasBound && id.onBound != nil {
-		id.onBound()
+	if !id.wasBound && id.Bound != nil {
+		id.Bound()
 	}
 	id.wasBound = true
 }

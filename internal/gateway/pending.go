@@ -222,11 +222,8 @@ func (p *Provider) expire() {
 }
 
 // idleChannel returns a channel that is closed when no call is pending and no gate asked any
-// more; nil when that is so now. It accepts a nil provider.
+// more; nil when that is so now.
 func (p *Provider) idleChannel() chan struct{} {
-	if p == nil {
-		return nil
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.pending)+len(p.gateChecks) == 0 {

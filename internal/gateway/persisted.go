@@ -28,7 +28,7 @@ type PersistentStarter interface {
 // MayReturn reports whether a session of a kind of host may come back under its id after its end: one that is kept on
 // disk, or one of another program, which may register it again.
 func (g *Gateway) MayReturn(kind string) bool {
-	starter, isOwn := g.starters[kind]
+	starter, isOwn := g.o.Starters[kind]
 	_, keeps := starter.(PersistentStarter)
 	return keeps || !isOwn
 }
@@ -55,8 +55,8 @@ type ResumeRequest struct {
 // persistentStarters lists the persistent starters, by kind of host.
 func (g *Gateway) persistentStarters() []PersistentStarter {
 	var list []PersistentStarter
-	for _, kind := range slices.Sorted(maps.Keys(g.starters)) {
-		if k, ok := g.starters[kind].(PersistentStarter); ok {
+	for _, kind := range slices.Sorted(maps.Keys(g.o.Starters)) {
+		if k, ok := g.o.Starters[kind].(PersistentStarter); ok {
 			list = append(list, k)
 		}
 	}

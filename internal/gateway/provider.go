@@ -126,9 +126,9 @@ func (p *Provider) forget(session string) {
 // restores, or else the id of the connection's previous provider. Call with Gateway.mu held.
 func newProvider(c *Conn, m *protocol.Hello, restore *reconnectMemory) *Provider {
 	p := &Provider{
-		name: m.Name, owner: c.identity.owner, instance: m.Instance, trust: c.identity.trust,
-		gateway:     c.identity.gateway,
-		concurrency: m.Concurrency, policy: &c.identity.policy, subscribed: m.Subscribe,
+		name: m.Name, owner: c.identity.owner, instance: m.Instance, trust: c.identity.Trust,
+		gateway:     c.identity.Gateway,
+		concurrency: m.Concurrency, policy: &c.identity.Tools, subscribed: m.Subscribe,
 		mayAnswer: c.identity.may(mayAnswer), peer: c.peer, connectedAt: time.Now(),
 	}
 	if m.Metadata.Kind() == '{' {
@@ -203,7 +203,7 @@ func (p *Provider) view(c *Conn) adminapi.Provider {
 	v := adminapi.Provider{
 		ID: p.id, Name: p.name, Instance: p.instance, Trust: string(p.trust), State: state(c.state.Load()).String(),
 		Session: p.onlySession(), Tools: p.base.toolCount(), InFlight: inFlight, ConnectedAt: p.connectedAt.UTC(),
-		Own: c.identity.isOwn, Gateway: p.gateway,
+		Own: c.identity.Own, Gateway: p.gateway,
 	}
 	if p.all {
 		v.Session = protocol.AllSessions

@@ -23,10 +23,10 @@ type pushSource struct {
 }
 
 // isModel reports whether the session's model decides when the source injects, see [PassSpec].Model.
-func (s pushSource) isModel() bool { return s.pass != nil && s.pass.isModel }
+func (s pushSource) isModel() bool { return s.pass != nil && s.pass.Model }
 
 // isBudgeted reports whether the guard against loops leaves the source out, see [PassSpec].Budgeted.
-func (s pushSource) isBudgeted() bool { return s.pass != nil && s.pass.isBudgeted }
+func (s pushSource) isBudgeted() bool { return s.pass != nil && s.pass.Budgeted }
 
 // modelPushers is before the name in the id of a source that the model starts. It has one id however often it is
 // started. A space is in no other id.
@@ -62,12 +62,8 @@ func (c *Conn) push(m *protocol.Push) {
 	if isKept {
 		err = c.keep(source, m, bindings)
 	}
-	fail := func(e *protocol.Error) {
-		e.ReplyTo, e.RequestID = protocol.TypePush, m.RequestID
-		c.reportError(e)
-	}
 	if err != nil {
-		fail(err)
+		c.reportError(err)
 		return
 	}
 	if isKept {
@@ -81,7 +77,7 @@ func (c *Conn) push(m *protocol.Push) {
 		receipts := newPushReceipts(c, m, b.session.id)
 		r, err := b.session.receivePush(source, m, receipts.reportLast)
 		if err != nil {
-			fail(err)
+			c.reportError(err)
 			continue
 		}
 		receipts.reportFirst(r)

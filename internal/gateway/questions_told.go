@@ -179,7 +179,6 @@ func (c *Conn) questionAnswer(m *protocol.QuestionAnswer) {
 		if err.Code == protocol.CodeInvalidJSON {
 			err.Message = string(protocol.TypeQuestionAnswer) + "." + err.Message
 		}
-		err.ReplyTo, err.RequestID = protocol.TypeQuestionAnswer, m.RequestID
 		if session != nil {
 			err.SessionID = session.id
 		}

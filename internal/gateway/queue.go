@@ -302,11 +302,8 @@ func (q *queuedPrompt) view(session string, isSent bool) adminapi.QueuedPrompt {
 
 // Queue lists the queues of all sessions, those of older sessions first.
 func (g *Gateway) Queue() []adminapi.QueuedPrompt {
-	g.mu.Lock()
-	sessions := slices.Clone(g.order)
-	g.mu.Unlock()
 	var list []adminapi.QueuedPrompt
-	for _, s := range sessions {
+	for _, s := range g.allSessions() {
 		list = append(list, s.Queue()...)
 	}
 	return list

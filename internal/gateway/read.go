@@ -80,8 +80,8 @@ func (s *Session) PermitOpen(file fs.FileInfo) error {
 }
 
 func (g *Gateway) privateDirs() []string {
-	if g.private == nil {
+	if g.o.Private == nil {
 		return nil
 	}
-	return g.private()
+	return g.o.Private()
 }

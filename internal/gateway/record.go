@@ -26,11 +26,11 @@ type Recorder interface {
 // record reports an event that happened in the session now.
 func (s *Session) record(r adminapi.Record) {
 	r.TS, r.Session = time.Now(), s.id
-	s.g.recorder.Record(r)
+	s.g.o.Recorder.Record(r)
 }
 
 func (s *Session) recordState(state, reason string) {
-	if s.g.recorder != nil {
+	if s.g.o.Recorder != nil {
 		s.record(adminapi.Record{Kind: adminapi.RecordSession, State: state, Label: s.label(), Host: s.info.Kind,
 			CWD: s.cwd, Reason: reason})
 	}
@@ -110,7 +110,7 @@ func (s *Session) shellCommand(tool string, args protocol.Raw) string {
 
 // recordTurn reports a turn that ended.
 func (s *Session) recordTurn(t *runningTurn) {
-	if s.g.recorder == nil {
+	if s.g.o.Recorder == nil {
 		return
 	}
 	r := adminapi.Record{Kind: adminapi.RecordTurn, ID: t.prompt, By: t.source, Outcome: adminapi.OutcomeOK,
@@ -134,7 +134,7 @@ func (s *Session) recordGate(r *rule, c gateCall, decision, reason string, durat
 // recordPush reports an event that came. The record of an event that a filter drops has no text,
 // because the session does not keep the text either.
 func (s *Session) recordPush(e *pushedEvent, r Receipt, span spans.Span) {
-	if s.g.recorder == nil {
+	if s.g.o.Recorder == nil {
 		return
 	}
 	record := adminapi.Record{Kind: adminapi.RecordPush, Provider: e.source.name, Stream: e.key.stream, Seq: r.Seq,
@@ -153,7 +153,7 @@ func (s *Session) recordPush(e *pushedEvent, r Receipt, span spans.Span) {
 
 // recordWaiting reports an event that came while there was no session.
 func (s *Session) recordWaiting(r *HistoryRow) {
-	if s.g.recorder != nil {
+	if s.g.o.Recorder != nil {
 		s.record(adminapi.Record{Kind: adminapi.RecordPush, Provider: r.Provider, Stream: r.Stream, Seq: r.Seq,
 			Level: r.Level, Fate: adminapi.FateStored, Event: r.Event, Metadata: r.Metadata})
 	}
@@ -161,7 +161,7 @@ func (s *Session) recordWaiting(r *HistoryRow) {
 
 // recordingFate returns a function that also records the last fate of a queued event.
 func (s *Session) recordingFate(e *pushedEvent, report func(Receipt), span spans.Span) func(Receipt) {
-	if s.g.recorder == nil {
+	if s.g.o.Recorder == nil {
 		return report
 	}
 	return func(r Receipt) {
@@ -175,11 +175,11 @@ func (s *Session) recordingFate(e *pushedEvent, report func(Receipt), span spans
 // session is known to others. The events get new numbers. An inject that waited is in its stream,
 // but is not delivered any more.
 func (s *Session) restoreStreams() {
-	if s.g.recorder == nil {
+	if s.g.o.Recorder == nil {
 		return
 	}
 	n := 0
-	for _, r := range s.g.recorder.Pushed(s.id) {
+	for _, r := range s.g.o.Recorder.Pushed(s.id) {
 		spelling := protocol.NormalName(r.Stream)
 		if r.Event == "" && r.Prompt == "" || !protocol.ValidName(spelling) || !protocol.ValidName(r.Provider) {
 			continue

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -83,7 +82,7 @@ func (s *Session) Record() (*Recording, adminapi.RecordingStart, error) {
 		Connections: []adminapi.RecordedConnection{}}
 	// A call is sent with its provider's lock held, so each is in the state or in a line. All these
 	// locks are held together here only, with g.mu, and nothing else is locked meanwhile.
-	conns := g.boundConns()
+	conns := g.connsWhere(func(c *Conn) bool { return c.is(bound) })
 	for _, c := range conns {
 		c.provider.mu.Lock()
 		defer c.provider.mu.Unlock()
@@ -95,22 +94,6 @@ func (s *Session) Record() (*Recording, adminapi.RecordingStart, error) {
 	}
 	g.recordings.Store(&running)
 	return r, start, nil
-}
-
-// boundConns are the connections that are bound, in the order in which they connected. Call with
-// g.mu held.
-func (g *Gateway) boundConns() []*Conn {
-	var conns []*Conn
-	for c := range g.conns {
-		if c.provider != nil && c.is(bound) {
-			conns = append(conns, c)
-		}
-	}
-	slices.SortFunc(conns, func(a, b *Conn) int {
-		p, q := a.provider, b.provider
-		return cmp.Or(p.connectedAt.Compare(q.connectedAt), cmp.Compare(p.id, q.id))
-	})
-	return conns
 }
 
 // Stop ends the recording. Calling it again does nothing.

@@ -167,7 +167,7 @@ func (r *rule) match(c *toolCall, g *Gateway) bool {
 // reportUndecided counts and logs a match that was [match.Undecided].
 func (g *Gateway) reportUndecided(what, provider string) {
 	g.stats.UndecidedMatches.Add(1)
-	g.log.Warn("a pattern took too long, or its text is too long", "of", what, "provider", provider)
+	g.o.Log.Warn("a pattern took too long, or its text is too long", "of", what, "provider", provider)
 }
 
 // matchingRules returns the rules of r that match a call, in registration order.

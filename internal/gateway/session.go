@@ -113,7 +113,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		runtime:      newRuntimeLog(),
 		wakeup:       make(chan struct{}, 1),
 		quit:         make(chan struct{}),
-		uploadDir:    filepath.Join(g.uploadDir, "session-"+newCallID().String()),
+		uploadDir:    filepath.Join(g.o.UploadDir, "session-"+newCallID().String()),
 		stopping:     make(chan struct{}),
 		stopped:      make(chan struct{}),
 		labelText:    labelOf(spec.Label),

@@ -56,7 +56,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	select {
 	case <-s.allReady:
 	case <-deadline.C:
-		g.log.Warn("some providers did not answer the end of the session", "session", s.id)
+		g.o.Log.Warn("some providers did not answer the end of the session", "session", s.id)
 	case <-ctx.Done():
 	}
 	s.tearDown()
@@ -72,7 +72,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	s.runtime.close()
 	s.endRecordings(reason)
 	s.recordState(adminapi.RecordEnd, reason)
-	g.log.Info("session ended", "session", s.id, "reason", reason)
+	g.o.Log.Info("session ended", "session", s.id, "reason", reason)
 	if err != nil {
 		return fmt.Errorf("closing the session's host: %w", err)
 	}
@@ -86,17 +86,14 @@ func (s *Session) tearDown() {
 	s.cancel() // first, so that the host gets no lists while the tools go
 	g.mu.Lock()
 	var ended []*call
-	var conns []*Conn
 	for _, b := range slices.Clone(s.bindings) {
 		s.unbind(b)
 		b.provider.forget(s.id)
 	}
 	isOwn := func(c *call) bool { return c.session == s }
-	for c := range g.conns {
+	conns := g.connsWhere(isAnyConn)
+	for _, c := range conns {
 		p := c.provider
-		if p == nil {
-			continue
-		}
 		// Providers without a binding have calls too, of tools that they removed since.
 		ended = append(ended, p.cancelCalls(isOwn, protocol.ReasonInterrupted)...)
 		// A provider whose identity has ended stays as it is: it still answers other sessions' calls.
@@ -104,7 +101,6 @@ func (s *Session) tearDown() {
 			c.state.Store(int32(unbound))
 			c.needsSessionList = true
 		}
-		conns = append(conns, c)
 	}
 	delete(g.sessions, s.id)
 	g.order = slices.DeleteFunc(g.order, func(x *Session) bool { return x == s })
@@ -130,7 +126,7 @@ func (s *Session) Ended(reason string) {
 	}
 	go func() {
 		if err := s.Stop(context.Background(), reason); err != nil {
-			s.g.log.Warn("ending a session", "session", s.id, "error", err)
+			s.g.o.Log.Warn("ending a session", "session", s.id, "error", err)
 		}
 	}()
 }

@@ -128,14 +128,9 @@ func (s *Session) CancelCalls() {
 	isOwn := func(c *call) bool { return c.session == s }
 	g.mu.Lock()
 	var cancelled []*call
-	var conns []*Conn
-	for c := range g.conns {
-		if c.provider == nil {
-			continue
-		}
-		if calls := c.provider.cancelCalls(isOwn, protocol.ReasonInterrupted); len(calls) > 0 {
-			cancelled, conns = append(cancelled, calls...), append(conns, c)
-		}
+	conns := g.connsWhere(isAnyConn)
+	for _, c := range conns {
+		cancelled = append(cancelled, c.provider.cancelCalls(isOwn, protocol.ReasonInterrupted)...)
 	}
 	g.mu.Unlock()
 	flush(conns)

@@ -70,7 +70,7 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	s.recordState(adminapi.RecordStart, "")
 	s.storeWaitingEvents(waiting)
 	s.askStartHooks()
-	g.log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)
+	g.o.Log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)
 	return s, nil
 }
 
@@ -96,10 +96,10 @@ func (g *Gateway) Models(ctx context.Context, host string) ([]adminapi.Model, er
 }
 
 func (g *Gateway) starter(host string) (Starter, error) {
-	if s := g.starters[host]; s != nil {
+	if s := g.o.Starters[host]; s != nil {
 		return s, nil
 	}
-	kinds := slices.Sorted(maps.Keys(g.starters))
+	kinds := slices.Sorted(maps.Keys(g.o.Starters))
 	return nil, errorf(protocol.CodeInvalidJSON, "host: %q is not one of %v", host, kinds)
 }
 
@@ -172,7 +172,7 @@ func (g *Gateway) sessionsFor(id *identity) []protocol.SessionInfo {
 	add := func(s *Session) {
 		info := protocol.SessionInfo{ID: s.id, Label: s.label(), Foreground: s == foreground}
 		switch {
-		case id.trust == TrustProject && !id.includes(s):
+		case id.Trust == TrustProject && !id.includes(s):
 			// A project's providers know the project's sessions only.
 		case id.mayBind(s):
 			info.CWD = s.cwd

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"tapgw/internal/adminapi"
 	"tapgw/internal/proof"
 	"tapgw/internal/protocol"
 )
@@ -28,41 +27,29 @@ const (
 
 // identity holds the rights that a connection's token gives. Fields without a guard are fixed.
 type identity struct {
-	ended         bool   // the token is void; guarded by Gateway.mu
-	wasBound      bool   // guarded by Gateway.mu
-	owner         string // of provider names in sessions; several tokens may share one
-	name          string // the only name that it may use, "" for any; see namedByHello
-	namedByHello  bool   // its first hello sets name; both are guarded by Gateway.mu then
-	otherNameHint string // how to get another name approved, for errors
-	trust         Trust
-	session       string   // the only session that it may bind; "" for any
-	grants        []string // of a provider file, see grantable
+	// PassSpec without Token and Replaces. Name is a normal name; see namedByHello.
+	PassSpec
 
-	// Of a [Pass].
-	match func(adminapi.Session) bool // nil: any session
-	// matchLabels says that match needs only the id and the label.
-	matchLabels bool
-	at          string // of PassSpec: the gateway that has session
-	policy      ToolPolicy
-	gateway     string          // of PassSpec
-	isOwn       bool            // of PassSpec
-	isModel     bool            // of PassSpec
-	isBudgeted  bool            // of PassSpec
-	onRefused   func(error)     // of PassSpec, or nil
-	onBound     func()          // of PassSpec, or nil
-	replaces    []*identity     // replaced when this one is bound; guarded by Gateway.mu
-	replacedIn  map[string]bool // sessions where another pass replaced it, "" for all; guarded by Gateway.mu
+	owner         string // of provider names in sessions; several tokens may share one
+	namedByHello  bool   // its first hello sets Name; both are guarded by Gateway.mu then
+	otherNameHint string // how to get another name approved, for errors
+
+	// Guarded by Gateway.mu.
+	ended      bool            // the token is void
+	wasBound   bool            // a provider had it
+	replaces   []*identity     // replaced when this one is bound
+	replacedIn map[string]bool // sessions where another pass replaced it, "" for all
 }
 
 // mayBind reports whether the identity may bind a session now. Call with Gateway.mu held.
 func (id *identity) mayBind(s *Session) bool {
-	return !id.ended && !id.replacedIn[s.id] && (id.session == "" || id.session == s.id) && id.includes(s)
+	return !id.ended && !id.replacedIn[s.id] && (id.Session == "" || id.Session == s.id) && id.includes(s)
 }
 
 // includes reports whether the provider file of the token is for a session. Call with
 // Gateway.mu held.
 func (id *identity) includes(s *Session) bool {
-	return id.at == "" && (id.match == nil || id.match(s.view()))
+	return id.At == "" && (id.Match == nil || id.Match(s.view()))
 }
 
 // tokenKey is the hash by which tokens are looked up, so that the time of a look-up tells
@@ -139,7 +126,7 @@ func (s *Session) ProviderToken() (string, error) {
 		return "", noSession(s.id)
 	}
 	token := newSecret(prefixProvider)
-	g.addToken(token, &identity{trust: TrustProject, session: s.id})
+	g.addToken(token, &identity{PassSpec: PassSpec{Trust: TrustProject, Session: s.id}})
 	return token, nil
 }
 
@@ -169,7 +156,7 @@ func (g *Gateway) Prove(id, nonce, address string) string {
 // IssueSpawnToken makes a provider token of trust project for one session, which need not
 // exist yet. It is void when the session ends. See docs/protocol.md, "Tokens".
 func (g *Gateway) IssueSpawnToken(session string) string {
-	return g.issueToken(&identity{trust: TrustProject, session: session})
+	return g.issueToken(&identity{PassSpec: PassSpec{Trust: TrustProject, Session: session}})
 }
 
 func (g *Gateway) issueToken(id *identity) string {
@@ -242,7 +229,7 @@ func (g *Gateway) endSessionTokens(session string) {
 		}
 	}
 	for key, id := range g.tokens {
-		if id.session == session && id.at == "" {
+		if id.Session == session && id.At == "" {
 			id.ended = true
 			delete(g.tokens, key)
 		}

@@ -156,7 +156,7 @@ func (c *call) endSpan(o *Outcome) {
 	if c.id != uuid.Nil {
 		c.span.SetCallID(c.id.String())
 	}
-	if c.session.g.tracesContent {
+	if c.session.g.o.TraceContent {
 		c.span.SetContent(content(string(c.callerArgs)), content(o.Text()))
 	}
 	if o.Failed() {

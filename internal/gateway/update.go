@@ -23,7 +23,6 @@ func (c *Conn) update(t protocol.Type, session, requestID string, change offerCh
 		g.mu.Unlock()
 	}
 	if err != nil {
-		err.ReplyTo, err.RequestID = t, requestID
 		c.reportError(err)
 		return
 	}
@@ -121,7 +120,6 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 		err = denied
 	}
 	if err != nil {
-		err.ReplyTo, err.RequestID = protocol.TypeHooksUpdate, m.RequestID
 		c.reportError(err)
 		return
 	}
@@ -142,7 +140,6 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 // contextUpdate handles context.update.
 func (c *Conn) contextUpdate(m *protocol.ContextUpdate) {
 	if err := c.identity.check(m); err != nil {
-		err.ReplyTo, err.RequestID = protocol.TypeContextUpdate, m.RequestID
 		c.reportError(err)
 		return
 	}
@@ -186,7 +183,6 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 	}
 	g.mu.Unlock()
 	if fault != nil {
-		fault.ReplyTo, fault.RequestID = protocol.TypeFilterSet, m.RequestID
 		c.reportError(fault)
 		return
 	}
@@ -196,10 +192,6 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 // streamQuery handles stream.query. See docs/protocol.md, "Queries".
 func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	g, p := c.g, c.provider
-	fail := func(e *protocol.Error) {
-		e.ReplyTo = protocol.TypeStreamQuery
-		c.reportError(e)
-	}
 	g.mu.Lock()
 	bindings, err := c.bindingsOf(m.SessionID, protocol.TypeStreamQuery)
 	if err == nil && p.all && m.SessionID == "" {
@@ -208,12 +200,12 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	}
 	g.mu.Unlock()
 	if err != nil {
-		fail(err)
+		c.reportError(err)
 		return
 	}
 	keys, err := c.queryKeys(m.Streams)
 	if err != nil {
-		fail(err)
+		c.reportError(err)
 		return
 	}
 	last := protocol.DefaultQueryLast

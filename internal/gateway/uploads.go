@@ -24,7 +24,7 @@ func (s *Session) Upload(name, mime string, data []byte) (Attachment, error) {
 	switch {
 	case !s.info.Attachments:
 		return Attachment{}, errorf(protocol.CodeInvalidJSON, "prompts of sessions of host %s bring none", s.info.Kind)
-	case s.g.uploadDir == "":
+	case s.g.o.UploadDir == "":
 		return Attachment{}, errorf(protocol.CodeInvalidState, "this gateway keeps no files")
 	case s.isEnding():
 		return Attachment{}, noSession(s.id)
@@ -76,11 +76,11 @@ func (s *Session) RemoveUploads(list []Attachment) {
 
 // removeUploadDir removes all files that prompts brought, once the session has ended.
 func (s *Session) removeUploadDir() {
-	if s.g.uploadDir == "" {
+	if s.g.o.UploadDir == "" {
 		return
 	}
 	if err := os.RemoveAll(s.uploadDir); err != nil {
-		s.g.log.Warn("removing the files of a session's prompts", "session", s.id, "error", err)
+		s.g.o.Log.Warn("removing the files of a session's prompts", "session", s.id, "error", err)
 	}
 }
 

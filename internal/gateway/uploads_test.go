@@ -86,7 +86,7 @@ func TestNoUploads(t *testing.T) {
 func TestUploadsOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQueueRig(t)
-		r.s.info.Attachments, r.s.g.uploadDir, r.s.uploadDir = true, t.TempDir(), t.TempDir()
+		r.s.info.Attachments, r.s.g.o.UploadDir, r.s.uploadDir = true, t.TempDir(), t.TempDir()
 		r.turn("one", "")
 		for _, text := range []string{"two", "three"} {
 			a, err := r.s.Upload("a.txt", "", []byte("content"))
