@@ -132,7 +132,7 @@ func (s *Session) nextInject(whenIdle bool) (in *inject, endedTurns uint64) {
 		case !in.source.isPerson && !in.source.isBudgeted():
 			p.streak.count++
 		}
-		count, endedTurns := p.streak.count, ps.endedTurns
+		count, endedTurns := p.streak.count, ps.endedTurns.value()
 		ps.mu.Unlock()
 		if !isPaused {
 			s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})

@@ -40,8 +40,8 @@ type prompts struct {
 	userSpokeAt time.Time
 	lastTurn    LastTurn
 	turns       map[string]*Turn // that somebody reads, by the id of their prompt, until they end
-	endedTurns  uint64
-	turnEnded   chan struct{} // closed at the next Idle; nil without a waiter
+	endedTurns  counter
+	isTelling   bool // Idle tells of a turn's end: the worker begins nothing before all know of it
 }
 
 func newPrompts(ctx context.Context, f *feed, touch func()) *prompts {
@@ -387,7 +387,7 @@ func (s *Session) SendQueued(ctx context.Context, id string) error {
 		q := &queuedPrompt{prompt: in.asPrompt(), queuedAt: in.queuedAt, goesNow: true, done: make(chan error, 1)}
 		q.prompt.Mode = adminapi.ModeImmediate
 		ps.queue = slices.Insert(ps.queue, 0, q)
-		endedTurns := ps.endedTurns
+		endedTurns := ps.endedTurns.value()
 		ps.mu.Unlock()
 		s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
 		err := s.awaitPrompt(ctx, q)

@@ -41,8 +41,8 @@ type Session struct {
 	runtime *buffer[adminapi.RuntimeEvent] // as the host's runtime tells them
 	usage   usage
 	running runningTurns
-
-	uploadDir string // of the files that prompts bring; made with the first one
+	tools   toolChanges
+	uploads *uploads
 
 	// routes is the table that calls are dispatched by. It is immutable and replaced
 	// under Gateway.mu. routesMu is held for writing to replace it, and for reading to
@@ -78,23 +78,16 @@ type Session struct {
 	needsHooks   atomic.Bool
 	pendingHooks atomic.Int32
 
-	// mu guards the fields below it: the names, the files of prompts, the calls that run or wait,
-	// and the changes of the tools that the worker has yet to give the host.
+	// mu guards the fields below it: the names, and the calls that run or wait.
 	mu           sync.Mutex
 	hooksClosed  bool // no user hook may start
 	labelText    string
 	model        string
-	uploadBytes  int                                // of the files that prompts brought
-	uploadCount  int                                // of all that they ever brought
 	runningTools map[string]toolExecution           // by id
 	askingGates  map[*Pending]int                   // how many attempts of the call ask
 	waits        map[uint64]context.CancelCauseFunc // of calls for required providers; nil before the first
 	waitCount    uint64                             // of all waits
 	permitted    map[string]bool                    // command lines, by a person for the session; nil before the first
-	oldestChange time.Time                          // of the tools, since the last refresh, or zero
-	newestChange time.Time                          // of the tools
-	isRefreshing bool                               // the worker gives the host a list
-	refreshed    chan struct{}                      // nil without a waiter; closed when the host has all
 
 	// Written by the worker only: the number of lists that the host was given, the last
 	// one that it took, and the transforms of that time.
@@ -113,7 +106,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		runtime:      newRuntimeLog(),
 		wakeup:       make(chan struct{}, 1),
 		quit:         make(chan struct{}),
-		uploadDir:    filepath.Join(g.o.UploadDir, "session-"+newCallID().String()),
+		uploads:      newUploads(g.o.UploadDir),
 		stopping:     make(chan struct{}),
 		stopped:      make(chan struct{}),
 		labelText:    labelOf(spec.Label),
@@ -221,25 +214,13 @@ func (s *Session) Tools() []adminapi.Tool {
 // HostTools returns the current tool list for the host and the revision of the last list that the
 // host was given, which may be older. The revision is 0 before the first list.
 func (s *Session) HostTools() (tools []Tool, revision uint64) {
-	return hostTools(s.routes.Load(), nil), s.revision.Load()
+	return hostTools(s.routes.Load()), s.revision.Load()
 }
 
-// hostTools lists the tools for a host that has the list sent. While providers join, each list
-// extends the one before and shares its memory. So only the worker, which gave sent to the host,
-// may append to it.
-func hostTools(r *routes, sent []Tool) []Tool {
-	n := 0
-	for n < min(len(sent), len(r.list)) && isSameTool(sent[n], r.list[n].definition) {
-		n++
-	}
-	tools := sent
-	// The host may still read the tail, and removed tools must not stay in memory.
-	if n < len(sent) {
-		tools = append(make([]Tool, 0, len(r.list)), sent[:n]...)
-	}
-	tools = slices.Grow(tools, len(r.list)-n)
-	for _, to := range r.list[n:] {
-		tools = append(tools, to.definition)
+func hostTools(r *routes) []Tool {
+	tools := make([]Tool, len(r.list))
+	for i, to := range r.list {
+		tools[i] = to.definition
 	}
 	return tools
 }
@@ -320,13 +301,7 @@ func (s *Session) rebuildRoutes() {
 	s.routesMu.Lock()
 	s.routes.Store(r)
 	s.routesMu.Unlock()
-	now := time.Now()
-	s.mu.Lock()
-	if s.oldestChange.IsZero() {
-		s.oldestChange = now
-	}
-	s.newestChange = now
-	s.mu.Unlock()
+	s.tools.add()
 	s.g.touch()
 	s.g.toolChanges.increment()
 	s.wake()

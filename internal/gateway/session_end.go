@@ -112,7 +112,6 @@ func (s *Session) tearDown() {
 	close(s.quit)
 	s.worker.Wait()
 	s.failQueued()
-	s.prompts.signalTurnEnd()
 }
 
 // Ended implements [HostCalls]. It starts [Session.Stop] in a goroutine and returns at

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"tapgw/internal/adminapi"
@@ -33,22 +34,27 @@ func (s *Session) work() {
 	isHolding := false
 	for {
 		wait := s.refresh()
-		held, rest := s.holdPrompts()
-		switch {
-		case held == "" && isHolding:
-			s.makeRefreshDue()
-			wait = s.refresh()
-			fallthrough
-		case held == "":
-			s.sendQueuedPrompts()
-		default:
-			if !isHolding {
-				s.noteHeld(held)
+		if begins, isTelling := s.prompts.state(); !isTelling { // else Idle wakes the worker
+			held, rest := "", time.Duration(0)
+			if begins {
+				held, rest = s.toolsOnTheirWay()
 			}
-			wait = min(wait, rest)
+			switch {
+			case held == "" && isHolding:
+				s.tools.makeDue()
+				wait = s.refresh()
+				fallthrough
+			case held == "":
+				s.sendQueuedPrompts()
+			default:
+				if !isHolding {
+					s.noteHeld(held)
+				}
+				wait = min(wait, rest)
+			}
+			isHolding = held != ""
+			s.deliver()
 		}
-		isHolding = held != ""
-		s.deliver()
 		timer.Reset(wait)
 		select {
 		case <-s.wakeup:
@@ -59,25 +65,13 @@ func (s *Session) work() {
 	}
 }
 
-// holdPrompts returns the provider that the prompts of an idle session wait for, and how much longer. Its tools were
-// there a moment ago, and the model would be told that they don't exist. name is "" while no prompt waits.
-func (s *Session) holdPrompts() (name string, rest time.Duration) {
-	s.prompts.mu.Lock()
-	begins := len(s.prompts.queue) > 0 && s.prompts.isFree()
-	s.prompts.mu.Unlock()
-	if !begins {
-		return "", 0
-	}
-	return s.toolsOnTheirWay()
-}
-
-// makeRefreshDue makes a change of the tools reach the host at the next refresh.
-func (s *Session) makeRefreshDue() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.oldestChange.IsZero() {
-		s.oldestChange = time.Now().Add(-protocol.RefreshMax)
-	}
+// state reports whether a prompt that waits can begin a turn, and whether Idle still tells of the
+// end of one. A prompt that begins is held while tools that were there a moment ago are on their
+// way: the model would be told that they don't exist.
+func (ps *prompts) state() (begins, isTelling bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return len(ps.queue) > 0 && ps.isFree(), ps.isTelling
 }
 
 // send gives the host a prompt. The session counts as busy from now on, so that
@@ -91,7 +85,7 @@ func (s *Session) send(p Prompt) error {
 	ps.mu.Lock()
 	wasBetween := ps.isBetween
 	wasBusy := ps.isBusy && !wasBetween
-	endedTurns := ps.endedTurns
+	endedTurns := ps.endedTurns.value()
 	ps.isBusy, ps.isBetween = true, false
 	if wasBetween { // a reader of the idle session must see that it was interrupted
 		ps.lastTurn.Failure = ""
@@ -109,7 +103,7 @@ func (s *Session) send(p Prompt) error {
 	if err != nil {
 		s.endTurns([]string{p.ID}, err.Error())
 		ps.mu.Lock()
-		if !wasBusy && ps.endedTurns == endedTurns {
+		if !wasBusy && ps.endedTurns.value() == endedTurns {
 			ps.isBusy, ps.isBetween = wasBetween, wasBetween
 		}
 		ps.mu.Unlock()
@@ -119,33 +113,92 @@ func (s *Session) send(p Prompt) error {
 	return nil
 }
 
+// toolChanges are the changes of a session's tools that the worker has yet to give the host. Its
+// lock is a leaf.
+type toolChanges struct {
+	mu        sync.Mutex    // guards the fields below
+	oldest    time.Time     // since the last refresh; zero without a change
+	newest    time.Time     // of all
+	isRunning bool          // a refresh
+	refreshed chan struct{} // closed when the host has all changes; nil without a waiter
+}
+
+// add notes a change.
+func (c *toolChanges) add() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newest = time.Now()
+	if c.oldest.IsZero() {
+		c.oldest = c.newest
+	}
+}
+
+// makeDue makes the changes reach the host at the next refresh.
+func (c *toolChanges) makeDue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.oldest.IsZero() {
+		c.oldest = time.Now().Add(-protocol.RefreshMax)
+	}
+}
+
+// take begins a refresh if one is due, otherwise it returns how long to wait.
+func (c *toolChanges) take(isLive bool) (wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.oldest.IsZero() {
+		return time.Hour
+	}
+	if !isLive {
+		due := c.newest.Add(protocol.RefreshQuiet)
+		if latest := c.oldest.Add(protocol.RefreshMax); latest.Before(due) {
+			due = latest
+		}
+		if wait = time.Until(due); wait > 0 {
+			return wait
+		}
+	}
+	c.oldest, c.isRunning = time.Time{}, true
+	return 0
+}
+
+// finish ends a refresh, and the waits for it unless the tools have changed again.
+func (c *toolChanges) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isRunning = false
+	if c.refreshed != nil && c.oldest.IsZero() {
+		close(c.refreshed)
+		c.refreshed = nil
+	}
+}
+
+// pending returns a channel that is closed when the host has all changes; nil if it has them.
+func (c *toolChanges) pending() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isRunning && c.oldest.IsZero() {
+		return nil
+	}
+	if c.refreshed == nil {
+		c.refreshed = make(chan struct{})
+	}
+	return c.refreshed
+}
+
 // refresh gives the host the tool list if a refresh is due, and returns the time until
 // the next one (docs/adr/0005-updates-and-revisions.md). A host that caches its prompt
 // also gets the list when transforms have changed. The worker calls it.
 func (s *Session) refresh() time.Duration {
-	s.mu.Lock()
-	oldest, newest := s.oldestChange, s.newestChange
-	if oldest.IsZero() || s.ctx.Err() != nil {
-		s.mu.Unlock()
+	if s.ctx.Err() != nil {
 		return time.Hour
 	}
-	if !s.info.LiveTools {
-		due := newest.Add(protocol.RefreshQuiet)
-		if latest := oldest.Add(protocol.RefreshMax); latest.Before(due) {
-			due = latest
-		}
-		if wait := time.Until(due); wait > 0 {
-			s.mu.Unlock()
-			return wait
-		}
+	if wait := s.tools.take(s.info.LiveTools); wait > 0 {
+		return wait
 	}
-	s.oldestChange = time.Time{}
-	s.isRefreshing = true
-	s.mu.Unlock()
-	defer s.finishRefresh()
-
+	defer s.tools.finish()
 	r := s.consistentRoutes()
-	tools := hostTools(r, s.sentTools)
+	tools := hostTools(r)
 	transformsChanged := s.info.CachesPrompt && !maps.EqualFunc(r.transforms, s.sentTransforms, slices.Equal)
 	if !s.hostMayDiffer && !transformsChanged && slices.EqualFunc(tools, s.sentTools, isSameTool) {
 		return time.Hour
@@ -155,12 +208,11 @@ func (s *Session) refresh() time.Duration {
 	if s.isRecorded() {
 		s.recordHost(adminapi.PartyGateway, adminapi.PartyHost, newRecordedTools(tools))
 	}
-	err := s.host.SetTools(ctx, s.revision.Add(1), slices.Clip(tools))
+	err := s.host.SetTools(ctx, s.revision.Add(1), tools)
 	// A host that failed, or was disconnected, may have this list, the last one, or one
 	// that it got when it came back. So the next list is sent even if it is the same.
 	s.hostMayDiffer = err != nil
 	if err != nil {
-		s.sentTools = slices.Clip(s.sentTools) // the host may still read the tail
 		if !errors.Is(err, context.Canceled) {
 			s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("the session did not take its tools: %v", err))
 		}
@@ -180,17 +232,6 @@ func (s *Session) consistentRoutes() *routes {
 	return s.routes.Load()
 }
 
-// finishRefresh ends the waits for a refresh, unless the tools have changed again.
-func (s *Session) finishRefresh() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.isRefreshing = false
-	if s.refreshed != nil && s.oldestChange.IsZero() {
-		close(s.refreshed)
-		s.refreshed = nil
-	}
-}
-
 // maxRefreshWait is how long the outcome of a call waits for a refresh.
 const maxRefreshWait = time.Second
 
@@ -200,16 +241,10 @@ func (s *Session) waitForRefresh(ctx context.Context) {
 	if !s.info.LiveTools {
 		return
 	}
-	s.mu.Lock()
-	if !s.isRefreshing && s.oldestChange.IsZero() {
-		s.mu.Unlock()
+	refreshed := s.tools.pending()
+	if refreshed == nil {
 		return
 	}
-	if s.refreshed == nil {
-		s.refreshed = make(chan struct{})
-	}
-	refreshed := s.refreshed
-	s.mu.Unlock()
 	timer := time.NewTimer(maxRefreshWait)
 	defer timer.Stop()
 	select {

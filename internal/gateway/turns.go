@@ -221,7 +221,8 @@ func (s *Session) Idle() {
 	ps.isBetween = len(ps.queue) > 0
 	ps.isBusy = ps.isBetween
 	isIdle := !ps.isBusy
-	ps.endedTurns++
+	ps.isTelling = true
+	ps.endedTurns.increment()
 	var ended []string
 	if !s.info.Turns {
 		ended = slices.Collect(maps.Keys(ps.given))
@@ -238,11 +239,13 @@ func (s *Session) Idle() {
 		s.publish(Event{Callback: OnIdle})
 	}
 	s.TurnEnded(ended, "")
-	ps.signalTurnEnd()
-	defer s.wake()
 	if wasBusy && isIdle {
 		s.tellIdle()
 	}
+	ps.mu.Lock()
+	ps.isTelling = false
+	ps.mu.Unlock()
+	s.wake()
 }
 
 // becomeIdle makes the session idle once its queue has no prompt to begin with.
@@ -260,39 +263,8 @@ func (s *Session) tellIdle() {
 	})
 }
 
-// signalTurnEnd ends the waits of [Session.waitForTurnEnd].
-func (ps *prompts) signalTurnEnd() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.turnEnded != nil {
-		close(ps.turnEnded)
-		ps.turnEnded = nil
-	}
-}
-
 // waitForTurnEnd waits until more than counted turns have ended. The error is
 // [ErrSessionEnded] or that of ctx.
 func (s *Session) waitForTurnEnd(ctx context.Context, counted uint64) error {
-	ps := s.prompts
-	for {
-		ps.mu.Lock()
-		if ps.endedTurns > counted {
-			ps.mu.Unlock()
-			return nil
-		}
-		if ps.turnEnded == nil {
-			ps.turnEnded = make(chan struct{})
-		}
-		ended := ps.turnEnded
-		ps.mu.Unlock()
-		select {
-		case <-ended:
-		case <-s.stopped:
-			return ErrSessionEnded
-		case <-s.ctx.Done():
-			return ErrSessionEnded
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return s.prompts.endedTurns.wait(ctx, counted, s.ctx.Done())
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
 )
 
 // turnHost takes prompts and stores them.
@@ -172,6 +173,63 @@ func TestTurnUntilIdle(t *testing.T) {
 				"a prompt that was not taken: %v, %d turns are kept, want an error and none",
 				err, len(s.prompts.turns),
 			)
+		}
+	})
+}
+
+// whenTurnEnds is a recorder that calls a function for the record of a turn, which Idle writes.
+type whenTurnEnds func()
+
+func (f whenTurnEnds) Record(r adminapi.Record) {
+	if r.Kind == adminapi.RecordTurn {
+		f()
+	}
+}
+
+func (whenTurnEnds) Pushed(string) []adminapi.Record { return nil }
+
+// A push that comes while Idle still tells of a turn's end begins no turn before all know of the end:
+// else its callbacks would be part of the turn before.
+func TestNextTurnWaitsUntilEndIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *Session
+		h := &patientHost{}
+		sent := -1
+		g := New(Options{Recorder: whenTurnEnds(func() {
+			if sent >= 0 {
+				return
+			}
+			go func() {
+				_, _ = s.Push(context.Background(), "ci", &protocol.Push{Level: protocol.LevelInject, Event: "e"})
+			}()
+			synctest.Wait()
+			sent = len(h.sent)
+		})})
+		s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", Send: true}, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Drain(context.Background())
+		turn, err := s.Turn(t.Context(), Prompt{Text: "first"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer turn.Close()
+		s.Idle()
+		synctest.Wait()
+		if sent != 1 || len(h.sent) != 2 {
+			t.Errorf("the host had %d prompts while Idle told of the end, and then %d; want 1 and 2", sent, len(h.sent))
+		}
+		var callbacks []string
+		for err == nil {
+			var lines []LiveLine
+			lines, err = turn.Next(t.Context())
+			for _, l := range lines {
+				callbacks = append(callbacks, l.Event.Callback)
+			}
+		}
+		if !slices.Equal(callbacks, []string{OnIdle}) {
+			t.Errorf("the first turn has the callbacks %q, want its own end alone", callbacks)
 		}
 	})
 }

@@ -86,7 +86,7 @@ func TestNoUploads(t *testing.T) {
 func TestUploadsOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newQueueRig(t)
-		r.s.info.Attachments, r.s.g.o.UploadDir, r.s.uploadDir = true, t.TempDir(), t.TempDir()
+		r.s.info.Attachments, r.s.uploads.dir = true, t.TempDir()
 		r.turn("one", "")
 		for _, text := range []string{"two", "three"} {
 			a, err := r.s.Upload("a.txt", "", []byte("content"))
@@ -100,9 +100,9 @@ func TestUploadsOfTheQueue(t *testing.T) {
 		left := func(want int) {
 			t.Helper()
 			synctest.Wait()
-			entries, err := os.ReadDir(r.s.uploadDir)
-			if err != nil || len(entries) != want || r.s.uploadBytes != want*len("content") {
-				t.Errorf("%d files, %d bytes, %v; want %d files", len(entries), r.s.uploadBytes, err, want)
+			entries, err := os.ReadDir(r.s.uploads.dir)
+			if err != nil || len(entries) != want || r.s.uploads.bytes != want*len("content") {
+				t.Errorf("%d files, %d bytes, %v; want %d files", len(entries), r.s.uploads.bytes, err, want)
 			}
 		}
 		left(2)
