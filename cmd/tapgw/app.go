@@ -60,7 +60,12 @@ func loadConfig(c *ucli.Context) (configs.Config, configs.Files, error) {
 	if err != nil {
 		return configs.Config{}, configs.Files{}, err
 	}
-	files, err := configs.Find(dir, c.String("config"))
+	return loadConfigOf(dir, c.String("config"))
+}
+
+// loadConfigOf is loadConfig for the values of --workdir and --config.
+func loadConfigOf(dir, file string) (configs.Config, configs.Files, error) {
+	files, err := configs.Find(dir, file)
 	if err != nil {
 		return configs.Config{}, files, err
 	}

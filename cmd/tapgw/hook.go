@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -39,12 +42,42 @@ func answerHook(c *ucli.Context) error {
 	case !slices.Contains(hook.Events, event):
 		return cli.Usage("event: %q is not one of %s", event, strings.Join(hook.Events, ", "))
 	}
-	output, note := hook.Run(c.Context, event, c.App.Reader, func() (configs.Config, error) {
+	return answer(c.Context, event, c.App.Reader, cli.Out(c), func() (configs.Config, error) {
 		config, _, err := loadConfig(c)
 		return config, err
 	})
-	if note != "" {
-		cli.Out(c).Notef("tapgw hook %s: %s", event, note)
+}
+
+// answerHookAtOnce answers the hook if the command line is the one in hook files: tapgw hook EVENT.
+// Every tool call of a terminal waits for that, so it makes neither the other commands nor their
+// flags. It handles no signals either: the CLI denies a call whose hook is killed.
+func answerHookAtOnce(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int, answered bool) {
+	if len(args) != 3 || args[1] != "hook" || !slices.Contains(hook.Events, args[2]) {
+		return 0, false
 	}
-	return hook.Print(c.App.Writer, event, output)
+	out := &cli.Output{W: stdout, Err: stderr}
+	err := answer(context.Background(), args[2], stdin, out, func() (configs.Config, error) {
+		dir, err := os.Getwd()
+		if err != nil {
+			return configs.Config{}, err
+		}
+		config, _, err := loadConfigOf(dir, "")
+		return config, err
+	})
+	if err != nil {
+		out.Notef("tapgw: %v (see tapgw hook --help)", err)
+		return cli.AsError(err).Exit, true
+	}
+	return cli.ExitDone, true
+}
+
+func answer(
+	ctx context.Context, event string, stdin io.Reader, out *cli.Output,
+	settings func() (configs.Config, error),
+) error {
+	output, note := hook.Run(ctx, event, stdin, settings)
+	if note != "" {
+		out.Notef("tapgw hook %s: %s", event, note)
+	}
+	return hook.Print(out.W, event, output)
 }

@@ -13,5 +13,8 @@ func main() {
 		os.Exit(code)
 	}
 	stdout := copilot.GuardStdout()
+	if code, answered := answerHookAtOnce(os.Args, os.Stdin, stdout, os.Stderr); answered {
+		os.Exit(code)
+	}
 	os.Exit(run(os.Args, os.Stdin, stdout, os.Stderr))
 }

@@ -74,18 +74,19 @@ func New(o Options) (*Client, error) {
 	}
 	c.urlGiven = o.URL != "" || os.Getenv(EnvURL) != ""
 	c.tokenGiven = o.Token != "" || os.Getenv(EnvToken) != ""
+	// The token goes to the gateway alone: neither through a proxy nor after a redirect.
 	c.http = &http.Client{
-		// The token goes to the gateway alone: neither through a proxy nor
-		// after a redirect.
-		Transport: &http.Transport{
-			Proxy:              nil,
-			DialContext:        c.dial,
-			DialTLSContext:     c.dialTLS,
-			DisableCompression: true,
-		},
+		Transport:     c.transport(o.Once),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
+}
+
+func (c *Client) transport(once bool) http.RoundTripper {
+	if once {
+		return onceTransport{c}
+	}
+	return &http.Transport{Proxy: nil, DialContext: c.dial, DialTLSContext: c.dialTLS, DisableCompression: true}
 }
 
 // URL returns the gateway's address with the scheme ws or wss, a host and a port, as providers

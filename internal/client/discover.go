@@ -43,6 +43,7 @@ type Options struct {
 	// "" sends them to the gateway at URL itself.
 	Gateway string
 	Flag    string // the command's flag for URL, for errors; "": --url
+	Once    bool   // the client makes a single request, so it keeps no connections
 }
 
 func (o Options) flag() string { return cmp.Or(o.Flag, "--url") }
@@ -95,7 +96,7 @@ func discoverURL(o Options) (base, source string, err error) {
 	case !alive: // the gateway was killed, and any program may have its port now
 		return "", "", noGateway(o, file+" is of a gateway that has ended")
 	}
-	var gateway statedir.Info
+	var gateway struct{ URL string } // of [statedir.Info]: a hook has no time to read the rest
 	if err := json.Unmarshal(data, &gateway); err != nil {
 		return "", "", cli.Failed("reading %s: not valid JSON; restart the gateway, or give %s", file, o.flag())
 	}

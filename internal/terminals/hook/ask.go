@@ -102,7 +102,7 @@ func askGateway(ctx context.Context, event string, stdin io.Reader) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	gw, err := client.New(client.Options{Flag: client.EnvURL})
+	gw, err := client.New(client.Options{Flag: client.EnvURL, Once: true})
 	if err != nil {
 		return nil, err
 	}
