@@ -55,10 +55,11 @@ func (e *endpoint) offer(t adminapi.Tool) offer {
 	if err != nil { // a provider's data is valid JSON
 		key = []byte(t.Description)
 	}
-	return offer{key: string(key), add: func() {
+	results := newResultSchema(t.OutputSchema)
+	isDirect := !bytes.Contains(t.Parameters, []byte("x-mcp-header"))
+	return offer{key: string(key), results: results, isDirect: isDirect, add: func() {
 		offered := &mcp.Tool{Name: t.Name, Title: t.Title, Description: t.Description,
 			InputSchema: objectSchema(t.Parameters), Annotations: annotations(t.Annotations)}
-		results := newResultSchema(t.OutputSchema)
 		if results != nil {
 			offered.OutputSchema = objectSchema(t.OutputSchema)
 		}
@@ -146,23 +147,33 @@ func (e *endpoint) call(ctx context.Context, r *mcp.CallToolRequest, name string
 // nil for other calls.
 func (e *endpoint) execute(ctx context.Context, r *mcp.CallToolRequest, name string, args json.RawMessage,
 	held *heldCall) *mcp.CallToolResult {
-	s := e.session()
-	if s == nil {
-		return failed(protocol.CodeInvalidSession, errNoSession)
-	}
-	if string(args) == "null" {
-		args = nil // as some clients write no arguments
-	}
-	c := gateway.Call{Name: name, Args: protocol.Raw(args), Source: source, Traceparent: traceparent(r)}
+	c := gateway.Call{Name: name, Args: protocol.Raw(args), Traceparent: traceparent(r)}
 	report := func(n int, message string) { progress(ctx, r, n, message) }
 	switch {
 	case held != nil:
 		c.Asked, report = held.asked, held.waiter.progress
 	case canElicit(r.Session):
-		a := &asker{ctx: ctx, s: s, client: r.Session, asking: map[string]context.CancelFunc{}}
+		a := &asker{ctx: ctx, s: e.session(), client: r.Session,
+			asking: map[string]context.CancelFunc{}}
 		defer a.close()
 		c.Asked = a.asked
 	case r.Params.GetProgressToken() == nil:
+		report = nil
+	}
+	return e.run(ctx, c, report)
+}
+
+// run runs a call and tells report of its progress, unless that is nil.
+func (e *endpoint) run(ctx context.Context, c gateway.Call, report func(n int, message string),
+) *mcp.CallToolResult {
+	s := e.session()
+	if s == nil {
+		return failed(protocol.CodeInvalidSession, errNoSession)
+	}
+	if c.Source = source; string(c.Args) == "null" {
+		c.Args = nil // as some clients write no arguments
+	}
+	if report == nil {
 		return result(s.Execute(ctx, c))
 	}
 	messages := make(chan string, 64)

@@ -40,7 +40,8 @@ const instructions = "These are the tools of a tapgw session, from the processes
 type endpoint struct {
 	h *Handler
 	target
-	fixed  *gateway.Session // nil for the foreground one
+	fixed  *gateway.Session    // nil for the foreground one
+	info   *mcp.Implementation // of the server
 	server *mcp.Server
 	modern http.Handler // revisions without a handshake
 	legacy http.Handler // handshake revisions
@@ -67,14 +68,17 @@ type endpoint struct {
 
 // offer is a tool as it is in the server's list.
 type offer struct {
-	key string // equal for equal definitions
-	add func()
+	key      string // equal for equal definitions
+	results  *resultSchema
+	isDirect bool // serveCall may answer its calls
+	add      func()
 }
 
 func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
 	e := &endpoint{h: h, target: of, fixed: session, offered: map[string]offer{}, streams: map[string]bool{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.server = mcp.NewServer(&mcp.Implementation{Name: "tapgw", Title: "tapgw session", Version: h.version},
+	e.info = &mcp.Implementation{Name: "tapgw", Title: "tapgw session", Version: h.version}
+	e.server = mcp.NewServer(e.info,
 		&mcp.ServerOptions{
 			Instructions: instructions,
 			Capabilities: &mcp.ServerCapabilities{
@@ -121,7 +125,9 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 	case isWebSocket(r):
 		e.serveWebSocket(w, r)
 	case r.Method == http.MethodPost && r.Header.Get("MCP-Protocol-Version") >= firstModern:
-		e.modern.ServeHTTP(w, r)
+		if !e.serveCall(w, r, nil) {
+			e.modern.ServeHTTP(w, r)
+		}
 	default:
 		e.serveHandshake(w, r)
 	}
@@ -200,21 +206,22 @@ func (e *endpoint) sync() {
 	}
 	for name, o := range wanted {
 		if e.offered[name].key != o.key {
+			o.isDirect = e.add(name, o) && o.isDirect
 			e.offered[name] = o
-			e.add(name, o)
 		}
 	}
 }
 
-// add adds a tool to the server. The SDK panics at a schema that MCP does not allow, such as a bad
-// x-mcp-header; a provider's tool must not end the gateway.
-func (e *endpoint) add(name string, o offer) {
+// add adds a tool to the server, and reports whether it did. The SDK panics at a schema that MCP
+// does not allow, such as a bad x-mcp-header; a provider's tool must not end the gateway.
+func (e *endpoint) add(name string, o offer) (isAdded bool) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			e.h.log.Warn("a tool is not offered to MCP clients", "tool", name, "fault", fmt.Sprint(fault))
 		}
 	}()
 	o.add()
+	return true
 }
 
 // reportRenamed notes own tools that don't have their name, when that changes. Call with mu held.

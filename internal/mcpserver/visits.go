@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,9 +22,14 @@ type visits struct {
 }
 
 type visit struct {
-	running int       // requests, its stream among them
-	last    time.Time // when the last one ended
+	running int                           // requests, its stream among them
+	last    time.Time                     // when the last one ended
+	seen    time.Time                     // when the SDK got the last one
+	calls   map[string]context.CancelFunc // that serveCall answers, by id
 }
+
+// seenEvery is how often the SDK gets a call of a client, so that clientTimeout begins again.
+const seenEvery = clientTimeout / 24
 
 // begin notes a request of a client. Call done at its end.
 func (v *visits) begin(id string) (done func()) {
@@ -34,7 +40,7 @@ func (v *visits) begin(id string) (done func()) {
 	}
 	own := v.byID[id]
 	if own == nil {
-		own = &visit{}
+		own = &visit{seen: time.Now()} // at its handshake
 		v.byID[id] = own
 	}
 	own.running++
@@ -44,6 +50,45 @@ func (v *visits) begin(id string) (done func()) {
 		own.running--
 		own.last = time.Now()
 	}
+}
+
+// beginCall notes a call of a client that has a request, for serveCall. Call end at its end. end is
+// nil if the SDK should have the call: it must hear of a client now and then, and the id of a call
+// under way is refused there.
+func (v *visits) beginCall(ctx context.Context, client, id string) (_ context.Context, end func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	own := v.byID[client]
+	switch {
+	case own == nil, own.calls[id] != nil:
+		return ctx, nil
+	case time.Since(own.seen) > seenEvery:
+		own.seen = time.Now()
+		return ctx, nil
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	if own.calls == nil {
+		own.calls = map[string]context.CancelFunc{}
+	}
+	own.calls[id] = cancel
+	return ctx, func() {
+		cancel()
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		delete(own.calls, id)
+	}
+}
+
+// cancel cancels a call of a client, and reports whether beginCall knows it.
+func (v *visits) cancel(client, id string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	own := v.byID[client]
+	if own == nil || own.calls[id] == nil {
+		return false
+	}
+	own.calls[id]()
+	return true
 }
 
 // idlest forgets those who are gone, and returns the client that has asked for nothing for the longest time, or
@@ -84,8 +129,11 @@ func (e *endpoint) makeRoom() bool {
 // serveHandshake answers a request of a revision with a handshake.
 func (e *endpoint) serveHandshake(w http.ResponseWriter, r *http.Request) {
 	if id := r.Header.Get(sessionHeader); id != "" {
-		if e.isClient(id) {
+		if client := e.client(id); client != nil {
 			defer e.visits.begin(id)()
+			if r.Method == http.MethodPost && e.serveCall(w, r, client) {
+				return
+			}
 		}
 		e.legacy.ServeHTTP(w, r)
 		return
@@ -101,12 +149,12 @@ func (e *endpoint) serveHandshake(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isClient reports whether a client with an Mcp-Session-Id is connected.
-func (e *endpoint) isClient(id string) bool {
+// client returns the connected client with an Mcp-Session-Id, or nil.
+func (e *endpoint) client(id string) *mcp.ServerSession {
 	for client := range e.server.Sessions() {
 		if client.ID() == id {
-			return true
+			return client
 		}
 	}
-	return false
+	return nil
 }

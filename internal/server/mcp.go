@@ -79,7 +79,9 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, next http.Hand
 	defer context.AfterFunc(s.mcpContext, cancel)()
 	r = r.WithContext(ctx)
 	if r.Body != http.NoBody {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMCPBody))
+		var body bytes.Buffer
+		body.Grow(int(min(max(r.ContentLength, 0), 256<<10)) + bytes.MinRead)
+		_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxMCPBody))
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			fail(w, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body is too long")
 			return
@@ -88,7 +90,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, next http.Hand
 			fail(w, http.StatusBadRequest, "INVALID_JSON", "reading the body: "+err.Error())
 			return
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		r.Body = io.NopCloser(&body)
 	}
 	// The deadline of the guard is for the body: the answer may take as long as a call does.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
