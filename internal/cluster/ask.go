@@ -11,11 +11,10 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// Questions that gateways ask each other. The first byte of a record's data is the question, and
-// the answer has the same connection number.
-const (
-	askList = 'l' // the lists that the other gateway shares
-)
+// askList is the question for the lists that a gateway shares, the only one that gateways ask each
+// other. The first byte of a record's data is the question, and the answer has the same connection
+// number.
+const askList = 'l'
 
 // answer ends a question.
 type answer struct {
@@ -30,8 +29,8 @@ type Shared struct {
 	Providers []adminapi.Provider `json:"providers"`
 }
 
-// ask asks the other gateway and waits for the answer.
-func (tr *trunk) ask(ctx context.Context, what byte, data []byte) ([]byte, error) {
+// askLists asks the other gateway for its lists and waits for the answer.
+func (tr *trunk) askLists(ctx context.Context) ([]byte, error) {
 	done := make(chan answer, 1)
 	tr.mu.Lock()
 	if !tr.isUp {
@@ -42,7 +41,7 @@ func (tr *trunk) ask(ctx context.Context, what byte, data []byte) ([]byte, error
 	id := tr.nextConn
 	tr.asked[id] = done
 	tr.mu.Unlock()
-	tr.push(opAsk, id, append([]byte{what}, data...))
+	tr.push(opAsk, id, []byte{askList})
 	tr.flush()
 	select {
 	case a := <-done:
@@ -73,25 +72,18 @@ func (tr *trunk) answered(r record) {
 
 // answer answers a question of the other gateway.
 func (tr *trunk) answer(r record) {
-	reply := func(data []byte, err error) {
-		status := []byte{0}
-		if err != nil {
-			status, data = []byte{1}, []byte(err.Error())
-		}
-		tr.push(opAnswer, r.conn, append(status, data...))
-		tr.flush()
-	}
 	if len(r.data) == 0 {
 		tr.c.count(tr.peer, "malformed messages")
 		return
 	}
-	switch r.data[0] {
-	case askList:
-		data, err := json.Marshal(tr.c.shared())
-		reply(data, err)
-	default:
-		reply(nil, errors.New("this gateway does not know the question"))
+	status := byte(1)
+	data := []byte("this gateway does not know the question")
+	if r.data[0] == askList {
+		status = 0
+		data, _ = json.Marshal(tr.c.shared()) // cannot fail
 	}
+	tr.push(opAnswer, r.conn, append([]byte{status}, data...))
+	tr.flush()
 }
 
 // shared returns the sessions and providers that admitted gateways may see.

@@ -213,9 +213,6 @@ func (c *Cluster) trunkUp(tr *trunk) {
 	}
 }
 
-// trunkDown is called when a gateway has gone out of reach.
-func (c *Cluster) trunkDown(*trunk) { c.gateway.Touch() }
-
 // begin runs f in a goroutine that Close waits for. After Close it does nothing.
 func (c *Cluster) begin(f func()) {
 	c.mu.Lock()

@@ -61,17 +61,18 @@ func (r *relay) hello(a about, data []byte) {
 	case isAll:
 		r.helloEverywhere(a, data)
 	default:
-		r.toLocal(func() {
-			r.setBound(false)
-			r.local.Receive(data)
-		})
+		r.helloHere(data)
 	}
 }
 
-func (r *relay) setBound(isBound bool) {
-	r.mu.Lock()
-	r.isBound = isBound
-	r.mu.Unlock()
+// helloHere gives this gateway a hello, which ends the bindings here and may make new ones.
+func (r *relay) helloHere(data []byte) {
+	r.toLocal(func() {
+		r.mu.Lock()
+		r.isBound = false
+		r.mu.Unlock()
+		r.local.Receive(data)
+	})
 }
 
 // helloElsewhere binds the provider to a session of another gateway.
@@ -87,10 +88,7 @@ func (r *relay) helloElsewhere(u *upstream, a about, data []byte, wasBound bool)
 		return
 	}
 	if wasBound { // this gateway does not know the session, so that its bindings end
-		r.toLocal(func() {
-			r.setBound(false)
-			r.local.Receive(data)
-		})
+		r.helloHere(data)
 	}
 	r.mu.Lock()
 	wasRefused := r.answered // too many hellos: the bindings here stay
@@ -107,20 +105,13 @@ func (r *relay) helloElsewhere(u *upstream, a about, data []byte, wasBound bool)
 // helloEverywhere binds the provider to all sessions, here and elsewhere. This gateway answers, or
 // if it has no session, the first other one that does.
 func (r *relay) helloEverywhere(a about, data []byte) {
-	r.toLocal(func() {
-		r.setBound(false)
-		r.local.Receive(data)
-	})
+	r.helloHere(data)
 	r.mu.Lock()
-	wasRefused := r.answered && !r.isBound
-	if wasRefused {
+	if wasRefused := r.answered && !r.isBound; wasRefused {
 		r.all, r.setup = false, setup{}
-	}
-	r.mu.Unlock()
-	if wasRefused {
+		r.mu.Unlock()
 		return
 	}
-	r.mu.Lock()
 	var upstreams []*upstream
 	if !r.mayJoin() {
 		if !r.answered && r.reach != nil && !r.reach.All && len(r.merged()) > 0 {

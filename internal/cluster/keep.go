@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -309,22 +310,12 @@ func (k *Keeper) prepare(ctx context.Context, c *Cluster, js jetstream.JetStream
 
 // limit gives a stream the limits of the config. JetStream must not know ids for longer than it has their messages.
 func (k *Keeper) limit(c *jetstream.StreamConfig) {
-	c.MaxAge, c.MaxMsgsPerSubject, c.MaxBytes = k.limitsOfStream()
+	c.MaxAge = k.o.MaxAge
+	c.MaxMsgsPerSubject, c.MaxBytes = cmp.Or(k.o.MaxEvents, -1), cmp.Or(k.o.MaxBytes, -1)
 	c.Duplicates = duplicateWindow
 	if c.MaxAge > 0 {
 		c.Duplicates = min(c.Duplicates, c.MaxAge)
 	}
-}
-
-func (k *Keeper) limitsOfStream() (age time.Duration, events, bytes int64) {
-	events, bytes = -1, -1
-	if k.o.MaxEvents > 0 {
-		events = k.o.MaxEvents
-	}
-	if k.o.MaxBytes > 0 {
-		bytes = k.o.MaxBytes
-	}
-	return k.o.MaxAge, events, bytes
 }
 
 // create makes the gateway's stream: on three servers, so that it outlives the loss of one, or on

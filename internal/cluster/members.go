@@ -80,7 +80,7 @@ func (c *Cluster) heard(name string, b Beat) {
 func (c *Cluster) refresh(ctx context.Context, tr *trunk) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
-	data, err := tr.ask(ctx, askList, nil)
+	data, err := tr.askLists(ctx)
 	if err != nil {
 		return
 	}

@@ -338,7 +338,7 @@ func prefixed(prefix, s string) string {
 type registry struct {
 	poke chan struct{}
 
-	mu      sync.Mutex         // guards the fields below
+	// Of the goroutine of run.
 	kv      jetstream.KeyValue // nil until the bucket is open
 	watcher jetstream.KeyWatcher
 }
@@ -393,29 +393,25 @@ func (r *registry) beat(
 	if isFresh {
 		r.stop()
 	}
-	r.mu.Lock()
-	kv := r.kv
-	r.mu.Unlock()
-	if kv == nil {
+	if r.kv == nil {
 		js, err := jetstream.New(conn)
 		if err != nil {
 			return err
 		}
-		if kv, err = openBucket(ctx, js); err != nil {
+		kv, err := openBucket(ctx, js)
+		if err != nil {
 			return err
 		}
 		watcher, err := kv.WatchAll(c.ctx)
 		if err != nil {
 			return fmt.Errorf("watching the bucket %s: %w", bucket, err)
 		}
-		r.mu.Lock()
 		r.kv, r.watcher = kv, watcher
-		r.mu.Unlock()
 		watching.Go(func() { watch(c, watcher) })
 	}
 	beat.Lists = c.listsNumber()
 	data, _ := json.Marshal(beat) // cannot fail
-	if _, err := kv.Put(ctx, c.name, data); err != nil {
+	if _, err := r.kv.Put(ctx, c.name, data); err != nil {
 		return fmt.Errorf("writing to the bucket %s: %w", bucket, err)
 	}
 	return nil
@@ -476,20 +472,15 @@ func (c *Cluster) registryFault(before string, err error) string {
 
 // leave takes the gateway out of the bucket.
 func (r *registry) leave(name string) {
-	r.mu.Lock()
-	kv := r.kv
-	r.mu.Unlock()
-	if kv != nil {
+	if r.kv != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), registryTimeout/4)
 		defer cancel()
-		_ = kv.Delete(ctx, name) // it is forgotten anyway, some seconds later
+		_ = r.kv.Delete(ctx, name) // it is forgotten anyway, some seconds later
 	}
 	r.stop()
 }
 
 func (r *registry) stop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.watcher != nil {
 		_ = r.watcher.Stop()
 	}

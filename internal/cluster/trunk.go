@@ -431,7 +431,7 @@ func (tr *trunk) fail(why string) {
 	for _, done := range asked {
 		done <- answer{err: tr.unreachable()}
 	}
-	tr.c.trunkDown(tr)
+	tr.c.gateway.Touch()
 }
 
 func (tr *trunk) unreachable() error { return fmt.Errorf("gateway %q is out of reach", tr.peer) }

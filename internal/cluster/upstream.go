@@ -153,13 +153,18 @@ func partOf(f *gateway.File) protocol.Part {
 }
 
 func (u *upstream) readFile(ref protocol.FileRef) (*gateway.File, error) {
-	u.r.mu.Lock()
-	name, reach := u.name, u.r.reach
-	u.r.mu.Unlock()
-	if reach == nil || reach.Trust == gateway.TrustExternal || u.tr.c.o.ReadFile == nil {
+	name, hasFiles := u.keepsFiles()
+	if !hasFiles || u.tr.c.o.ReadFile == nil {
 		return nil, errors.New("a provider without a persistDir has no files to name")
 	}
 	return u.tr.c.o.ReadFile(name, ref)
+}
+
+// keepsFiles reports whether the provider may have a directory on this machine, and under which name.
+func (u *upstream) keepsFiles() (name string, ok bool) {
+	u.r.mu.Lock()
+	defer u.r.mu.Unlock()
+	return u.name, u.r.reach != nil && u.r.reach.Trust != gateway.TrustExternal
 }
 
 // receive handles a record for the provider.
@@ -224,10 +229,8 @@ func (l *heardLists) decode(data []byte) protocol.Message {
 // persistDir makes the directory of the provider, which is on this machine wherever it serves. It
 // is "" if providers have no directories.
 func (u *upstream) persistDir() string {
-	u.r.mu.Lock()
-	name, reach := u.name, u.r.reach
-	u.r.mu.Unlock()
-	if reach == nil || reach.Trust == gateway.TrustExternal || u.tr.c.o.PersistDir == nil {
+	name, hasFiles := u.keepsFiles()
+	if !hasFiles || u.tr.c.o.PersistDir == nil {
 		return ""
 	}
 	dir, err := u.tr.c.o.PersistDir(name)
