@@ -287,9 +287,6 @@ func (c *call) addPending(r *routes) (bool, *protocol.Error) {
 	if c.deadline.IsZero() {
 		c.setDeadline()
 	}
-	if p.pending == nil {
-		p.pending = map[uuid.UUID]*call{}
-	}
 	p.pending[c.id] = c
 	c.session.g.touch()
 	p.setAlarm(c.deadline)

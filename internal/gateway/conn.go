@@ -255,11 +255,14 @@ func (c *Conn) oversized(head protocol.Head, size int) {
 // maxErrorText bounds the text of an error in bytes: it may quote a long value.
 const maxErrorText = 1000
 
-func shorten(s string) string {
-	if len(s) <= maxErrorText {
+func shorten(s string) string { return cut(s, maxErrorText) }
+
+// cut returns the first bytes of a text that has more than most.
+func cut(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxErrorText], "") + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // reportError sends an error to the provider, and closes the connection if its code is

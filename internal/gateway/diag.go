@@ -37,6 +37,11 @@ func newDiag() diag {
 	}
 }
 
+// appendNewest appends an item to a list that keeps most of them, the newest.
+func appendNewest[T any](list []T, item T, most int) []T {
+	return append(slices.Delete(list, 0, max(0, len(list)+1-most)), item)
+}
+
 // ring keeps the newest items that were added.
 type ring[T any] struct {
 	items []T

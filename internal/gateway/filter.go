@@ -58,17 +58,12 @@ const (
 
 // noteDropped remembers an event that a rule of its stream's filter drops.
 func (ss *streams) noteDropped(e *pushedEvent) {
-	text := e.text
-	if len(text) > maxDroppedText {
-		text = strings.ToValidUTF8(text[:maxDroppedText], "") + "…"
-	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if len(ss.dropped) == maxDropped {
-		ss.dropped = slices.Delete(ss.dropped, 0, 1)
-	}
-	ss.dropped = append(ss.dropped, adminapi.DroppedEvent{Stream: e.key.stream, Provider: e.key.provider,
-		TS: time.Now().UTC(), Event: strings.Clone(text), Rule: e.rule, Match: e.pattern})
+	ss.dropped = appendNewest(ss.dropped, adminapi.DroppedEvent{
+		Stream: e.key.stream, Provider: e.key.provider, TS: time.Now().UTC(),
+		Event: strings.Clone(cut(e.text, maxDroppedText)), Rule: e.rule, Match: e.pattern,
+	}, maxDropped)
 }
 
 // Filters lists the filters of the session's streams by name, and the events that they dropped lately, newest first.

@@ -245,9 +245,6 @@ func (r *rule) ask(
 		check.fail(reason)
 		return check
 	}
-	if p.gateChecks == nil {
-		p.gateChecks = map[uuid.UUID]*gateCheck{}
-	}
 	p.gateChecks[check.id] = check
 	p.peer.Send(&protocol.GateCheck{
 		GateID: r.GateID, CallID: check.id.String(), SessionID: s.id, Tool: tool, Args: args, Traceparent: trace,

@@ -38,7 +38,7 @@ func (p *Pending) Cancel(reason string) {
 		return
 	}
 	provider := c.tool.provider
-	ended := provider.cancelCall(c, reason)
+	ended := provider.cancelCalls(func(x *call) bool { return x == c }, reason)
 	provider.peer.Flush()
 	finishAll(ended, cancelledOutcome(reason))
 }
@@ -128,17 +128,6 @@ func (p *Provider) cancelCalls(match func(*call) bool, reason string) []*call {
 // sortCalls sorts calls by their ids, which rise with time.
 func sortCalls(calls []*call) {
 	slices.SortFunc(calls, func(a, b *call) int { return bytes.Compare(a.id[:], b.id[:]) })
-}
-
-// cancelCall is cancelCalls for one call.
-func (p *Provider) cancelCall(c *call, reason string) []*call {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pending[c.id] != c {
-		return nil
-	}
-	p.cancelPending(c, reason)
-	return []*call{c}
 }
 
 // disconnect marks the provider as gone, ends its gate checks and transform requests

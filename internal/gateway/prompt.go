@@ -124,9 +124,6 @@ func (t *transform) ask(ctx context.Context, s *Session, section, current string
 		p.mu.Unlock()
 		return current
 	}
-	if p.transformRequests == nil {
-		p.transformRequests = map[uuid.UUID]chan string{}
-	}
 	p.transformRequests[id] = answer
 	p.peer.Send(&protocol.TransformRequest{CallID: id.String(), SessionID: s.id, Section: section, Current: current})
 	p.mu.Unlock()

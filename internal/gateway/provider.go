@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +43,7 @@ type Provider struct {
 	bindings []*binding
 	records  []*record
 
-	mu                sync.Mutex // guards the fields that follow; its maps are nil before their first item
+	mu                sync.Mutex // guards the fields that follow; the maps are nil for a user hook
 	isGone            bool
 	idle              chan struct{} // see idleChannel
 	alarm             *time.Timer   // see setAlarm; nil when it is not set
@@ -130,6 +129,8 @@ func newProvider(c *Conn, m *protocol.Hello, restore *reconnectMemory) *Provider
 		gateway:     c.identity.Gateway,
 		concurrency: m.Concurrency, policy: &c.identity.Tools, subscribed: m.Subscribe,
 		mayAnswer: c.identity.may(mayAnswer), peer: c.peer, connectedAt: time.Now(),
+		pending: map[uuid.UUID]*call{}, keptSlots: map[uuid.UUID]*keptSlot{},
+		gateChecks: map[uuid.UUID]*gateCheck{}, transformRequests: map[uuid.UUID]chan string{},
 	}
 	if m.Metadata.Kind() == '{' {
 		p.metadata = slices.Clone(m.Metadata)
@@ -160,11 +161,7 @@ func titleOf(metadata protocol.Raw) string {
 		}
 		return nil
 	})
-	text := stripEscapes(cmp.Or(title, url))
-	if len(text) > maxTitle {
-		text = strings.ToValidUTF8(text[:maxTitle], "") + "…"
-	}
-	return text
+	return cut(stripEscapes(cmp.Or(title, url)), maxTitle)
 }
 
 // replace takes over from the connection's provider before, which has lost its calls and

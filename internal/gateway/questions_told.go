@@ -71,10 +71,7 @@ func (qs *questions) end(w *openQuestion, reason string, by answerer) {
 	if reason == protocol.QuestionAnswered {
 		e.data.By, e.data.Person = by.source(), by.person
 	}
-	if len(qs.ended) >= maxEnded {
-		qs.ended = slices.Delete(qs.ended, 0, 1)
-	}
-	qs.ended = append(qs.ended, e)
+	qs.ended = appendNewest(qs.ended, e, maxEnded)
 }
 
 // endOf returns how a session's question ended; nil if it has not, or is not remembered.

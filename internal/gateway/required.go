@@ -256,9 +256,6 @@ func (s *Session) interruptible(ctx context.Context) (_ context.Context, done fu
 	ctx, interrupt := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waits == nil {
-		s.waits = map[uint64]context.CancelCauseFunc{}
-	}
 	s.waitCount++
 	n := s.waitCount
 	s.waits[n] = interrupt

@@ -164,10 +164,7 @@ func (q *Responses) shrink() {
 			return true
 		})
 	}
-	dropOldest(func(r Response) bool {
-		c := r.Event.Callback
-		return c == OnReasoning || c == OnMessage || c == OnToolExecution
-	})
+	dropOldest(func(r Response) bool { return r.Event.isDelta() })
 	if q.bytes <= maxResponseBytes {
 		return
 	}

@@ -85,9 +85,9 @@ type Session struct {
 	model        string
 	runningTools map[string]toolExecution           // by id
 	askingGates  map[*Pending]int                   // how many attempts of the call ask
-	waits        map[uint64]context.CancelCauseFunc // of calls for required providers; nil before the first
+	waits        map[uint64]context.CancelCauseFunc // of calls for required providers
 	waitCount    uint64                             // of all waits
-	permitted    map[string]bool                    // command lines, by a person for the session; nil before the first
+	permitted    map[string]bool                    // command lines, by a person for the session
 
 	// Written by the worker only: the number of lists that the host was given, the last
 	// one that it took, and the transforms of that time.
@@ -115,6 +115,8 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		nameOwners:   map[string]*nameOwner{},
 		runningTools: map[string]toolExecution{},
 		askingGates:  map[*Pending]int{},
+		waits:        map[uint64]context.CancelCauseFunc{},
+		permitted:    map[string]bool{},
 	}
 	if filepath.IsAbs(spec.CWD) {
 		tree, _ := git.Of(spec.CWD)

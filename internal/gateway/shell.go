@@ -68,9 +68,6 @@ func (s *Session) PermitShell(ctx context.Context, c ShellCommand) error {
 	case a.Decision == adminapi.DecideSession:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.permitted == nil {
-			s.permitted = map[string]bool{}
-		}
 		s.permitted[line] = true
 	}
 	return nil

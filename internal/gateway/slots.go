@@ -132,9 +132,6 @@ type keptSlot struct {
 // keepSlot keeps the slot of a cancelled call until the provider answers it, at most
 // for slotGrace. Call with p.mu held.
 func (p *Provider) keepSlot(id uuid.UUID, s *slots) {
-	if p.keptSlots == nil {
-		p.keptSlots = map[uuid.UUID]*keptSlot{}
-	}
 	p.keptSlots[id] = &keptSlot{s, time.AfterFunc(slotGrace, func() { p.releaseKeptSlot(id) })}
 }
 

@@ -125,9 +125,7 @@ func (s *Session) ProviderToken() (string, error) {
 	if g.sessions[s.id] != s || s.isEnding() {
 		return "", noSession(s.id)
 	}
-	token := newSecret(prefixProvider)
-	g.addToken(token, &identity{PassSpec: PassSpec{Trust: TrustProject, Session: s.id}})
-	return token, nil
+	return g.sessionToken(s.id), nil
 }
 
 // MCPSession returns the session that a token of [Session.MCPToken] is for. It compares hashes, so
@@ -156,14 +154,15 @@ func (g *Gateway) Prove(id, nonce, address string) string {
 // IssueSpawnToken makes a provider token of trust project for one session, which need not
 // exist yet. It is void when the session ends. See docs/protocol.md, "Tokens".
 func (g *Gateway) IssueSpawnToken(session string) string {
-	return g.issueToken(&identity{PassSpec: PassSpec{Trust: TrustProject, Session: session}})
-}
-
-func (g *Gateway) issueToken(id *identity) string {
-	token := newSecret(prefixProvider)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.addToken(token, id)
+	return g.sessionToken(session)
+}
+
+// sessionToken is IssueSpawnToken for callers with g.mu held.
+func (g *Gateway) sessionToken(session string) string {
+	token := newSecret(prefixProvider)
+	g.addToken(token, &identity{PassSpec: PassSpec{Trust: TrustProject, Session: session}})
 	return token
 }
 

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -169,13 +168,7 @@ func (c *call) endSpan(o *Outcome) {
 const maxContent = 64 << 10
 
 // content is a text for a span, without secrets.
-func content(text string) string {
-	text = secrets.Redact(text)
-	if len(text) > maxContent {
-		text = strings.ToValidUTF8(text[:maxContent], "") + "…"
-	}
-	return text
-}
+func content(text string) string { return cut(secrets.Redact(text), maxContent) }
 
 // countCall counts a call by its tool, if there is one of that name.
 func (c *call) countCall(o *Outcome) {

@@ -70,21 +70,15 @@ func (s *Session) CountModelCall(c ModelCall) {
 	addCall(&u.models[i].Sums, &c)
 	if n := len(u.turns); n == 0 || u.turns[n-1].MessageID != c.Prompt {
 		u.turnCount++
-		if n == maxCountedTurns {
-			u.turns = append(u.turns[:0], u.turns[1:]...)
-		}
-		u.turns = append(u.turns, adminapi.TurnUsage{
+		u.turns = appendNewest(u.turns, adminapi.TurnUsage{
 			Turn: u.turnCount, MessageID: c.Prompt, StartedAt: now, Context: u.context,
-		})
+		}, maxCountedTurns)
 	}
 	addCall(&u.turns[len(u.turns)-1].Sums, &c)
-	if len(u.calls) == maxModelCalls {
-		u.calls = append(u.calls[:0], u.calls[1:]...)
-	}
-	u.calls = append(u.calls, adminapi.ModelCall{
+	u.calls = appendNewest(u.calls, adminapi.ModelCall{
 		Model: c.Model, MessageID: c.Prompt, EndedAt: now, DurationMs: milliseconds(c.Duration), Failed: c.Failed,
 		Tokens: c.Tokens,
-	})
+	}, maxModelCalls)
 }
 
 // SetContextWindow implements [HostCalls]. The numbers replace the last ones in [Session.Usage], and those of the

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,42 +18,31 @@ import (
 
 // Decoding of messages, strictly and in two steps: the outside, then the rest.
 
-// fromProvider makes an empty message of each type that a provider may send.
-var fromProvider = map[Type]func() Message{
-	TypeAuth:            func() Message { return new(Auth) },
-	TypeAuthConfirm:     func() Message { return new(AuthConfirm) },
-	TypeHello:           func() Message { return new(Hello) },
-	TypeGoodbye:         func() Message { return new(Goodbye) },
-	TypeSessionReady:    func() Message { return new(SessionReady) },
-	TypeToolResult:      func() Message { return new(ToolResult) },
-	TypeToolProgress:    func() Message { return new(ToolProgress) },
-	TypeGateResult:      func() Message { return new(GateResult) },
-	TypeTransformResult: func() Message { return new(TransformResult) },
-	TypePush:            func() Message { return new(Push) },
-	TypeToolsUpdate:     func() Message { return new(ToolsUpdate) },
-	TypeHooksUpdate:     func() Message { return new(HooksUpdate) },
-	TypeContextUpdate:   func() Message { return new(ContextUpdate) },
-	TypeFilterSet:       func() Message { return new(FilterSet) },
-	TypeStreamQuery:     func() Message { return new(StreamQuery) },
-	TypeQuestionAnswer:  func() Message { return new(QuestionAnswer) },
-	TypeShutdownReady:   func() Message { return new(ShutdownReady) },
+// fromProvider are the messages that a provider may send, fromGateway those of the gateway.
+var (
+	fromProvider = byType(&Auth{}, &AuthConfirm{}, &Hello{}, &Goodbye{}, &SessionReady{},
+		&ToolResult{}, &ToolProgress{}, &GateResult{}, &TransformResult{}, &Push{}, &ToolsUpdate{},
+		&HooksUpdate{}, &ContextUpdate{}, &FilterSet{}, &StreamQuery{}, &QuestionAnswer{},
+		&ShutdownReady{})
+	fromGateway = byType(&AuthPairing{}, &Sessions{}, &SessionsUpdated{}, &HelloAck{}, &Ack{},
+		&Error{}, &ToolCall{}, &ToolCancel{}, &GateCheck{}, &TransformRequest{}, &SessionEvent{},
+		&SessionLifecycle{}, &StreamHistory{})
+)
+
+func byType(list ...Message) map[Type]reflect.Type {
+	m := make(map[Type]reflect.Type, len(list))
+	for _, empty := range list {
+		m[empty.MessageType()] = reflect.TypeOf(empty).Elem()
+	}
+	return m
 }
 
-// fromGateway makes an empty message of each type that the gateway may send.
-var fromGateway = map[Type]func() Message{
-	TypeAuthPairing:      func() Message { return new(AuthPairing) },
-	TypeSessions:         func() Message { return new(Sessions) },
-	TypeSessionsUpdated:  func() Message { return new(SessionsUpdated) },
-	TypeHelloAck:         func() Message { return new(HelloAck) },
-	TypeAck:              func() Message { return new(Ack) },
-	TypeError:            func() Message { return new(Error) },
-	TypeToolCall:         func() Message { return new(ToolCall) },
-	TypeToolCancel:       func() Message { return new(ToolCancel) },
-	TypeGateCheck:        func() Message { return new(GateCheck) },
-	TypeTransformRequest: func() Message { return new(TransformRequest) },
-	TypeSessionEvent:     func() Message { return new(SessionEvent) },
-	TypeSessionLifecycle: func() Message { return new(SessionLifecycle) },
-	TypeStreamHistory:    func() Message { return new(StreamHistory) },
+// newMessage makes an empty message of a type; nil for an unknown one.
+func newMessage(t Type) Message {
+	if typ := cmp.Or(fromProvider[t], fromGateway[t]); typ != nil {
+		return reflect.New(typ).Interface().(Message)
+	}
+	return nil
 }
 
 // FromProvider reports whether a provider sends messages of this type. The gateway answers any
@@ -213,7 +203,7 @@ func typeOf(v Raw) (Type, bool) {
 // types are all types by their names.
 var types = func() map[string]Type {
 	m := make(map[string]Type, len(fromProvider)+len(fromGateway))
-	for _, list := range []map[Type]func() Message{fromProvider, fromGateway} {
+	for _, list := range []map[Type]reflect.Type{fromProvider, fromGateway} {
 		for t := range list {
 			m[string(t)] = t
 		}
@@ -244,14 +234,10 @@ func (f *Frame) fault(code Code, message string) *Error {
 // limit. Only with PAYLOAD_TOO_LARGE the message comes too, because the gateway checks rights
 // before limits (docs/adr/0004).
 func (f *Frame) Decode() (Message, *Error) {
-	newMessage := fromProvider[f.Type]
-	if newMessage == nil {
-		newMessage = fromGateway[f.Type]
-	}
-	if newMessage == nil {
+	m := newMessage(f.Type)
+	if m == nil {
 		return nil, UnknownType(f.Head())
 	}
-	m := newMessage()
 	// The most frequent messages are read from the members that Open found.
 	if r, ok := m.(*ToolResult); ok {
 		if err := f.result(r); err != nil {

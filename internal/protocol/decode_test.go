@@ -284,16 +284,16 @@ func TestResultCode(t *testing.T) {
 
 // Every type belongs to one side, says its own name, and can be written.
 func TestTypes(t *testing.T) {
-	for typ, newMessage := range fromProvider {
-		if newMessage().MessageType() != typ || !typ.FromProvider() || typ.FromGateway() {
-			t.Errorf("%s: %s, want a message of a provider only", typ, newMessage().MessageType())
+	for typ := range fromProvider {
+		if newMessage(typ).MessageType() != typ || !typ.FromProvider() || typ.FromGateway() {
+			t.Errorf("%s: %s, want a message of a provider only", typ, newMessage(typ).MessageType())
 		}
 	}
-	for typ, newMessage := range fromGateway {
-		if newMessage().MessageType() != typ || !typ.FromGateway() || typ.FromProvider() {
-			t.Errorf("%s: %s, want a message of the gateway only", typ, newMessage().MessageType())
+	for typ := range fromGateway {
+		if newMessage(typ).MessageType() != typ || !typ.FromGateway() || typ.FromProvider() {
+			t.Errorf("%s: %s, want a message of the gateway only", typ, newMessage(typ).MessageType())
 		}
-		out := Append(nil, newMessage())
+		out := Append(nil, newMessage(typ))
 		f, err := Open(out)
 		if err != nil || f.Type != typ {
 			t.Errorf("%s: written as %s: %v, want no error and Type %v", typ, out, err, typ)

@@ -262,17 +262,11 @@ func (c *checker) tools(tools []Tool) {
 			c.reject(at+".timeout", "must be from %d to %d (milliseconds)", MinToolTimeout.Milliseconds(),
 				MaxToolTimeout.Milliseconds())
 		}
-		switch {
-		case t.Parameters == nil || t.Parameters.Kind() == 'n':
+		if t.Parameters == nil || t.Parameters.Kind() == 'n' {
 			c.reject(at+".parameters", "is required ({} for a tool without any)")
-		case t.Parameters.Kind() != '{':
-			c.reject(at+".parameters", "must be an object")
-		case c.fault == nil:
-			if _, err := CompileSchema(t.Parameters); err != nil {
-				c.reject(at+".parameters", "tool %q: %v", t.Name, err)
-			}
 		}
-		c.outputSchema(at, &t)
+		c.schema(at+".parameters", t.Name, t.Parameters)
+		c.schema(at+".outputSchema", t.Name, t.OutputSchema)
 		if c.fault != nil {
 			return
 		}
@@ -280,15 +274,15 @@ func (c *checker) tools(tools []Tool) {
 	c.limit("tools", len(tools), MaxTools, "tools")
 }
 
-// outputSchema checks the schema of a tool's results, if it has one.
-func (c *checker) outputSchema(at string, t *Tool) {
+// schema checks a schema of a tool, if the tool has it.
+func (c *checker) schema(field, tool string, schema Raw) {
 	switch {
-	case t.OutputSchema == nil || t.OutputSchema.Kind() == 'n':
-	case t.OutputSchema.Kind() != '{':
-		c.reject(at+".outputSchema", "must be an object")
+	case schema == nil || schema.Kind() == 'n':
+	case schema.Kind() != '{':
+		c.reject(field, "must be an object")
 	case c.fault == nil:
-		if _, err := CompileSchema(t.OutputSchema); err != nil {
-			c.reject(at+".outputSchema", "tool %q: %v", t.Name, err)
+		if _, err := CompileSchema(schema); err != nil {
+			c.reject(field, "tool %q: %v", tool, err)
 		}
 	}
 }
