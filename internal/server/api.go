@@ -196,7 +196,7 @@ func (a *api) sessionStream(
 		id := r.PathValue("id")
 		s, ok := a.gateway.Session(id)
 		if !ok {
-			return errorf(protocol.CodeInvalidSession, "session %q does not exist", id)
+			return protocol.Errorf(protocol.CodeInvalidSession, "session %q does not exist", id)
 		}
 		return h(w, r, s)
 	}

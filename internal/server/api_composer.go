@@ -30,12 +30,13 @@ func (a *api) files(r *http.Request, s *gateway.Session) (any, error) {
 	dir := s.View().CWD
 	info, err := os.Stat(dir)
 	if dir == "" || !filepath.IsAbs(dir) || err != nil || !info.IsDir() {
-		return nil, errorf(protocol.CodeInvalidState,
+		return nil, protocol.Errorf(protocol.CodeInvalidState,
 			"the session has no directory on this machine, so its files can't be listed")
 	}
 	found, err := filelist.Find(r.Context(), dir, q.Get("query"), apiMaxFiles)
 	if err != nil {
-		return nil, errorf(protocol.CodeInvalidState, "the session's directory can't be read: %v", err)
+		return nil, protocol.Errorf(protocol.CodeInvalidState,
+			"the session's directory can't be read: %v", err)
 	}
 	return adminapi.Files{Files: found.Files, More: found.More}, nil
 }
@@ -108,7 +109,7 @@ func isControlOrSlash(r rune) bool {
 }
 
 func tooLarge(field, format string, args ...any) error {
-	return errorf(protocol.CodePayloadTooLarge, "%s: %s", field, fmt.Sprintf(format, args...))
+	return protocol.Errorf(protocol.CodePayloadTooLarge, "%s: %s", field, fmt.Sprintf(format, args...))
 }
 
 // keepUploads keeps the bytes that attachments bring for the session, and puts them into their places in made.

@@ -17,7 +17,7 @@ type Goals interface {
 	Stop(id, by, reason string) (adminapi.Goal, error)
 }
 
-var errNoGoals = errorf(protocol.CodeNotFound, "this gateway keeps no goals")
+var errNoGoals = protocol.Errorf(protocol.CodeNotFound, "this gateway keeps no goals")
 
 func (a *api) goals(r *http.Request) (any, error) {
 	p, err := readParams(r, "session")
@@ -27,7 +27,8 @@ func (a *api) goals(r *http.Request) (any, error) {
 	id := p.Get("session")
 	list := a.goalsOf(id)
 	if _, runs := a.gateway.Session(id); id != "" && !runs && len(list) == 0 {
-		return nil, errorf(protocol.CodeInvalidSession, "session: %q neither runs nor had a goal", id)
+		return nil, protocol.Errorf(protocol.CodeInvalidSession,
+			"session: %q neither runs nor had a goal", id)
 	}
 	return list, nil
 }

@@ -40,7 +40,7 @@ type Supervisor interface {
 }
 
 func noSupervisor(name string) error {
-	return errorf(protocol.CodeNotFound, "no file names a provider %q, "+
+	return protocol.Errorf(protocol.CodeNotFound, "no file names a provider %q, "+
 		"and tapctl starts only providers that files name: tapctl providers lists both", name)
 }
 
@@ -65,7 +65,7 @@ func (a *api) stopProvider(r *http.Request) (any, error) {
 	}
 	n := a.gateway.StopProvider(name)
 	if n == 0 {
-		return nil, errorf(protocol.CodeNotFound,
+		return nil, protocol.Errorf(protocol.CodeNotFound,
 			"provider %q is not connected: tapctl providers lists those that are", name)
 	}
 	return adminapi.Stopped{Stopped: n}, nil
@@ -197,7 +197,7 @@ func (a *api) providerLog(w http.ResponseWriter, r *http.Request) error {
 // shutdown makes the program end, once this is answered.
 func (a *api) shutdown(w http.ResponseWriter, r *http.Request) error {
 	if a.end == nil {
-		return errorf(protocol.CodeInvalidState, "this gateway ends with its program")
+		return protocol.Errorf(protocol.CodeInvalidState, "this gateway ends with its program")
 	}
 	err := writeJSON(w, http.StatusOK, adminapi.Nothing{})
 	a.end()

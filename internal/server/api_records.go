@@ -84,6 +84,6 @@ func (a *api) findRecords(ctx context.Context, q adminapi.RecordQuery) (found ad
 			return found, err
 		}
 	}
-	return found, errorf(protocol.CodeInvalidSession,
+	return found, protocol.Errorf(protocol.CodeInvalidSession,
 		"session: %q neither runs nor is in the records, which have whole ids", q.Session)
 }

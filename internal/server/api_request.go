@@ -60,13 +60,9 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	fail(w, status, string(code), message)
 }
 
-func errorf(code protocol.Code, format string, args ...any) error {
-	return &protocol.Error{Code: code, Message: fmt.Sprintf(format, args...)}
-}
-
 // fieldError is an INVALID_JSON error about a field.
 func fieldError(field, format string, args ...any) error {
-	return errorf(protocol.CodeInvalidJSON, "%s: %s", field, fmt.Sprintf(format, args...))
+	return protocol.Errorf(protocol.CodeInvalidJSON, "%s: %s", field, fmt.Sprintf(format, args...))
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) error {
@@ -96,7 +92,7 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 func readBodyUpTo(w http.ResponseWriter, r *http.Request, v any, most int64) error {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return errorf(protocol.CodePayloadTooLarge, "body: more than %d bytes", most)
+		return protocol.Errorf(protocol.CodePayloadTooLarge, "body: more than %d bytes", most)
 	}
 	if err != nil {
 		return fieldError("body", "%v", err)
@@ -113,7 +109,7 @@ func readBodyUpTo(w http.ResponseWriter, r *http.Request, v any, most int64) err
 		return fieldError(se.JSONPointer.LastToken(),
 			"is not a field of this request, which takes %s", joinNames(fieldNames(v)))
 	}
-	return errorf(protocol.CodeInvalidJSON, "%s",
+	return protocol.Errorf(protocol.CodeInvalidJSON, "%s",
 		strings.TrimPrefix(protocol.Explain("body", err), "body."))
 }
 

@@ -29,7 +29,7 @@ type TerminalHello struct {
 	Had     []string // the names of the tools that it has had from other gateways
 }
 
-var errNoTerminals = errorf(protocol.CodeNotFound, "this gateway takes no terminals")
+var errNoTerminals = protocol.Errorf(protocol.CodeNotFound, "this gateway takes no terminals")
 
 func (a *api) listTerminals(*http.Request) (any, error) {
 	if a.terminals == nil {

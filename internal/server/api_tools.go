@@ -29,7 +29,8 @@ func (a *api) call(r *http.Request, s *gateway.Session, body adminapi.Call) (any
 	// A tool that does not exist is an error of the request. A NOT_FOUND that a provider
 	// answers is the outcome of a call.
 	if !s.MayHaveTool(c.Name) {
-		return nil, errorf(protocol.CodeNotFound, "tool %q does not exist in this session", c.Name)
+		return nil, protocol.Errorf(protocol.CodeNotFound,
+			"tool %q does not exist in this session", c.Name)
 	}
 	return callResult(s.Execute(r.Context(), c)), nil
 }
@@ -60,7 +61,7 @@ func (a *api) tools(r *http.Request) (any, error) {
 	}
 	s, ok := a.gateway.Session(id)
 	if !ok {
-		return nil, errorf(protocol.CodeInvalidSession, "session: %q does not exist", id)
+		return nil, protocol.Errorf(protocol.CodeInvalidSession, "session: %q does not exist", id)
 	}
 	return s.Tools(), nil
 }

@@ -369,8 +369,9 @@ func (a *api) signinLink(r *http.Request, body adminapi.SigninRequest) (any, err
 	}
 	host := a.server.pageHost(r.Host)
 	if host == "" {
-		return nil, errorf(protocol.CodeInvalidState, "the gateway does not listen on 127.0.0.1, "+
-			"so its page needs a name of yours: list it under hosts in tapgw.toml, and use it in --url")
+		return nil, protocol.Errorf(protocol.CodeInvalidState,
+			"the gateway does not listen on 127.0.0.1, "+
+				"so its page needs a name of yours: list it under hosts in tapgw.toml, and use it in --url")
 	}
 	code, valid := a.server.signins.newLink(a.server.requestOwner(r))
 	scheme := "http://"
