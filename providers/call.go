@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tapgw/internal/protocol"
@@ -63,6 +64,7 @@ type call struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	begun    atomic.Bool // the handler runs, or has run
 	once     sync.Once
 	answered chan struct{} // closed after the only answer
 }
@@ -71,6 +73,7 @@ type call struct {
 func (c *call) run() {
 	result := failure(errors.New("the tool's function ended its goroutine"))
 	defer func() { c.answer(result) }()
+	c.begun.Store(true)
 	if c.ctx.Err() != nil {
 		return // the call was cancelled before it began
 	}
@@ -94,7 +97,7 @@ func (c *call) run() {
 func (c *call) abort(reason string) {
 	c.cancel(&CancelError{reason})
 	grace := cancelGrace
-	if c.conn.run.calls.remove(c) {
+	if !c.begun.Load() {
 		grace = 0
 	}
 	c.conn.run.wg.Go(func() {
@@ -161,7 +164,7 @@ func (c *conn) handleCall(m *protocol.ToolCall) {
 		c.log.Warn("ignoring a call that the gateway sent twice", "call", m.ID)
 		return
 	}
-	c.run.calls.start(call)
+	c.run.calls.add("", call.run)
 }
 
 // removeCall removes a call that was answered.
@@ -185,58 +188,4 @@ func (c *conn) cancelCalls(session, reason string) []*call {
 		call.abort(reason)
 	}
 	return calls
-}
-
-// dispatcher runs at most limit calls at once; the others wait in their order.
-type dispatcher struct {
-	limit int
-	spawn func(func()) // starts a goroutine
-
-	// mu guards the fields that follow.
-	mu      sync.Mutex
-	running int
-	queue   []*call
-}
-
-// start runs c now, or later when a running call has ended.
-func (d *dispatcher) start(c *call) {
-	d.mu.Lock()
-	if d.running >= d.limit {
-		d.queue = append(d.queue, c)
-		d.mu.Unlock()
-		return
-	}
-	d.running++
-	d.mu.Unlock()
-	d.spawn(func() { d.work(c) })
-}
-
-// remove removes a call from the queue. It reports false for a call that has begun.
-func (d *dispatcher) remove(c *call) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i, q := range d.queue {
-		if q == c {
-			d.queue = append(d.queue[:i], d.queue[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
-// work runs one call and then starts a goroutine for the next, so that a handler that ends its goroutine does not
-// stop the others.
-func (d *dispatcher) work(c *call) {
-	defer func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if len(d.queue) == 0 {
-			d.running--
-			return
-		}
-		next := d.queue[0]
-		d.queue = d.queue[1:]
-		d.spawn(func() { d.work(next) })
-	}()
-	c.run()
 }

@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func gatewayURL(o Options) (url string, info []byte, err error) {
 	if json.Unmarshal(info, &file) != nil || checkURL("url", file.URL) != nil {
 		file.URL = "" // the file is not written completely
 	}
-	if url = firstOf(o.URL, os.Getenv(envURL), file.URL); url != "" {
+	if url = cmp.Or(o.URL, os.Getenv(envURL), file.URL); url != "" {
 		return url, info, nil
 	}
 	if err == nil || errors.Is(err, os.ErrNotExist) {
@@ -103,13 +104,13 @@ func endpoints(o Options) ([]endpoint, error) {
 
 	urlNamed := o.URL != "" || os.Getenv(envURL) != ""
 	e := endpoint{url: url, gateway: string(info) + fileToken, fixedToken: o.Token != ""}
-	tokens := []string{firstOf(o.Token, env, fileToken)}
+	tokens := []string{cmp.Or(o.Token, env, fileToken)}
 	if !e.fixedToken && os.Getenv(envURL) == "" {
 		tokens = append(tokens, fileToken)
 	}
 	var found []endpoint
 	for i, token := range tokens {
-		e.token, e.fromUser = token, urlNamed && i == 0 && firstOf(o.Token, env) != ""
+		e.token, e.fromUser = token, urlNamed && i == 0 && cmp.Or(o.Token, env) != ""
 		if token != "" && !slices.Contains(tokens[:i], token) {
 			found = append(found, e)
 		}
@@ -121,15 +122,6 @@ func endpoints(o Options) ([]endpoint, error) {
 		err = fmt.Errorf("no token: no gateway has written %s yet; start one, or set %s", file, envToken)
 	}
 	return nil, err
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // checkURL returns an error for an invalid URL of a gateway. "" is valid.

@@ -31,20 +31,19 @@ const (
 // errRefused means that the gateway does not know the token.
 var errRefused = errors.New("the gateway refused the token")
 
-// runner is one run of a provider. The goroutine that called Run owns all fields but wg, calls and events.
+// runner is one run of a provider. The goroutine that called Run owns all fields but wg and the sequencers.
 type runner struct {
 	p        *Provider
 	metadata protocol.Raw
-	calls    *dispatcher
-	events   *sequencer
 	wg       sync.WaitGroup // every goroutine of the run
+	// The user's functions: tools without a key, listeners by session, callbacks without a key.
+	calls, events, callbacks *sequencer
 
 	reconnect reconnect
 	session   string                 // the last bound session, until it ends
 	prepared  map[string]bool        // sessions that PrepareSession has run for
 	refused   map[endpoint]time.Time // when each token was refused
 	failing   bool                   // the last attempt failed, and that was reported
-	last      chan struct{}          // closed when the latest callback has returned
 }
 
 // reconnect is the state that restores a binding after a lost connection (docs/protocol.md,
@@ -57,9 +56,9 @@ type reconnect struct {
 
 func newRunner(p *Provider, metadata protocol.Raw) *runner {
 	r := &runner{p: p, metadata: metadata, refused: map[endpoint]time.Time{}, prepared: map[string]bool{}}
-	spawn := func(f func()) { r.wg.Go(f) }
-	r.calls = &dispatcher{limit: p.opts.MaxCalls, spawn: spawn}
-	r.events = &sequencer{spawn: spawn, queues: map[string][]func(){}}
+	r.calls = &sequencer{wg: &r.wg, limit: p.opts.MaxCalls}
+	r.events = &sequencer{wg: &r.wg, limit: 1, room: maxEvents}
+	r.callbacks = &sequencer{wg: &r.wg, limit: 1}
 	return r
 }
 
@@ -179,13 +178,9 @@ func (r *runner) report(err error) {
 
 // callback runs f on a goroutine of its own after the earlier callbacks. The channel is closed when f has returned.
 func (r *runner) callback(f func()) <-chan struct{} {
-	before, done := r.last, make(chan struct{})
-	r.last = done
-	r.wg.Go(func() {
+	done := make(chan struct{})
+	r.callbacks.add("", func() {
 		defer close(done)
-		if before != nil {
-			<-before
-		}
 		_ = guard(r.p.log, "callback", f)
 	})
 	return done

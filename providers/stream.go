@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -136,10 +137,7 @@ func entriesOf(m *protocol.StreamHistory) ([]Entry, error) {
 	}
 	// Each list is sorted; events of one stream with the same time keep their order.
 	slices.SortStableFunc(entries, func(a, b Entry) int {
-		if order := b.Time.Compare(a.Time); order != 0 || a.Stream == b.Stream {
-			return order
-		}
-		return strings.Compare(a.Stream, b.Stream)
+		return cmp.Or(b.Time.Compare(a.Time), strings.Compare(a.Stream, b.Stream))
 	})
 	return entries, nil
 }

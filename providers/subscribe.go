@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	"tapgw/internal/protocol"
@@ -181,50 +180,3 @@ func (c *conn) handleEvent(m *protocol.SessionEvent) {
 
 // maxEvents is how many events of one session wait for the listeners: one that hangs must not fill the memory.
 const maxEvents = 1000
-
-// sequencer runs the functions of one key one after the other, and those of several keys at the same time. A key has a
-// goroutine while it has functions.
-type sequencer struct {
-	spawn func(func()) // starts a goroutine
-
-	// mu guards queues.
-	mu     sync.Mutex
-	queues map[string][]func() // functions that wait, by key
-}
-
-// add runs f after the earlier functions of its key. It reports false if too many wait.
-func (s *sequencer) add(key string, f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	waiting, busy := s.queues[key]
-	if len(waiting) >= maxEvents {
-		return false
-	}
-	s.queues[key] = append(waiting, f)
-	if !busy {
-		s.spawn(func() { s.work(key) })
-	}
-	return true
-}
-
-// work runs one function and starts a goroutine for the next, so that a function that ends its goroutine does not
-// stop the others.
-func (s *sequencer) work(key string) {
-	if f := s.dequeue(key); f != nil {
-		defer s.spawn(func() { s.work(key) })
-		f()
-	}
-}
-
-// dequeue removes and returns the next function of a key, or nil.
-func (s *sequencer) dequeue(key string) func() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	waiting := s.queues[key]
-	if len(waiting) == 0 {
-		delete(s.queues, key)
-		return nil
-	}
-	s.queues[key] = waiting[1:]
-	return waiting[0]
-}

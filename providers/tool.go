@@ -2,6 +2,7 @@ package providers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -52,12 +53,8 @@ type Image struct {
 
 // MarshalJSON writes the image as {"image": "data:…"}, the form that the gateway knows.
 func (i Image) MarshalJSON() ([]byte, error) {
-	mime := i.MIMEType
-	if mime == "" {
-		mime = "image/png"
-	}
 	return json.Marshal(map[string]string{
-		"image": "data:" + mime + ";base64," + base64.StdEncoding.EncodeToString(i.Data),
+		"image": "data:" + cmp.Or(i.MIMEType, "image/png") + ";base64," + base64.StdEncoding.EncodeToString(i.Data),
 	})
 }
 
