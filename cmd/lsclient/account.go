@@ -144,18 +144,14 @@ Examples:
 				Version  string `json:"version"`
 				Source   string `json:"source"`
 			}{s.OK, s.User, s.State, info.Path, info.Version, info.Source}
-			if c.out.JSON {
-				err = c.out.Document(line)
-			} else {
-				who := "not signed in; sign in with: " + workspace.HowToSignIn
-				switch {
-				case s.OK:
-					who = "signed in as " + s.User
-				case s.State == "NotAuthorized":
-					who = workspace.NotAuthorized
-				}
-				err = c.out.Printf("%s\nlanguage server %s, %s (%s)\n", who, info.Version, info.Path, info.Source)
+			who := "not signed in; sign in with: " + workspace.HowToSignIn
+			switch {
+			case s.OK:
+				who = "signed in as " + s.User
+			case s.State == "NotAuthorized":
+				who = workspace.NotAuthorized
 			}
+			err = c.out.Result(line, "%s\nlanguage server %s, %s (%s)\n", who, info.Version, info.Path, info.Source)
 			if err == nil && !s.OK {
 				return cli.Reported(cli.ExitRefused)
 			}

@@ -88,21 +88,17 @@ func action(args int, timeout time.Duration, do func(*command) error) ucli.Actio
 		if err := cli.MaxArgs(uc, args); err != nil {
 			return err
 		}
-		if uc.IsSet("timeout") {
-			if timeout = uc.Duration("timeout"); timeout <= 0 {
-				return cli.Usage("flag --timeout: must be more than 0")
-			}
+		ctx, cancel, err := cli.Limited(uc, timeout)
+		if err != nil {
+			return err
 		}
+		defer cancel()
 		c, err := newCommand(uc)
 		if err != nil {
 			return err
 		}
 		defer c.workspace.Close()
-		if timeout > 0 {
-			var cancel context.CancelFunc
-			c.ctx, cancel = context.WithTimeout(c.ctx, timeout)
-			defer cancel()
-		}
+		c.ctx = ctx
 		if err := do(c); err != nil {
 			return err
 		}

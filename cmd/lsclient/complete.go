@@ -53,12 +53,11 @@ func complete(c *command) error {
 		if len(found) == 0 {
 			return cli.NotFound("no completion at %s", c.Args().First())
 		}
+		var b strings.Builder
 		for _, item := range found {
-			if err := c.out.Printf("%s\n", cli.Clean(item.Text)); err != nil {
-				return err
-			}
+			b.WriteString(cli.Clean(item.Text) + "\n")
 		}
-		return nil
+		return c.out.Printf("%s", b.String())
 	})
 }
 

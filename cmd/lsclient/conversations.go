@@ -98,14 +98,19 @@ func (c *command) findKept() (string, error) {
 	return agent.LatestKept(c.workspace.Dir)
 }
 
+// readKept reads the conversation that the argument means.
+func (c *command) readKept() (id string, read conversations.Conversation, err error) {
+	if id, err = c.findKept(); err != nil {
+		return id, read, err
+	}
+	read, err = agent.Kept().Read(id)
+	return id, read, agent.KeptError(err)
+}
+
 func showKept(c *command) error {
-	id, err := c.findKept()
+	_, read, err := c.readKept()
 	if err != nil {
 		return err
-	}
-	read, err := agent.Kept().Read(id)
-	if err != nil {
-		return agent.KeptError(err)
 	}
 	return c.out.Result(read, "%s", read.Markdown(false))
 }
@@ -141,13 +146,9 @@ func deleteKept(c *command) error {
 }
 
 func exportKept(c *command) error {
-	id, err := c.findKept()
+	id, read, err := c.readKept()
 	if err != nil {
 		return err
-	}
-	read, err := agent.Kept().Read(id)
-	if err != nil {
-		return agent.KeptError(err)
 	}
 	data := []byte(read.Markdown(true))
 	if c.out.JSON {

@@ -122,7 +122,7 @@ func action(args int, timeout time.Duration, do func(*command) error) ucli.Actio
 }
 
 func newCommand(flags *ucli.Context, timeout time.Duration) (*command, context.CancelFunc, error) {
-	ctx, cancel, err := limited(flags, timeout)
+	ctx, cancel, err := cli.Limited(flags, timeout)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,22 +136,6 @@ func newCommand(flags *ucli.Context, timeout time.Duration) (*command, context.C
 		gw.Trace = func(format string, args ...any) { _, _ = fmt.Fprintf(c.out.Err, format+"\n", args...) }
 	}
 	return c, func() { cancel(); gw.Close() }, nil
-}
-
-// limited returns a context that ends at --timeout, else after the given time; 0 is no limit.
-func limited(
-	flags *ucli.Context, timeout time.Duration,
-) (context.Context, context.CancelFunc, error) {
-	if flags.IsSet("timeout") {
-		if timeout = flags.Duration("timeout"); timeout <= 0 {
-			return nil, nil, cli.Usage("flag --timeout: must be more than 0")
-		}
-	}
-	if timeout == 0 {
-		return flags.Context, func() {}, nil
-	}
-	ctx, cancel := context.WithTimeout(flags.Context, timeout)
-	return ctx, cancel, nil
 }
 
 func newClient(flags *ucli.Context) (*client.Client, error) {

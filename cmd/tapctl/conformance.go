@@ -120,7 +120,7 @@ type kit func(ctx context.Context, j *judgment) (*conformance.Report, error)
 // judge runs a kit and reports its results: each one as it comes, or with --json all of them at the
 // end. The exit code is 1 if a rule is broken.
 func judge(flags *ucli.Context, rules int, run kit) error {
-	ctx, cancel, err := limited(flags, 0)
+	ctx, cancel, err := cli.Limited(flags, 0)
 	if err != nil {
 		return err
 	}

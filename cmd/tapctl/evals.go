@@ -327,17 +327,9 @@ func evalsEnd(out *cli.Output, cut error, isGood bool) error {
 }
 
 func printEvals(out *cli.Output, r *evals.Report) error {
-	if out.JSON {
-		return out.Document(r)
-	}
 	t := &cli.Table{
 		Columns: []string{"CASE", "STATE", "PASSED", "RATE", "95 %", "TIME", "CALLS", "TOKENS", "WHY"},
-		Ink: func(column int, text string) cli.Ink {
-			if column == 1 {
-				return evalInk[text]
-			}
-			return ""
-		},
+		Ink:     func(state string) cli.Ink { return evalInk[state] }, Inked: 1,
 	}
 	for _, c := range r.Cases {
 		why := ""
@@ -351,7 +343,7 @@ func printEvals(out *cli.Output, r *evals.Report) error {
 			percent(c.Low)+"-"+percent(c.High), milliseconds(c.DurationMs), fmt.Sprintf("%.1f", c.Calls),
 			fmt.Sprintf("%.0f", c.Tokens), cli.Shorten(cli.OneLine(why), 120))
 	}
-	if err := out.Table(t, "no case was run"); err != nil {
+	if err := out.List(r, t, "no case was run"); err != nil {
 		return err
 	}
 	for _, c := range r.Cases {

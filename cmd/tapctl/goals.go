@@ -50,6 +50,7 @@ var goalResource = resource[adminapi.Goal]{
 	list:    func(c *command) ([]adminapi.Goal, error) { return c.gw.Goals(c.ctx, "") },
 	columns: []string{"ID", "STATE", "SESSION", "TURNS", "STARTED", "GOAL", "REASON"},
 	ink:     goalInk,
+	inked:   1,
 	row: func(g adminapi.Goal) []any {
 		return []any{g.ID, g.State, cli.Shorten(cli.Clean(g.Session), 13),
 			fmt.Sprintf("%d/%d", g.Spent.Turns, g.Budget.Turns), ago(g.StartedAt),
@@ -190,11 +191,8 @@ func (c *command) printGoal(g adminapi.Goal, what string) error {
 }
 
 // goalInk colours the state of a goal.
-func goalInk(column int, text string) cli.Ink {
-	if column != 1 {
-		return cli.Plain
-	}
-	switch text {
+func goalInk(state string) cli.Ink {
+	switch state {
 	case adminapi.GoalActive:
 		return cli.Yellow
 	case adminapi.GoalMet:

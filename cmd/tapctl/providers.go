@@ -74,7 +74,8 @@ var providerResource = resource[providerRow]{
 		"FILE", gatewayColumn,
 	},
 	optional: []string{"FILE", gatewayColumn},
-	ink:      stateInk(4),
+	ink:      stateInk,
+	inked:    4,
 	row: func(r providerRow) []any {
 		if r.ConnectedAt == nil {
 			about := r.File

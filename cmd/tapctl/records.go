@@ -115,7 +115,7 @@ func listRecords(c *command) error {
 	if err != nil {
 		return err
 	}
-	t := &cli.Table{Ink: stateInk(5), Columns: []string{
+	t := &cli.Table{Ink: stateInk, Inked: 5, Columns: []string{
 		"TIME", "KIND", "SESSION", "PROVIDER", "WHAT", "OUTCOME", "MS", "WHY",
 	}}
 	rows := make([]placed, 0, len(found.Records))

@@ -80,7 +80,7 @@ func replay(flags *ucli.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel, err := limited(flags, 0)
+	ctx, cancel, err := cli.Limited(flags, 0)
 	if err != nil {
 		return err
 	}

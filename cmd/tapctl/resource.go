@@ -15,8 +15,9 @@ import (
 type resource[T any] struct {
 	list     func(*command) ([]T, error)
 	columns  []string
-	optional []string // the columns that a table leaves out if they are empty in all rows
-	ink      func(column int, text string) cli.Ink
+	optional []string                  // the columns that a table leaves out if they are empty in all rows
+	ink      func(text string) cli.Ink // colours the column inked; may be nil
+	inked    int
 	row      func(T) []any
 	empty    func(*command) string // the text that people read if there are no things
 
@@ -42,7 +43,7 @@ func (r *resource[T]) printRows(c *command, all []T) error {
 }
 
 func (r *resource[T]) table(all []T) *cli.Table {
-	t := &cli.Table{Columns: r.columns, Ink: r.ink}
+	t := &cli.Table{Columns: r.columns, Ink: r.ink, Inked: r.inked}
 	for _, v := range all {
 		t.Row(r.row(v)...)
 	}

@@ -54,7 +54,8 @@ var sessionResource = resource[adminapi.Session]{
 		"ID", "LABEL", "HOST", "MODEL", "STATE", "PROVIDERS", "TOOLS", "CWD", gatewayColumn,
 	},
 	optional: []string{gatewayColumn},
-	ink:      stateInk(4),
+	ink:      stateInk,
+	inked:    4,
 	row: func(s adminapi.Session) []any {
 		return []any{s.ID, s.Label, s.Host, s.Model, stateText(s), s.Providers, s.Tools, s.CWD,
 			gatewayCell(s.Gateway, s.Doubtful)}
@@ -103,22 +104,17 @@ func gatewayCell(name string, isDoubtful bool) string {
 	return name
 }
 
-// stateInk colours a table's column of states of sessions or providers.
-func stateInk(column int) func(int, string) cli.Ink {
-	return func(c int, text string) cli.Ink {
-		if c != column {
-			return cli.Plain
-		}
-		switch text {
-		case "busy", "busy, foreground":
-			return cli.Yellow
-		case "idle", "idle, foreground", "bound", "running":
-			return cli.Green
-		case "failed":
-			return cli.Red
-		}
-		return cli.Dim
+// stateInk colours the state of a session or provider.
+func stateInk(state string) cli.Ink {
+	switch state {
+	case "busy", "busy, foreground":
+		return cli.Yellow
+	case "idle", "idle, foreground", "bound", "running":
+		return cli.Green
+	case "failed":
+		return cli.Red
 	}
+	return cli.Dim
 }
 
 // clock returns a time of today as text for people.

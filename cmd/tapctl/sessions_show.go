@@ -101,7 +101,7 @@ func (d *sessionDetails) text(o *cli.Output) string {
 	line("label", cli.OneLine(d.Label))
 	line("host", cli.OneLine(d.Host))
 	line("model", cli.OneLine(d.Model))
-	line("state", o.Paint(stateInk(0)(0, state), state))
+	line("state", o.Paint(stateInk(state), state))
 	line("waits for", cli.OneLine(strings.Join(d.WaitsFor, ", ")))
 	line("cwd", cli.OneLine(d.CWD))
 	line("repository", cli.OneLine(d.Repository))

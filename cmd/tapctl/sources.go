@@ -61,7 +61,8 @@ var sourceResource = resource[adminapi.Source]{
 	columns: []string{
 		"NAME", "KIND", "STATE", "SESSION", "STREAM", "LAST RUN", "NEXT RUN", "RUNS", "REASON",
 	},
-	ink: stateInk(2),
+	ink:   stateInk,
+	inked: 2,
 	row: func(s adminapi.Source) []any {
 		return []any{s.Name, s.Kind, s.State, s.Session, s.Stream, atOrNever(s.LastRunAt),
 			atOrNever(s.NextRunAt), s.Runs, s.Reason}

@@ -383,11 +383,11 @@ func TestDoctor(t *testing.T) {
 func TestTable(t *testing.T) {
 	var out, errs bytes.Buffer
 	o := &Output{W: &out, Err: &errs}
-	table := &Table{Columns: []string{"ID", "STATE", "N"}, Ink: func(column int, text string) Ink {
-		if column == 1 && text == "busy" {
+	table := &Table{Columns: []string{"ID", "STATE", "N"}, Inked: 1, Ink: func(text string) Ink {
+		if text == "busy" {
 			return Green
 		}
-		return Plain
+		return ""
 	}}
 	if err := o.Table(table, "no rows; make some"); err != nil || out.Len() > 0 ||
 		errs.String() != "no rows; make some\n" {

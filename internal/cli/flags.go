@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	ucli "github.com/urfave/cli/v2"
 )
@@ -69,6 +71,21 @@ func MaxArgs(c *ucli.Context, n int) error {
 			strings.TrimPrefix(c.Command.HelpName, c.App.Name+" "), c.Args().Get(n))
 	}
 	return nil
+}
+
+// Limited returns a context that ends at the flag --timeout, else after the standard time; 0 is no
+// limit.
+func Limited(c *ucli.Context, standard time.Duration) (context.Context, context.CancelFunc, error) {
+	if c.IsSet("timeout") {
+		if standard = c.Duration("timeout"); standard <= 0 {
+			return nil, nil, Usage("flag --timeout: must be more than 0")
+		}
+	}
+	if standard == 0 {
+		return c.Context, func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(c.Context, standard)
+	return ctx, cancel, nil
 }
 
 // OneOf returns a flag's value, which must be one of the allowed words, or "" if the flag is not

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -240,9 +241,11 @@ func (o *Output) Paint(i Ink, s string) string {
 // aligned columns and two spaces between them. The zero value with Columns is ready for rows.
 type Table struct {
 	Columns []string
-	// Ink gives a cell's colour, nil for plain ones.
-	Ink  func(column int, text string) Ink
-	rows [][]string
+	// Ink gives the colour of a cell of the column Inked, by its text; "" is [Plain]. It is nil if
+	// no cell has a colour.
+	Ink   func(text string) Ink
+	Inked int
+	rows  [][]string
 }
 
 // Row adds a row with a cell for each column. A cell may be any value; [OneLine] makes its text one
@@ -283,7 +286,7 @@ func (o *Output) Table(t *Table, empty string) error {
 	}
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	line := func(cells []string, ink func(int, string) Ink) {
+	line := func(cells []string, ink func(column int, text string) Ink) {
 		painted := make([]string, len(cells))
 		for i, c := range cells {
 			if painted[i] = c; o.Color {
@@ -293,12 +296,13 @@ func (o *Output) Table(t *Table, empty string) error {
 		_, _ = fmt.Fprintln(tw, strings.Join(painted, "\t"))
 	}
 	line(t.Columns, func(int, string) Ink { return Bold })
-	ink := t.Ink
-	if ink == nil {
-		ink = func(int, string) Ink { return Plain }
-	}
 	for _, r := range t.rows {
-		line(r, ink)
+		line(r, func(column int, text string) Ink {
+			if t.Ink == nil || column != t.Inked {
+				return Plain
+			}
+			return cmp.Or(t.Ink(text), Plain)
+		})
 	}
 	_ = tw.Flush()
 	return o.Printf("%s", b.String())

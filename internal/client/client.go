@@ -97,13 +97,6 @@ func (c *Client) URL() string { return "ws" + strings.TrimPrefix(c.base, "http")
 // can be used again.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-func optional(name, value string) url.Values {
-	if value == "" {
-		return nil
-	}
-	return url.Values{name: {value}}
-}
-
 func sessionPath(id, rest string) string {
 	p := "/sessions/" + url.PathEscape(id)
 	if rest != "" {

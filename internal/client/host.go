@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -112,11 +113,7 @@ func (h *HostSession) run(ctx context.Context, conn *jsonrpc2.Conn) {
 			}
 			h.forget(conn)
 			if h.o.State != nil {
-				why := h.endError()
-				if why == nil {
-					why = ErrLost
-				}
-				h.o.State(false, why)
+				h.o.State(false, cmp.Or(h.endError(), ErrLost))
 			}
 		}
 		if h.endError() != nil {
@@ -361,13 +358,7 @@ func (h *HostSession) CallTool(
 	params := protocol.HostToolCall{SessionID: h.ID(), CallID: callID, Name: name, Args: protocol.Raw(args)}
 	err := h.call(ctx, protocol.MethodToolCall, params, &r)
 	if ctx.Err() != nil {
-		h.mu.Lock()
-		conn := h.conn
-		h.mu.Unlock()
-		if conn != nil {
-			params := protocol.HostToolCancel{CallID: callID, Reason: protocol.ReasonInterrupted}
-			_ = conn.Notify(context.WithoutCancel(ctx), protocol.MethodToolCancel, params)
-		}
+		h.notify(protocol.MethodToolCancel, protocol.HostToolCancel{CallID: callID, Reason: protocol.ReasonInterrupted})
 	}
 	if errors.Is(err, jsonrpc2.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = ErrLost

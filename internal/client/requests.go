@@ -49,16 +49,9 @@ type PersistedFilter struct {
 // Persisted returns the sessions on disk that match f, the last used first, whichever program
 // started them (docs/admin-api.md, GET /api/v1/persisted).
 func (c *Client) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error) {
-	q := url.Values{}
-	for name, value := range map[string]string{"cwd": f.CWD, "repository": f.Repository, "branch": f.Branch} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	if f.Last > 0 {
-		q.Set("last", strconv.Itoa(f.Last))
-	}
-	return get[[]adminapi.Persisted](ctx, c, "/persisted", q)
+	return get[[]adminapi.Persisted](ctx, c, "/persisted", values(map[string]string{
+		"cwd": f.CWD, "repository": f.Repository, "branch": f.Branch, "last": number(f.Last),
+	}))
 }
 
 // Resume starts a session on disk in the gateway again, with its id and history. It fails with
@@ -221,14 +214,34 @@ func (q LogQuery) values() url.Values {
 }
 
 func lastSince(last int, since time.Time) url.Values {
+	return values(map[string]string{"last": number(last), "since": stamp(since)})
+}
+
+// values returns the parameters of a request, without the empty ones.
+func values(all map[string]string) url.Values {
 	v := url.Values{}
-	if last > 0 {
-		v.Set("last", strconv.Itoa(last))
-	}
-	if !since.IsZero() {
-		v.Set("since", since.UTC().Format(time.RFC3339Nano))
+	for name, value := range all {
+		if value != "" {
+			v.Set(name, value)
+		}
 	}
 	return v
+}
+
+// number is a parameter that is empty for 0.
+func number(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// stamp is a parameter that is empty for the zero time.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // Timeline yields the lines of a session's timeline, oldest first. With q.Follow it goes on with
@@ -411,11 +424,7 @@ func (c *Client) Sources(ctx context.Context) ([]adminapi.Source, error) {
 // Goals returns the goals of a session, or of all for "", oldest first (docs/admin-api.md, GET
 // /api/v1/goals).
 func (c *Client) Goals(ctx context.Context, session string) ([]adminapi.Goal, error) {
-	v := url.Values{}
-	if session != "" {
-		v.Set("session", session)
-	}
-	return get[[]adminapi.Goal](ctx, c, "/goals", v)
+	return get[[]adminapi.Goal](ctx, c, "/goals", values(map[string]string{"session": session}))
 }
 
 // Goal returns a goal by its id (docs/admin-api.md, GET /api/v1/goals/{goal}).
@@ -436,22 +445,10 @@ func (c *Client) StopGoal(ctx context.Context, id, reason string) (adminapi.Goal
 // Records finds records, oldest first, also of sessions that have ended (docs/admin-api.md, GET
 // /api/v1/records).
 func (c *Client) Records(ctx context.Context, q adminapi.RecordQuery) (adminapi.Records, error) {
-	v := url.Values{}
-	for name, value := range map[string]string{"kind": q.Kind, "session": q.Session, "provider": q.Provider,
-		"tool": q.Tool, "outcome": q.Outcome, "trace": q.Trace} {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
-	for name, t := range map[string]time.Time{"since": q.Since, "until": q.Until} {
-		if !t.IsZero() {
-			v.Set(name, t.UTC().Format(time.RFC3339Nano))
-		}
-	}
-	if q.Last > 0 {
-		v.Set("last", strconv.Itoa(q.Last))
-	}
-	return get[adminapi.Records](ctx, c, "/records", v)
+	return get[adminapi.Records](ctx, c, "/records", values(map[string]string{
+		"kind": q.Kind, "session": q.Session, "provider": q.Provider, "tool": q.Tool, "outcome": q.Outcome,
+		"trace": q.Trace, "since": stamp(q.Since), "until": stamp(q.Until), "last": number(q.Last),
+	}))
 }
 
 // RunSource makes a source run now, whatever its schedule. It returns the number of sessions for
@@ -496,7 +493,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // Tools returns the providers' tools of the session with that id, or with "" the tools of all
 // sessions. Each tool names its provider and its session (docs/admin-api.md, GET /api/v1/tools).
 func (c *Client) Tools(ctx context.Context, session string) ([]adminapi.Tool, error) {
-	return get[[]adminapi.Tool](ctx, c, "/tools", optional("session", session))
+	return get[[]adminapi.Tool](ctx, c, "/tools", values(map[string]string{"session": session}))
 }
 
 // Pairings returns the pairing codes that no user has typed into their provider yet, each with the
@@ -508,7 +505,7 @@ func (c *Client) Pairings(ctx context.Context) ([]adminapi.Pairing, error) {
 // Models returns the models that sessions of a kind can use. host is the kind, for example
 // "copilot"; "" is the gateway's default (docs/admin-api.md, GET /api/v1/models).
 func (c *Client) Models(ctx context.Context, host string) ([]adminapi.Model, error) {
-	return get[[]adminapi.Model](ctx, c, "/models", optional("host", host))
+	return get[[]adminapi.Model](ctx, c, "/models", values(map[string]string{"host": host}))
 }
 
 // SigninLink makes a link that signs a browser in, once, within two minutes. With file the gateway

@@ -65,7 +65,7 @@ func kindOf(p *configs.Provider) string {
 // persist asks the person, and writes a provider file, which the gateway then runs.
 func (t *toolset) persist(ctx context.Context, f *tapconfig.ProviderFile) (string, error) {
 	if err := t.ask(ctx, fmt.Sprintf("May the session add the source %s, which stays after it?", f.Name),
-		string(f.Text)); err != nil {
+		string(f.Text), "the person refused"); err != nil {
 		return "", err
 	}
 	file, err := t.Emitters.Save(f.Name, f.Text)
@@ -76,8 +76,8 @@ func (t *toolset) persist(ctx context.Context, f *tapconfig.ProviderFile) (strin
 		f.Name, visible.Line(file)), nil
 }
 
-// ask asks the person for a permission.
-func (t *toolset) ask(ctx context.Context, message, detail string) error {
+// ask asks the person for a permission. An error begins with refused if the person says no.
+func (t *toolset) ask(ctx context.Context, message, detail, refused string) error {
 	call, _ := providers.CallFrom(ctx)
 	a, err := t.Session.Ask(ctx, gateway.Question{
 		Kind: adminapi.QuestionPermission, Message: message, Detail: detail, Timeout: modeTimeout, Call: call.ID,
@@ -86,7 +86,7 @@ func (t *toolset) ask(ctx context.Context, message, detail string) error {
 		return err
 	}
 	if a.Denied() {
-		return errors.New(strings.TrimSuffix("the person refused: "+a.Text, ": "))
+		return errors.New(strings.TrimSuffix(refused+": "+a.Text, ": "))
 	}
 	return nil
 }
@@ -119,7 +119,8 @@ func (t *toolset) stop(ctx context.Context, in stopArgs) (string, error) {
 	}
 	short := tapconfig.Name(in.Name)
 	if scope == persistent {
-		err := t.ask(ctx, fmt.Sprintf("May the session remove the source %s for good?", short), short)
+		err := t.ask(ctx, fmt.Sprintf("May the session remove the source %s for good?", short), short,
+			"the person refused")
 		if err == nil {
 			err = t.Emitters.Remove(short)
 		}

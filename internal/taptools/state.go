@@ -95,17 +95,9 @@ func (t *toolset) setMode(ctx context.Context, in modeArgs) (string, error) {
 	if was == in.Mode {
 		return fmt.Sprintf("The session is in mode %s already.", was), nil
 	}
-	call, _ := providers.CallFrom(ctx)
-	a, err := t.Session.Ask(ctx, gateway.Question{
-		Kind:    adminapi.QuestionPermission,
-		Message: fmt.Sprintf("The model asks to change the session's mode from %s to %s", visible.Line(was), in.Mode),
-		Detail:  in.Reason, Timeout: modeTimeout, Call: call.ID,
-	})
-	if err != nil {
+	question := fmt.Sprintf("The model asks to change the session's mode from %s to %s", visible.Line(was), in.Mode)
+	if err := t.ask(ctx, question, in.Reason, "the person refused to change the mode"); err != nil {
 		return "", err
-	}
-	if a.Denied() {
-		return "", errors.New(strings.TrimSuffix("the person refused to change the mode: "+a.Text, ": "))
 	}
 	if err := t.Session.SetMode(ctx, in.Mode); err != nil {
 		return "", err
