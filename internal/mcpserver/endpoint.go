@@ -24,8 +24,8 @@ const (
 	// maxClients bounds the clients of handshake revisions at one endpoint. Another one takes the place of the
 	// one that was idle for the longest time.
 	maxClients = 256
-	// syncPause is the least time between two looks at changed tools. The SDK puts list_changed off while
-	// tools change faster than every 10 ms.
+	// syncPause is the least time between two looks at changed tools, and so between two messages to
+	// a client that they have changed.
 	syncPause = 50 * time.Millisecond
 	// MaxBody bounds a request's body, and a message of tapgw mcp: a call with the longest arguments.
 	MaxBody = protocol.MaxMessage + 64<<10
@@ -50,6 +50,7 @@ type endpoint struct {
 	wires  sync.Map // *mcp.ServerSession: the context.Context of its WebSocket
 	visits visits
 	held   heldCalls
+	news   news
 
 	// Guarded by Handler.mu.
 	users int         // requests that run
@@ -64,6 +65,7 @@ type endpoint struct {
 	streams   map[string]bool    // URIs of resources
 	renamed   []string           // own tools that don't have their own name
 	isSynced  bool
+	isUntold  bool // the tools have changed, and clients don't know it
 }
 
 // offer is a tool as it is in the server's list.
@@ -99,7 +101,8 @@ func newEndpoint(h *Handler, of target, session *gateway.Session) *endpoint {
 		Name: "stream", URITemplate: streamTemplate, MIMEType: "application/json",
 		Description: "The newest events of a stream of the session: STREAM or STREAM@PROVIDER.",
 	}, e.readStream)
-	e.server.AddReceivingMiddleware(e.traced, e.endWithWire)
+	e.server.AddReceivingMiddleware(e.traced, e.endWithWire, e.news.receiving)
+	e.server.AddSendingMiddleware(e.news.sending)
 	get := func(*http.Request) *mcp.Server { return e.server }
 	// Host and Origin are checked by the server in front.
 	e.modern = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true,
@@ -157,13 +160,14 @@ func (e *endpoint) watchTools() {
 	for {
 		n := e.h.gateway.ToolChanges()
 		e.sync()
+		e.tellChange()
 		if e.isOver() {
 			e.h.mu.Lock()
 			e.h.remove(e)
 			e.h.mu.Unlock()
 			return
 		}
-		if e.h.gateway.WaitToolChange(e.ctx, n) != nil || !pause(e.ctx, syncPause) {
+		if !pause(e.ctx, syncPause) || e.h.gateway.WaitToolChange(e.ctx, n) != nil {
 			return
 		}
 	}
@@ -179,7 +183,7 @@ func (e *endpoint) isOver() bool {
 }
 
 // sync makes the server's tools and resources those of the session, if anything changed since the last
-// time. The SDK tells clients.
+// time. watchTools tells clients of the tools, the SDK of the resources.
 func (e *endpoint) sync() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -195,6 +199,7 @@ func (e *endpoint) sync() {
 	wanted, renamed := e.tools(s)
 	e.reportRenamed(s, renamed)
 	var gone []string
+	isChanged := false
 	for name := range e.offered {
 		if _, ok := wanted[name]; !ok {
 			gone = append(gone, name)
@@ -208,7 +213,11 @@ func (e *endpoint) sync() {
 		if e.offered[name].key != o.key {
 			o.isDirect = e.add(name, o) && o.isDirect
 			e.offered[name] = o
+			isChanged = true
 		}
+	}
+	if (isChanged || len(gone) > 0) && e.clients() > 0 {
+		e.isUntold = true
 	}
 }
 

@@ -91,6 +91,7 @@ func (h *Handler) Configure(toolThreshold int) {
 	h.threshold.Store(int64(toolThreshold))
 	for _, e := range h.list() {
 		e.sync()
+		e.tellChange()
 	}
 }
 
