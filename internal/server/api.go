@@ -22,28 +22,18 @@ const (
 // api answers the admin API. It does not check rights: every request that gets here has the admin
 // token.
 type api struct {
-	gateway    *gateway.Gateway
-	supervisor Supervisor             // may be nil
-	process    func() adminapi.Status // see [Options].Status
-	end        func()                 // see [Options].End
-	log        *slog.Logger
-	mux        *http.ServeMux
-	server     *Server   // that it is part of
-	signinDir  string    // may be ""
-	recorded   Records   // may be nil
-	kept       Goals     // may be nil
-	terminals  Terminals // may be nil
-	states     *states
-	resumable  resumable
+	o         Options
+	gateway   *gateway.Gateway
+	log       *slog.Logger
+	mux       *http.ServeMux
+	server    *Server // that it is part of
+	states    *states
+	resumable resumable
 }
 
 // newAPI makes the handler of /api/v1/.
 func newAPI(s *Server, o Options) *api {
-	a := &api{
-		gateway: o.Gateway, supervisor: o.Supervisor, process: o.Status, end: o.End, log: s.log,
-		mux: http.NewServeMux(), server: s, signinDir: o.SigninDir, recorded: o.Records, kept: o.Goals,
-		terminals: o.Terminals,
-	}
+	a := &api{o: o, gateway: o.Gateway, log: s.log, mux: http.NewServeMux(), server: s}
 	a.states = newStates(map[string]func() any{
 		adminapi.StateStatus:     func() any { return a.currentStatus() },
 		adminapi.StateSessions:   func() any { return a.gateway.Sessions() },
@@ -239,7 +229,7 @@ func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 
 // currentStatus returns the status of the process, with the fields that the server knows.
 func (a *api) currentStatus() adminapi.Status {
-	s := a.process()
+	s := a.o.Status()
 	s.StartedAt, s.Faults = s.StartedAt.UTC(), orEmpty(s.Faults)
 	sessions := a.gateway.Sessions()
 	s.Sessions, s.Providers = len(sessions), len(a.connected())

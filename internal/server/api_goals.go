@@ -35,30 +35,30 @@ func (a *api) goals(r *http.Request) (any, error) {
 
 // goalsOf lists the goals of a session, or of all for "".
 func (a *api) goalsOf(session string) []adminapi.Goal {
-	if a.kept == nil {
+	if a.o.Goals == nil {
 		return []adminapi.Goal{}
 	}
-	return orEmpty(a.kept.List(session))
+	return orEmpty(a.o.Goals.List(session))
 }
 
 func (a *api) startGoal(_ *http.Request, body adminapi.GoalRequest) (any, error) {
-	if a.kept == nil {
+	if a.o.Goals == nil {
 		return nil, errNoGoals
 	}
-	g, err := a.kept.Start(body, adminapi.GoalByPerson)
+	g, err := a.o.Goals.Start(body, adminapi.GoalByPerson)
 	return created{g}, err
 }
 
 func (a *api) goal(r *http.Request) (any, error) {
-	if a.kept == nil {
+	if a.o.Goals == nil {
 		return nil, errNoGoals
 	}
-	return a.kept.Get(r.PathValue("goal"))
+	return a.o.Goals.Get(r.PathValue("goal"))
 }
 
 func (a *api) stopGoal(r *http.Request, body adminapi.GoalStop) (any, error) {
-	if a.kept == nil {
+	if a.o.Goals == nil {
 		return nil, errNoGoals
 	}
-	return a.kept.Stop(r.PathValue("goal"), adminapi.GoalByPerson, body.Reason)
+	return a.o.Goals.Stop(r.PathValue("goal"), adminapi.GoalByPerson, body.Reason)
 }

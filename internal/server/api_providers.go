@@ -49,18 +49,18 @@ func (a *api) configuredProvider(
 	h func(ctx context.Context, s Supervisor, name string) (any, error),
 ) apiHandler {
 	return answer(func(r *http.Request) (any, error) {
-		if a.supervisor == nil {
+		if a.o.Supervisor == nil {
 			return nil, noSupervisor(r.PathValue("name"))
 		}
-		return h(r.Context(), a.supervisor, r.PathValue("name"))
+		return h(r.Context(), a.o.Supervisor, r.PathValue("name"))
 	})
 }
 
 // stopProvider stops a provider that a file names, else closes the connections of the name.
 func (a *api) stopProvider(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	if a.supervisor != nil {
-		n, err := a.supervisor.Stop(name)
+	if a.o.Supervisor != nil {
+		n, err := a.o.Supervisor.Stop(name)
 		return adminapi.Stopped{Stopped: n}, err
 	}
 	n := a.gateway.StopProvider(name)
@@ -87,10 +87,10 @@ func (a *api) loginProvider(w http.ResponseWriter, r *http.Request) error {
 	if err := readBody(w, r, &request); err != nil {
 		return err
 	}
-	if request.File && a.signinDir == "" {
+	if request.File && a.o.SigninDir == "" {
 		return fieldError("file", "this gateway has no directory for it")
 	}
-	if a.supervisor == nil {
+	if a.o.Supervisor == nil {
 		return noSupervisor(r.PathValue("name"))
 	}
 	defer a.server.hold()()
@@ -99,10 +99,10 @@ func (a *api) loginProvider(w http.ResponseWriter, r *http.Request) error {
 	defer context.AfterFunc(a.server.serving, cancel)()
 	var out *lineWriter
 	file := ""
-	err := a.supervisor.Login(ctx, r.PathValue("name"), func(link string) error {
+	err := a.o.Supervisor.Login(ctx, r.PathValue("name"), func(link string) error {
 		if request.File {
 			var err error
-			if file, err = writeSigninFile(ctx, a.signinDir, link); err != nil {
+			if file, err = writeSigninFile(ctx, a.o.SigninDir, link); err != nil {
 				return err
 			}
 		}
@@ -131,17 +131,17 @@ func logoutProvider(ctx context.Context, s Supervisor, name string) (any, error)
 }
 
 func (a *api) allConfigured() []adminapi.ConfiguredProvider {
-	if a.supervisor == nil {
+	if a.o.Supervisor == nil {
 		return []adminapi.ConfiguredProvider{}
 	}
-	return orEmpty(a.supervisor.Configured())
+	return orEmpty(a.o.Supervisor.Configured())
 }
 
 func (a *api) allSources() []adminapi.Source {
-	if a.supervisor == nil {
+	if a.o.Supervisor == nil {
 		return []adminapi.Source{}
 	}
-	return orEmpty(a.supervisor.Sources())
+	return orEmpty(a.o.Supervisor.Sources())
 }
 
 func runSource(_ context.Context, s Supervisor, name string) (any, error) {
@@ -157,10 +157,10 @@ func (a *api) providerLog(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if a.supervisor == nil {
+	if a.o.Supervisor == nil {
 		return noSupervisor(name)
 	}
-	lines, cursor, err := a.supervisor.Lines(name, 0)
+	lines, cursor, err := a.o.Supervisor.Lines(name, 0)
 	if err != nil {
 		return err
 	}
@@ -182,32 +182,32 @@ func (a *api) providerLog(w http.ResponseWriter, r *http.Request) error {
 		out.write(l)
 	}
 	next := func(after uint64) ([]adminapi.TimelineLine, uint64) {
-		lines, next, err := a.supervisor.Lines(name, after)
+		lines, next, err := a.o.Supervisor.Lines(name, after)
 		if err != nil {
 			cancel() // its file was removed
 			return nil, after
 		}
 		return lines, next
 	}
-	wait := func(after uint64) error { return a.supervisor.WaitLines(ctx, name, after) }
+	wait := func(after uint64) error { return a.o.Supervisor.WaitLines(ctx, name, after) }
 	_ = writeNew(out, cursor, next, wait)
 	return nil
 }
 
 // shutdown makes the program end, once this is answered.
 func (a *api) shutdown(w http.ResponseWriter, r *http.Request) error {
-	if a.end == nil {
+	if a.o.End == nil {
 		return protocol.Errorf(protocol.CodeInvalidState, "this gateway ends with its program")
 	}
 	err := writeJSON(w, http.StatusOK, adminapi.Nothing{})
-	a.end()
+	a.o.End()
 	return err
 }
 
 // reload reads the files now and answers with the faults in them.
 func (a *api) reload(*http.Request) (any, error) {
-	if a.supervisor != nil {
-		a.supervisor.Reload()
+	if a.o.Supervisor != nil {
+		a.o.Supervisor.Reload()
 	}
-	return adminapi.Faults{Faults: orEmpty(a.process().Faults)}, nil
+	return adminapi.Faults{Faults: orEmpty(a.o.Status().Faults)}, nil
 }

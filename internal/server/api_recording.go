@@ -17,7 +17,7 @@ func (a *api) record(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 		return err
 	}
 	defer copied.Stop()
-	start.Gateway = a.process().Version
+	start.Gateway = a.o.Status().Version
 	redactor := recording.NewRedactor(s.ID())
 	out := newLineWriter(w, r)
 	out.write(redactor.Start(start))

@@ -70,16 +70,16 @@ func checkRecordQuery(q *adminapi.RecordQuery) error {
 
 // findRecords finds records. A session that neither runs nor has any record is an error: its id may be mistyped.
 func (a *api) findRecords(ctx context.Context, q adminapi.RecordQuery) (found adminapi.Records, err error) {
-	if a.recorded != nil {
-		if found, err = a.recorded.Find(ctx, q); err != nil || len(found.Records) > 0 || q.Session == "" {
+	if a.o.Records != nil {
+		if found, err = a.o.Records.Find(ctx, q); err != nil || len(found.Records) > 0 || q.Session == "" {
 			return found, err
 		}
 	}
 	if _, runs := a.gateway.Session(q.Session); q.Session == "" || runs {
 		return found, nil
 	}
-	if a.recorded != nil {
-		ever, err := a.recorded.Find(ctx, adminapi.RecordQuery{Session: q.Session, Last: 1})
+	if a.o.Records != nil {
+		ever, err := a.o.Records.Find(ctx, adminapi.RecordQuery{Session: q.Session, Last: 1})
 		if err != nil || len(ever.Records) > 0 {
 			return found, err
 		}

@@ -39,8 +39,8 @@ func (a *api) started(ctx context.Context, s *gateway.Session, err error) (any, 
 	if err != nil {
 		return nil, err
 	}
-	if a.supervisor != nil {
-		a.supervisor.Settle(ctx, s.ID())
+	if a.o.Supervisor != nil {
+		a.o.Supervisor.Settle(ctx, s.ID())
 	}
 	return created{adminapi.Started{ID: s.ID()}}, nil
 }

@@ -32,22 +32,22 @@ type TerminalHello struct {
 var errNoTerminals = protocol.Errorf(protocol.CodeNotFound, "this gateway takes no terminals")
 
 func (a *api) listTerminals(*http.Request) (any, error) {
-	if a.terminals == nil {
+	if a.o.Terminals == nil {
 		return []adminapi.Terminal{}, nil
 	}
-	return orEmpty(a.terminals.List()), nil
+	return orEmpty(a.o.Terminals.List()), nil
 }
 
 func (a *api) terminalHook(r *http.Request, body adminapi.TerminalHook) (any, error) {
-	if a.terminals == nil {
+	if a.o.Terminals == nil {
 		return nil, errNoTerminals
 	}
-	return a.terminals.Hook(r.Context(), body)
+	return a.o.Terminals.Hook(r.Context(), body)
 }
 
 func (a *api) attachTerminal(r *http.Request, body adminapi.TerminalAttach) (any, error) {
-	if a.terminals == nil {
+	if a.o.Terminals == nil {
 		return nil, errNoTerminals
 	}
-	return a.terminals.Attach(r.Context(), body)
+	return a.o.Terminals.Attach(r.Context(), body)
 }

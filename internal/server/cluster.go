@@ -44,25 +44,25 @@ type ProviderConn interface {
 
 // connect begins the connection of a provider.
 func (s *Server) connect(p gateway.Peer, o gateway.ConnOptions) ProviderConn {
-	if s.cluster == nil {
+	if s.o.Cluster == nil {
 		return s.gateway.Connect(p, o)
 	}
-	return s.cluster.Connect(p, o)
+	return s.o.Cluster.Connect(p, o)
 }
 
 // connected lists the connected providers.
 func (a *api) connected() []adminapi.Provider {
 	list := a.gateway.Providers()
-	if a.server.cluster != nil {
-		list = append(list, a.server.cluster.Providers()...)
+	if a.server.o.Cluster != nil {
+		list = append(list, a.server.o.Cluster.Providers()...)
 	}
 	return orEmpty(list)
 }
 
 func (a *api) cluster(r *http.Request) (any, error) {
 	state := adminapi.Cluster{Sessions: a.gateway.Sessions(), Providers: a.gateway.Providers()}
-	if a.server.cluster != nil {
-		state = a.server.cluster.State(r.Context())
+	if a.server.o.Cluster != nil {
+		state = a.server.o.Cluster.State(r.Context())
 	}
 	return withLists(state), nil
 }
@@ -70,10 +70,10 @@ func (a *api) cluster(r *http.Request) (any, error) {
 // knownCluster is the state for readers of GET /events. Without a cluster it has no lists: they are
 // states of their own.
 func (a *api) knownCluster() adminapi.Cluster {
-	if a.server.cluster == nil {
+	if a.server.o.Cluster == nil {
 		return withLists(adminapi.Cluster{})
 	}
-	return withLists(a.server.cluster.Known())
+	return withLists(a.server.o.Cluster.Known())
 }
 
 // withLists replaces nil lists by empty ones.
@@ -101,8 +101,8 @@ func (a *api) keptHistory(r *http.Request) (any, error) {
 		return nil, err
 	}
 	h := adminapi.KeptHistory{}
-	if a.server.cluster != nil {
-		h = a.server.cluster.History(r.Context(), streams, last, since)
+	if a.server.o.Cluster != nil {
+		h = a.server.o.Cluster.History(r.Context(), streams, last, since)
 	}
 	h.Events, h.Faults = orEmpty(h.Events), orEmpty(h.Faults)
 	return h, nil
@@ -122,11 +122,11 @@ func (a *api) broadcast(r *http.Request, body adminapi.Broadcast) (any, error) {
 // remote lets another gateway of the cluster answer.
 func (a *api) remote(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("gateway")
-	if a.server.cluster == nil {
+	if a.server.o.Cluster == nil {
 		fail(w, http.StatusNotFound, string(protocol.CodeNotFound),
 			"this gateway has joined no others: [cluster] in tapgw.toml has no urls")
 		return
 	}
 	_, path, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), apiPrefix+"/gateways/"), "/")
-	a.server.cluster.Forward(w, r, name, "/"+path)
+	a.server.o.Cluster.Forward(w, r, name, "/"+path)
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -49,11 +50,11 @@ func (l listener) Accept() (net.Conn, error) {
 // (docs/adr/0013-inline-writes.md).
 type conn struct {
 	net.Conn
-	direct   directWriter
-	unproven *unproven    // of the listener, or nil
-	isOurs   atomic.Bool  // its other end was seen to belong to our user
-	isClosed atomic.Bool  // as one unproven connection too many
-	state    atomic.Int32 // its [http.ConnState]
+	raw      syscall.RawConn // of a socket, which need not block; nil for other connections
+	unproven *unproven       // of the listener, or nil
+	isOurs   atomic.Bool     // its other end was seen to belong to our user
+	isClosed atomic.Bool     // as one unproven connection too many
+	state    atomic.Int32    // its [http.ConnState]
 
 	uidOnce sync.Once
 	uid     int // of the user at the other end, set by Server.requestUID
@@ -70,7 +71,13 @@ type conn struct {
 	drainDone sync.WaitGroup
 }
 
-func newConn(c net.Conn) *conn { return &conn{Conn: c, direct: newDirectWriter(c)} }
+func newConn(c net.Conn) *conn {
+	made := &conn{Conn: c}
+	if socket, ok := c.(syscall.Conn); ok {
+		made.raw, _ = socket.SyscallConn()
+	}
+	return made
+}
 
 // startQueueing makes writes not block. Up to limit bytes wait. onSlow is called once, with mu
 // held, if more bytes wait, or if the socket takes no byte for writeDeadline.
@@ -125,7 +132,7 @@ func (c *conn) flush() {
 	if c.draining || len(c.buf) == 0 || c.err != nil {
 		return
 	}
-	n, err := c.direct.write(c.buf)
+	n, err := c.writeNow()
 	if err != nil {
 		c.fail(err)
 		return
@@ -213,14 +220,34 @@ func (c *conn) Close() error {
 	return err
 }
 
-// directWriter writes the bytes that a connection takes without waiting, and returns their number.
-type directWriter interface {
-	write(p []byte) (int, error)
+// writeNow writes the buffered bytes that the socket takes without waiting. It returns their number,
+// 0 for a connection that always blocks: then the goroutine writes everything. The socket is in
+// non-blocking mode, so the kernel takes as much as it has room for. Call with mu held.
+func (c *conn) writeNow() (n int, err error) {
+	if c.raw == nil {
+		return 0, nil
+	}
+	var writeErr error
+	err = c.raw.Write(func(fd uintptr) bool {
+		for n < len(c.buf) {
+			var written int
+			written, writeErr = syscall.Write(int(fd), c.buf[n:])
+			if written > 0 {
+				n += written
+			}
+			if errors.Is(writeErr, syscall.EINTR) {
+				continue
+			}
+			if writeErr != nil || written <= 0 {
+				break
+			}
+		}
+		return true // never wait here
+	})
+	if err == nil && !errors.Is(writeErr, syscall.EAGAIN) && !errors.Is(writeErr, syscall.EINTR) {
+		err = writeErr
+	}
+	return n, err
 }
-
-// noDirectWriter is for connections that always block: the goroutine writes everything.
-type noDirectWriter struct{}
-
-func (noDirectWriter) write([]byte) (int, error) { return 0, nil }
 
 var _ io.Writer = (*conn)(nil)

@@ -153,7 +153,7 @@ func tcp(t *testing.T) (*recorder, net.Conn) {
 func TestDirectWriter(t *testing.T) {
 	sock, theirs := tcp(t)
 	c, slow := queued(sock)
-	if _, ok := c.direct.(noDirectWriter); ok {
+	if c.raw == nil {
 		t.Fatal("no direct writes on TCP, want them")
 	}
 	var want bytes.Buffer

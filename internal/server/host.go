@@ -163,7 +163,7 @@ func (c *hostConn) initialize(f rpcFrame) {
 		LiveTools: can.LiveTools, Aliases: p.Aliases,
 	}
 	answer := protocol.HostInitialized{ProtocolVersion: protocol.HostVersion}
-	answer.Gateway.Version = c.server.version
+	answer.Gateway.Version = c.server.o.Version
 	c.rpc.reply(f.id, answer, nil)
 }
 

@@ -31,7 +31,7 @@ func randomBytes(n int) []byte {
 // the names that the user has listed. With TLS they count at every name, since only the gateway has the key.
 func (s *Server) isPageHost(host string) bool {
 	name := hostName(host)
-	return s.tls != nil || s.pageName != "" && name == s.pageName || s.settings.Load().hosts[name]
+	return s.o.TLS != nil || s.pageName != "" && name == s.pageName || s.settings.Load().hosts[name]
 }
 
 // pageHost returns the host of the page, with the port, for a client that reached the gateway at another one; "" if

@@ -75,17 +75,14 @@ type Options struct {
 // one with [New], give it addresses with [Server.Listen], and run [Server.Serve] until [Server.Shutdown].
 type Server struct {
 	// Fixed by New.
-	gateway   *gateway.Gateway
-	log       *slog.Logger
-	version   string
-	tls       *tls.Config
-	http      *http.Server
-	webhooks  *webhooks // nil without [Options].Webhooks
-	terminals Terminals // may be nil
-	cluster   Cluster   // may be nil
-	rest      *restAPI
-	api       *api
-	ownerOf   func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
+	o        Options
+	gateway  *gateway.Gateway
+	log      *slog.Logger
+	http     *http.Server
+	webhooks *webhooks // nil without [Options].Webhooks
+	rest     *restAPI
+	api      *api
+	ownerOf  func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
 
 	settings     atomic.Pointer[settings]
 	connections  connectionLimit
@@ -135,12 +132,12 @@ func (s *Server) Configure(hosts []string, openREST bool, maxConnections int) {
 // New makes a server with its handlers. It has no address yet: see [Server.Listen] and [Server.Use]. It starts nothing
 // before [Server.Serve].
 func New(o Options) *Server {
-	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS, ownerOf: proc.PeerOf}
+	s := &Server{o: o, gateway: o.Gateway, log: o.Log, ownerOf: proc.PeerOf}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.pageKey = randomBytes(sha256.Size)
-	if s.tls == nil { // else a certificate says which names lead here
+	if s.o.TLS == nil { // else a certificate says which names lead here
 		s.pageName = newPageName()
 	}
 	s.connections.log, s.connections.statusChanged = s.log, s.gateway.Touch
@@ -150,7 +147,6 @@ func New(o Options) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.serving, s.endServing = context.WithCancel(s.ctx)
 	s.rest = newREST(o.Gateway, o.Supervisor, s.log)
-	s.terminals, s.cluster = o.Terminals, o.Cluster
 	s.api = newAPI(s, o)
 	var endMCP context.CancelFunc
 	s.mcpContext, endMCP = context.WithCancel(s.ctx)
@@ -236,7 +232,7 @@ func (s *Server) Listeners() []net.Listener { return s.listeners }
 // It panics without a listener.
 func (s *Server) URL() string {
 	scheme := "ws"
-	if s.tls != nil {
+	if s.o.TLS != nil {
 		scheme = "wss"
 	}
 	return scheme + "://" + s.listeners[0].Addr().String()
@@ -258,8 +254,8 @@ func (s *Server) Serve() error {
 	for l, h := range by {
 		go func() {
 			var wrapped net.Listener = l
-			if s.tls != nil {
-				wrapped = tls.NewListener(wrapped, s.tls)
+			if s.o.TLS != nil {
+				wrapped = tls.NewListener(wrapped, s.o.TLS)
 			}
 			errs <- h.Serve(wrapped)
 		}()
@@ -345,5 +341,6 @@ func (s *Server) servePlainPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = fmt.Fprintf(w, "tapgw %s\n\nProviders connect here by WebSocket. The admin API is at /api/v1/.\n", s.version)
+	_, _ = fmt.Fprintf(w, "tapgw %s\n\nProviders connect here by WebSocket. "+
+		"The admin API is at /api/v1/.\n", s.o.Version)
 }

@@ -264,7 +264,7 @@ func (s *Server) requestUID(r *http.Request) int {
 func (s *Server) setSigninCookie(w http.ResponseWriter, r *http.Request, secret string, life time.Duration) {
 	http.SetCookie(w, &http.Cookie{
 		Name: signinCookie(r), Value: secret, Path: "/", MaxAge: int(life / time.Second),
-		HttpOnly: true, Secure: s.tls != nil, SameSite: http.SameSiteStrictMode,
+		HttpOnly: true, Secure: s.o.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
 }
 
@@ -364,7 +364,7 @@ func isFromOwnPage(r *http.Request) bool {
 
 // signinLink answers the request for a link, which leads to the page's host.
 func (a *api) signinLink(r *http.Request, body adminapi.SigninRequest) (any, error) {
-	if body.File && a.signinDir == "" {
+	if body.File && a.o.SigninDir == "" {
 		return nil, fieldError("file", "this gateway has no directory for it")
 	}
 	host := a.server.pageHost(r.Host)
@@ -375,14 +375,14 @@ func (a *api) signinLink(r *http.Request, body adminapi.SigninRequest) (any, err
 	}
 	code, valid := a.server.signins.newLink(a.server.requestOwner(r))
 	scheme := "http://"
-	if a.server.tls != nil {
+	if a.server.o.TLS != nil {
 		scheme = "https://"
 	}
 	expires, _ := valid.Deadline()
 	link := adminapi.SigninLink{URL: scheme + host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
 	if body.File {
 		var err error
-		if link.File, err = writeSigninFile(valid, a.signinDir, link.URL); err != nil {
+		if link.File, err = writeSigninFile(valid, a.o.SigninDir, link.URL); err != nil {
 			return nil, err
 		}
 	}

@@ -511,7 +511,7 @@ func TestSigninCookie(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest("GET", "/", nil)
 			r.Host = host
-			(&Server{tls: config}).setSigninCookie(w, r, "x", time.Hour)
+			(&Server{o: Options{TLS: config}}).setSigninCookie(w, r, "x", time.Hour)
 			if c := w.Result().Cookies(); len(c) != 1 || c[0].Name != want || c[0].Secure != (config != nil) ||
 				c[0].MaxAge != 3600 {
 				t.Errorf("%s: %v, want one named %s, for an hour, secure with TLS", host, w.Header(), want)

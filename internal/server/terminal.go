@@ -30,7 +30,7 @@ func (s *Server) serveTerminal(w http.ResponseWriter, r *http.Request) {
 		"this needs Authorization: Bearer with the admin token, from the .admin-token file") {
 		return
 	}
-	if s.terminals == nil {
+	if s.o.Terminals == nil {
 		notFound(w, r)
 		return
 	}
@@ -64,7 +64,7 @@ func (s *Server) serveTerminal(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(fill, conn)
 		_ = fill.CloseWithError(cmp.Or(err, io.EOF))
 	})
-	err = s.terminals.Serve(ctx, who, terminalPipe{in, conn})
+	err = s.o.Terminals.Serve(ctx, who, terminalPipe{in, conn})
 	_ = in.Close()
 	switch {
 	case s.draining.Load():

@@ -82,7 +82,7 @@ func (s *Server) webhooksURL() string {
 		return ""
 	}
 	scheme := "http"
-	if s.tls != nil {
+	if s.o.TLS != nil {
 		scheme = "https"
 	}
 	return scheme + "://" + s.webhooks.listeners[0].Addr().String()
