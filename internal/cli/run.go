@@ -29,11 +29,20 @@ const (
 //
 // The context of the commands ends at SIGINT or SIGTERM; a second signal ends the process at once.
 func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return runApp(untilSignal, app, args, stdin, stdout, stderr)
+}
+
+// RunContext is [Run] with a context of the caller, and without signals: the commands end with ctx.
+// Tests call it.
+func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return runApp(func() (context.Context, func()) { return ctx, func() {} }, app, args, stdin, stdout, stderr)
+}
+
+// untilSignal returns a context that ends at a signal. Call stop when it is no longer needed.
+func untilSignal() (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	go func() {
 		select {
 		case <-signals:
@@ -43,14 +52,22 @@ func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer
 		case <-ctx.Done():
 		}
 	}()
-	return RunContext(ctx, app, args, stdin, stdout, stderr)
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel()
+	}
 }
 
-// RunContext is [Run] with a context of the caller, and without signals: the commands end with ctx.
-// Tests call it.
-func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// runApp runs an app. It calls start only for what may take its time: handling signals makes threads,
+// which the help and the version need not wait for.
+func runApp(
+	start func() (context.Context, func()), app *ucli.App, args []string,
+	stdin io.Reader, stdout, stderr io.Writer,
+) int {
 	prepare(app, stdin, stdout, stderr)
 	if len(args) > 1 && args[1] == completeCommand {
+		ctx, stop := start()
+		defer stop()
 		completeWords(ctx, app, args[2:])
 		return ExitDone
 	}
@@ -62,6 +79,8 @@ func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Read
 	case w.help:
 		err = printHelp(stdout, app, w)
 	default:
+		ctx, stop := start()
+		defer stop()
 		err = app.RunContext(ctx, w.line(app))
 	}
 	if err == nil {
