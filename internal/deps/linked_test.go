@@ -23,6 +23,7 @@ var unlinked = map[string][]string{
 	},
 	"cmd/tapctl": {
 		"charm.land", "github.com/russross/blackfriday", "github.com/atotto/clipboard",
+		"github.com/charmbracelet/x/ansi",
 		"github.com/nats-io", "github.com/modelcontextprotocol", "golang.org/x/net/html",
 		copilotSDK, "tapgw/tools", "tapgw/internal/gateway", "tapgw/internal/supervisor",
 		"tapgw/internal/assembly", "tapgw/internal/server", "tapgw/internal/langserver",

@@ -10,9 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
+	"github.com/clipperhouse/displaywidth"
 
+	"tapgw/internal/cli"
 	"tapgw/internal/visible"
 )
 
@@ -85,7 +86,7 @@ func (s *Line) draw() {
 	if s.newest != "" {
 		text += " · " + s.newest
 	}
-	text = ansi.Truncate(text, width, "…")
+	text = displaywidth.TruncateString(text, width, "…")
 	if s.color {
 		text = Dim + text + Reset
 	}
@@ -162,7 +163,7 @@ func (s *Line) Working(what string) {
 
 // Coming shows the last line of an incomplete text. "" clears it.
 func (s *Line) Coming(text string) {
-	text = strings.TrimSpace(ansi.Strip(text))
+	text = strings.TrimSpace(cli.Clean(text))
 	s.Live(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
