@@ -6,71 +6,74 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
 )
 
 // checks has the checks that the tags is and names name.
-var checks = map[string]func(string) error{
-	"": func(string) error { return nil },
+var checks = sync.OnceValue(func() map[string]func(string) error {
+	return map[string]func(string) error{
+		"": func(string) error { return nil },
 
-	// Any file.
-	"text": isText, "line": oneLine, "noNUL": noNUL, "json": isJSON, "pattern": isPattern,
-	"env":    isEnv,
-	"keyEnv": CheckKeyEnv, "envPrefix": isEnvOrPrefix, "dir": isPath, "model": isModel,
-	"glob": isGlobOf(`%q is not a glob such as build-*`),
+		// Any file.
+		"text": isText, "line": oneLine, "noNUL": noNUL, "json": isJSON, "pattern": isPattern,
+		"env":    isEnv,
+		"keyEnv": CheckKeyEnv, "envPrefix": isEnvOrPrefix, "dir": isPath, "model": isModel,
+		"glob": isGlobOf(`%q is not a glob such as build-*`),
 
-	// Addresses.
-	"address": isAddress, "host": isHost, "baseURL": CheckProviderURL, "natsURL": isNATS,
-	"http": isHTTP, "mcpURL": isMCPURL,
-	"hookURL": isWebURL(`is not an http or https URL, such as "http://127.0.0.1:8080/hook"`,
-		"must not hold a user name or password"),
-	"proxyURL": isWebURL(`is not a proxy's URL, such as "http://proxy.example:3128"`,
-		"must not hold a user name or password: "+
-			"put user:password into a variable and its name into auth_env"),
-	"enterpriseURL": isEnterpriseURL,
-	"header":        isHeader, "headerValue": headerValue,
+		// Addresses.
+		"address": isAddress, "host": isHost, "baseURL": CheckProviderURL, "natsURL": isNATS,
+		"http": isHTTP, "mcpURL": isMCPURL,
+		"hookURL": isWebURL(`is not an http or https URL, such as "http://127.0.0.1:8080/hook"`,
+			"must not hold a user name or password"),
+		"proxyURL": isWebURL(`is not a proxy's URL, such as "http://proxy.example:3128"`,
+			"must not hold a user name or password: "+
+				"put user:password into a variable and its name into auth_env"),
+		"enterpriseURL": isEnterpriseURL,
+		"header":        isHeader, "headerValue": headerValue,
 
-	// Rules and patterns.
-	"command": isCommandPattern, "deniedCommand": isDeniedCommand, "terminalRule": isTerminalRule,
-	"path": isMatchingPath, "outside": isOutside, "urlPattern": isMatchingURL,
-	"toolPattern": isToolPattern, "toolGlob": isToolGlob, "hookMatch": isHookMatch,
-	"streamGlob": isStreamGlob, "fileGlob": isFileGlob, "sessionsCWD": isSessionsCWD,
-	"loggerGlob": isGlobOf(`%q is not a glob of loggers' names, such as "db.*"`),
-	"resource":   isResource,
-	"toolPrefix": matches(toolPrefix, "%q is not the beginning of a tool's name: "+
-		"at most 32 letters, digits, dashes and underscores"),
+		// Rules and patterns.
+		"command": isCommandPattern, "deniedCommand": isDeniedCommand, "terminalRule": isTerminalRule,
+		"path": isMatchingPath, "outside": isOutside, "urlPattern": isMatchingURL,
+		"toolPattern": isToolPattern, "toolGlob": isToolGlob, "hookMatch": isHookMatch,
+		"streamGlob": isStreamGlob, "fileGlob": isFileGlob, "sessionsCWD": isSessionsCWD,
+		"loggerGlob": isGlobOf(`%q is not a glob of loggers' names, such as "db.*"`),
+		"resource":   isResource,
+		"toolPrefix": matches(toolPrefix, "%q is not the beginning of a tool's name: "+
+			"at most 32 letters, digits, dashes and underscores"),
 
-	// Names.
-	"agent":        matches(providerName, "is not an agent's name: "+tableNameRule),
-	"profile":      matches(providerName, "is not a profile's name: "+tableNameRule),
-	"role":         matches(providerName, "is not a role's name: "+tableNameRule),
-	"server":       isServerName,
-	"providerName": matches(providerName, "%q is not a provider's name: "+nameRule),
-	"providerEnv":  isProviderEnv,
-	"httpTool": matches(httpToolName,
-		"is not a tool's name: 1 to 64 letters, digits, dashes and underscores"),
-	"httpArg": matches(httpArgName, "is not an argument's name: "+
-		"1 to 64 letters, digits and underscores, beginning with none of the digits"),
-	"clusterName": isClusterName,
-	"admitted":    matches(clusterName, "%q is not a gateway's name"),
-	"eventStream": matches(providerName, "%q is not a stream's name: "+nameRule),
-	"sourceStream": matches(streamName,
-		"%q is not a stream's name: small letters, digits, dots, dashes and underscores"),
-	"ending":   matches(fileEnding, `is not the ending of files, such as ".rs"`),
-	"hookKind": oneOf(HookKinds...), "effort": oneOf(append([]string{""}, Efforts...)...),
-	"logLevel": oneOf(MCPLogLevels...),
+		// Names.
+		"agent":        matches(providerName, "is not an agent's name: "+tableNameRule),
+		"profile":      matches(providerName, "is not a profile's name: "+tableNameRule),
+		"role":         matches(providerName, "is not a role's name: "+tableNameRule),
+		"server":       isServerName,
+		"providerName": matches(providerName, "%q is not a provider's name: "+nameRule),
+		"providerEnv":  isProviderEnv,
+		"httpTool": matches(httpToolName,
+			"is not a tool's name: 1 to 64 letters, digits, dashes and underscores"),
+		"httpArg": matches(httpArgName, "is not an argument's name: "+
+			"1 to 64 letters, digits and underscores, beginning with none of the digits"),
+		"clusterName": isClusterName,
+		"admitted":    matches(clusterName, "%q is not a gateway's name"),
+		"eventStream": matches(providerName, "%q is not a stream's name: "+nameRule),
+		"sourceStream": matches(streamName,
+			"%q is not a stream's name: small letters, digits, dots, dashes and underscores"),
+		"ending":   matches(fileEnding, `is not the ending of files, such as ".rs"`),
+		"hookKind": oneOf(HookKinds...), "effort": oneOf(append([]string{""}, Efforts...)...),
+		"logLevel": oneOf(MCPLogLevels...),
 
-	// Keys of one kind of file.
-	"cwd": isWorkingDir, "body": isBody, "result": isResult, "prompt": isPrompt,
-	"compare": isCompare, "ascii": visibleASCII, "oauthSecret": isOAuthSecret,
-	"scope": isScope, "peer": accepts(protocol.ValidName, nameRule),
-	"tool": accepts(protocol.ValidToolName, "must be 1 to 64 letters, digits, dashes and underscores"),
-	"variant": accepts(func(s string) bool { return strings.Contains(s, EvalPromptPlace) },
-		"must have {prompt}, in whose place the case's prompt comes"),
-	"schema": isSchema, "work": isBelowWorkspace,
-}
+		// Keys of one kind of file.
+		"cwd": isWorkingDir, "body": isBody, "result": isResult, "prompt": isPrompt,
+		"compare": isCompare, "ascii": visibleASCII, "oauthSecret": isOAuthSecret,
+		"scope": isScope, "peer": accepts(protocol.ValidName, nameRule),
+		"tool": accepts(protocol.ValidToolName, "must be 1 to 64 letters, digits, dashes and underscores"),
+		"variant": accepts(func(s string) bool { return strings.Contains(s, EvalPromptPlace) },
+			"must have {prompt}, in whose place the case's prompt comes"),
+		"schema": isSchema, "work": isBelowWorkspace,
+	}
+})
 
 var fileEnding = lazyregexp.New(`^\.(?s:.)`)
 
@@ -87,7 +90,7 @@ var (
 // text.
 func checkNamed(name string) func(string) error {
 	name, mayBeEmpty := strings.CutSuffix(name, "?")
-	check, ok := checks[name]
+	check, ok := checks()[name]
 	if !ok {
 		panic("no check is called " + name)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -30,20 +31,23 @@ const (
 )
 
 // notations maps the names in rules of other agents to the agent and to the kind of pattern.
-var notations = map[string][2]string{
-	"Bash": {"Claude Code's", forCommands}, "Read": {"Claude Code's", forPaths}, "Edit": {"Claude Code's", forPaths},
-	"Write": {"Claude Code's", forPaths}, "MultiEdit": {"Claude Code's", forPaths}, "Glob": {"Claude Code's", forPaths},
-	"Grep": {"Claude Code's", forPaths}, "NotebookEdit": {"Claude Code's", forPaths},
-	"WebFetch": {"Claude Code's", forURLs},
-	"shell":    {"the Copilot CLI's", forCommands}, "write": {"the Copilot CLI's", forPaths},
-	"read": {"the Copilot CLI's", forPaths}, "url": {"the Copilot CLI's", forURLs},
-	"Shell":             {"Cursor's", forCommands},
-	"run_shell_command": {"Gemini CLI's", forCommands}, "ShellTool": {"Gemini CLI's", forCommands},
-	"read_file": {"Gemini CLI's", forPaths}, "write_file": {"Gemini CLI's", forPaths},
-	"replace":   {"Gemini CLI's", forPaths},
-	"web_fetch": {"Gemini CLI's", forURLs}, "prefix_rule": {"Codex's", forCommands},
-	"bash": {"opencode's", forCommands}, "edit": {"opencode's", forPaths}, "webfetch": {"opencode's", forURLs},
-}
+var notations = sync.OnceValue(func() map[string][2]string {
+	return map[string][2]string{
+		"Bash": {"Claude Code's", forCommands}, "Read": {"Claude Code's", forPaths},
+		"Edit": {"Claude Code's", forPaths}, "Write": {"Claude Code's", forPaths},
+		"MultiEdit": {"Claude Code's", forPaths}, "Glob": {"Claude Code's", forPaths},
+		"Grep": {"Claude Code's", forPaths}, "NotebookEdit": {"Claude Code's", forPaths},
+		"WebFetch": {"Claude Code's", forURLs}, "shell": {"the Copilot CLI's", forCommands},
+		"write": {"the Copilot CLI's", forPaths}, "read": {"the Copilot CLI's", forPaths},
+		"url": {"the Copilot CLI's", forURLs}, "Shell": {"Cursor's", forCommands},
+		"run_shell_command": {"Gemini CLI's", forCommands},
+		"ShellTool":         {"Gemini CLI's", forCommands}, "read_file": {"Gemini CLI's", forPaths},
+		"write_file": {"Gemini CLI's", forPaths}, "replace": {"Gemini CLI's", forPaths},
+		"web_fetch": {"Gemini CLI's", forURLs}, "prefix_rule": {"Codex's", forCommands},
+		"bash": {"opencode's", forCommands}, "edit": {"opencode's", forPaths},
+		"webfetch": {"opencode's", forURLs},
+	}
+})
 
 // foreignNotation is the fault of a pattern in the notation of another agent, with the form for a
 // list of kind.
@@ -54,12 +58,12 @@ func foreignNotation(s, kind string) error {
 		if before, ok := strings.CutSuffix(s, ":*"); ok && kind == forCommands {
 			return fmt.Errorf("%q is Claude Code's or the Copilot CLI's notation; write %q", s, before)
 		}
-		if note, ok := notations[s]; ok && s != strings.ToLower(s) {
+		if note, ok := notations()[s]; ok && s != strings.ToLower(s) {
 			return fmt.Errorf("%q is %s name of a tool, and this is a list of %s", s, note[0], kind)
 		}
 		return nil
 	}
-	note, ok := notations[match[1]]
+	note, ok := notations()[match[1]]
 	if !ok {
 		if kind == forPaths { // a file may be called so
 			return nil

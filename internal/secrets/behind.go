@@ -138,12 +138,10 @@ func wordEnd(text string, i int) int {
 }
 
 // isEnd are the characters that end a value without quotes.
-var isEnd = func() (table [256]bool) {
-	for _, c := range []byte("\"'`,;&|<>()[]{}\x7f") {
-		table[c] = true
-	}
-	return table
-}()
+var isEnd = [256]bool{
+	'"': true, '\'': true, '`': true, ',': true, ';': true, '&': true, '|': true, '<': true, '>': true,
+	'(': true, ')': true, '[': true, ']': true, '{': true, '}': true, 0x7f: true,
+}
 
 // span returns the secret in a value, by the name before it.
 func (v value) span(text, name string, level certainty) (Span, bool) {

@@ -3,6 +3,7 @@ package secrets
 import (
 	"encoding/base64"
 	"strings"
+	"sync"
 )
 
 // Secrets that are found by their own form.
@@ -60,17 +61,19 @@ var forms = []form{
 // hexForms need hexadecimal digits, of exactly so many: shorter names begin alike.
 var hexForms = map[string]int{"SK": 32, "key-": 32, "sbp_": 40}
 
-// byFirst are the forms by their first byte.
-var byFirst = func() (table [256][]form) {
+// byFirst returns the forms by their first byte.
+var byFirst = sync.OnceValue(func() *[256][]form {
+	var table [256][]form
 	for _, f := range forms {
 		table[f.prefix[0]] = append(table[f.prefix[0]], f)
 	}
-	return table
-}()
+	return &table
+})
 
-// begins are the second bytes with which a token goes on, by its first: most words end the search
-// here.
-var begins = func() (table [256]byteSet) {
+// begins returns the second bytes with which a token goes on, by its first: most words end the
+// search here.
+var begins = sync.OnceValue(func() *[256]byteSet {
+	var table [256]byteSet
 	for _, f := range forms {
 		table[f.prefix[0]].add(f.prefix[1])
 	}
@@ -89,8 +92,8 @@ var begins = func() (table [256]byteSet) {
 			}
 		}
 	}
-	return table
-}()
+	return &table
+})
 
 // byteSet is a set of bytes.
 type byteSet [4]uint64
@@ -146,10 +149,10 @@ func countOf(text string, at int, is func(byte) bool) (n int) {
 
 // formAt returns the end of a service's token that begins at i, or 0 if no token begins there.
 func formAt(text string, i int) int {
-	if i+1 == len(text) || !begins[text[i]].has(text[i+1]) {
+	if i+1 == len(text) || !begins()[text[i]].has(text[i+1]) {
 		return 0
 	}
-	for _, f := range byFirst[text[i]] {
+	for _, f := range byFirst()[text[i]] {
 		if !strings.HasPrefix(text[i:], f.prefix) {
 			continue
 		}

@@ -72,7 +72,7 @@ var prefixes = lazyregexp.New("(^|[\\s;&|(){}`])" +
 var assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
 
 // keywords of the shell come before a command.
-var keywords = strings.Fields("! do elif else if in then until while")
+const keywords words = "! do elif else if in then until while"
 
 // denies reports whether a command begins with the words of a pattern, directly or
 // behind a program that runs other programs.
@@ -83,15 +83,15 @@ func denies(pattern, words []string) bool {
 			return true
 		}
 		program := path.Base(word)
-		if slices.Contains(families, program) {
+		if families.has(program) {
 			window := words[i:min(len(words), i+maxOptions+len(pattern)+2)]
 			if deniesBehindOptions(pattern, withoutNeutral(window)) {
 				return true
 			}
 			runsOthers = runsOthers || slices.ContainsFunc(words[i+1:min(len(words), i+4)], nested.MatchString)
 		}
-		runsOthers = runsOthers || slices.Contains(runners, program) || slices.Contains(interpreters, program)
-		if !runsOthers && !assignment.MatchString(word) && !slices.Contains(keywords, word) {
+		runsOthers = runsOthers || runners.has(program) || interpreters.has(program)
+		if !runsOthers && !assignment.MatchString(word) && !keywords.has(word) {
 			return false
 		}
 	}

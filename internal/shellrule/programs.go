@@ -40,13 +40,13 @@ func (o openWords) refused(isPiped bool) int {
 		})
 	}
 	switch {
-	case slices.Contains(interpreters, program) && !hasScript, slices.Contains(runners, program):
+	case interpreters.has(program) && !hasScript, runners.has(program):
 		if isPiped || len(o.at) > 0 {
 			return max(0, first(anyWord))
 		}
 		return -1
 	}
-	isOpen := slices.Contains(families, program) &&
+	isOpen := families.has(program) &&
 		(o.fixed < 2 || strings.HasPrefix(o.words[1], "-") || o.nameProgram())
 	return first(func(i int) bool { return o.harmlessOnly || isOpen || isDangerous(program, o.words[i]) })
 }
@@ -87,13 +87,13 @@ func (c command) dependsOnDir() bool {
 	switch {
 	case isRelative(c.words[0]):
 		return true
-	case slices.Contains(interpreters, program):
+	case interpreters.has(program):
 		return len(c.words) > 1 && !path.IsAbs(c.words[1])
 	case program == "git" && len(c.words) > 1 && c.words[1] == "diff":
 		// Outside of a repository it compares any two files.
 		return operands(c.words[2:]) > 1 && !slices.ContainsFunc(c.words[2:], revision.MatchString)
 	}
-	return slices.Contains(runners, program) && harmless()[program] == nil && slices.ContainsFunc(c.words, isRelative)
+	return runners.has(program) && harmless()[program] == nil && slices.ContainsFunc(c.words, isRelative)
 }
 
 // harmlessPattern finds the pattern for harmless words of the command, and the index of
@@ -108,9 +108,24 @@ func (o openWords) harmlessPattern() (pattern *lazyregexp.Regexp, from int) {
 	return nil, 0
 }
 
+// words is a list of words with white space between them. Unlike a slice made of it, it takes no time
+// at the start of a program.
+type words string
+
+func (l words) has(word string) bool { return l.hasFunc(func(w string) bool { return w == word }) }
+
+func (l words) hasFunc(is func(string) bool) bool {
+	for w := range strings.FieldsSeq(string(l)) {
+		if is(w) {
+			return true
+		}
+	}
+	return false
+}
+
 // runners are commands that run a program among their words, or change the shell's next commands. A
 // rule allows them only with exactly its own words.
-var runners = strings.Fields(`
+const runners words = `
 	- . alias at autoload batch bg bind builtin bun bunx busybox bwrap caffeinate cd chdir choom chpst chroot chrt
 	command compgen complete compopt coproc crontab dbus-run-session dd declare deno direnv disown disable doas
 	eatmydata ed emacs emulate enable entr env eval ex exec export faketime fakeroot fc fg find firejail flock
@@ -120,18 +135,18 @@ var runners = strings.Fields(`
 	screen script sed select set setarch setpriv setsid sftp shift shopt socat source split sqlite3 ssh ssh-agent
 	start-stop-daemon stdbuf strace su sudo systemd-inhibit systemd-run tar taskset tclsh tcpdump test time timeout
 	tmux torsocks toybox trap typeset ulimit unalias unbuffer unset unshare valgrind vi view vim watch watchexec
-	which-shell xargs xterm zargs zmodload zip zstyle`)
+	which-shell xargs xterm zargs zmodload zip zstyle`
 
 // interpreters run a program from their words or from a pipe. If a rule determines the
 // file, or python's -m MODULE, the arguments behind it may be open.
-var interpreters = strings.Fields(`
+const interpreters words = `
 	ash awk bash csh dash elixir expect fish gawk irb java jshell julia ksh lua lua5.4 luajit mawk mksh nawk node
-	nodejs osascript perl php pwsh python python2 python3 R Rscript rbash ruby sh tcsh ts-node tsx wish yash zsh`)
+	nodejs osascript perl php pwsh python python2 python3 R Rscript rbash ruby sh tcsh ts-node tsx wish yash zsh`
 
 // families are programs with many commands. A rule must determine the command.
-var families = strings.Fields(`
+const families words = `
 	apt apt-get aws az brew bundle cargo composer conda docker dotnet gcloud gh git go gradle gradlew helm hg jj
-	kubectl mvn mvnw npm npx nix pip pip3 pipx pnpm podman poetry rake rustup svn systemctl terraform uv uvx yarn`)
+	kubectl mvn mvnw npm npx nix pip pip3 pipx pnpm podman poetry rake rustup svn systemctl terraform uv uvx yarn`
 
 // neutral matches, for families, the options before the command that do not change which command
 // runs, nor where: how the program writes, waits or asks. They are from the programs' own help:
@@ -176,20 +191,22 @@ var nested = lazyregexp.New(`^(run|exec|dlx|foreach)$|^(conda|docker|go|nix|pipx
 // writesOrRuns are options that in most programs name a file to write, a program to run,
 // or settings that do either. Programs accept abbreviations, and have longer options
 // that end like these, such as --cache-dir.
-var writesOrRuns = strings.Fields(`
+const writesOrRuns words = `
 	alt-svc basetemp checkpoint-action command compress-program config cookie-jar create-dirs cwd dir directory
 	dump-header editor engine eval exec ext-diff extcmd file flags hsts import init-file init-script junitxml
 	junit-xml libcurl load log-file makefile mod modfile open-files-in-pager options out-dir outdir outfile output
 	overlay pager path plugin prefix preload prepend-path program rcfile receive-pack remote-header-name remote-name
 	report require rsh rsync-path runner save script-shell separate-git-dir shell stderr template textconv
-	to-command tool touch trace trace-ascii upload-pack use-askpass use-compress-program vettool wrapper write`)
+	to-command tool touch trace trace-ascii upload-pack use-askpass use-compress-program vettool wrapper write`
 
 // shortWritesOrRuns are the one-letter options of that kind, by program; "": of any.
-var shortWritesOrRuns = map[string]string{
-	"": "coOC", "cmake": "DEP", "curl": "KTDEJ", "fd": "xX", "fdfind": "xX", "git": "ux", "gradle": "Ibgp",
-	"gradlew": "Ibgp", "just": "fd", "make": "fEIt", "gmake": "fEIt", "ninja": "f", "rake": "f", "sort": "T",
-	"wget": "Pae",
-}
+var shortWritesOrRuns = sync.OnceValue(func() map[string]string {
+	return map[string]string{
+		"": "coOC", "cmake": "DEP", "curl": "KTDEJ", "fd": "xX", "fdfind": "xX", "git": "ux",
+		"gradle": "Ibgp", "gradlew": "Ibgp", "just": "fd", "make": "fEIt", "gmake": "fEIt", "ninja": "f",
+		"rake": "f", "sort": "T", "wget": "Pae",
+	}
+})
 
 // setting matches a word that sets a variable, as for make and dd, and an address that
 // makes git run a program.
@@ -211,11 +228,11 @@ func isDangerous(program, word string) bool {
 			strings.HasSuffix(name, option) && name != "profile"
 	}
 	if strings.HasPrefix(word, "--") {
-		return name != "" && slices.ContainsFunc(writesOrRuns, isSimilar)
+		return name != "" && writesOrRuns.hasFunc(isSimilar)
 	}
 	short, _, _ := strings.Cut(word[1:], "=")
-	return strings.ContainsAny(short, shortWritesOrRuns[""]+shortWritesOrRuns[program]) ||
-		len(name) > 2 && slices.ContainsFunc(writesOrRuns, isSimilar)
+	return strings.ContainsAny(short, shortWritesOrRuns()[""]+shortWritesOrRuns()[program]) ||
+		len(name) > 2 && writesOrRuns.hasFunc(isSimilar)
 }
 
 // gitRuns matches words for git that make it run gpg, or read files outside the repository.

@@ -21,7 +21,7 @@ func (c command) title() string {
 	if !shownName.MatchString(program) {
 		program = "a program"
 	}
-	if len(c.words) > 1 && slices.Contains(families, path.Base(program)) && commandName.MatchString(c.words[1]) {
+	if len(c.words) > 1 && families.has(path.Base(program)) && commandName.MatchString(c.words[1]) {
 		program += " " + c.words[1]
 	}
 	return program
@@ -34,7 +34,7 @@ var commandName = lazyregexp.New(`^[a-z][a-z-]{0,20}$`)
 // matches it (-1), or if a rule must not cover its program (0).
 func (c command) part(at int) string {
 	switch {
-	case at < 0 && len(c.words) > 1 && slices.Contains(families, path.Base(c.words[0])) &&
+	case at < 0 && len(c.words) > 1 && families.has(path.Base(c.words[0])) &&
 		strings.HasPrefix(c.words[1], "-"):
 		return fmt.Sprintf("the option %q before the command of %q", c.optionName(1), c.title())
 	case at < 0:
