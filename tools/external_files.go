@@ -201,11 +201,8 @@ func (x *External) withCheck(path string, call toolCall) toolCall {
 // setTool makes the tool that a file describes.
 func (d *dropFile) setTool(path string, spec *dropin.Spec, call toolCall) {
 	d.line = spec.Line
-	kinds := []Kind{Read, Edit, Terminal, Web}
-	kind := Unknown
-	if i := slices.IndexFunc(kinds, func(k Kind) bool { return k.String() == spec.Kind }); i >= 0 {
-		kind = kinds[i]
-	} else if spec.Kind != "" {
+	kind := Kind(max(0, slices.Index(kindNames, spec.Kind)))
+	if kind == Unknown && spec.Kind != "" {
 		reason := fmt.Sprintf("kind %q is none of read, edit, terminal, web", spec.Kind)
 		d.fault = &dropin.Fault{Line: spec.Line, Reason: reason}
 	}

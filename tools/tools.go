@@ -33,22 +33,10 @@ const (
 	Web                  // reaches the network
 )
 
+var kindNames = []string{"unknown", "read", "edit", "terminal", "web"}
+
 // String returns the name of the kind, "read" for example.
-func (k Kind) String() string {
-	switch k {
-	case Unknown:
-		return "unknown"
-	case Read:
-		return "read"
-	case Edit:
-		return "edit"
-	case Terminal:
-		return "terminal"
-	case Web:
-		return "web"
-	}
-	return fmt.Sprintf("Kind(%d)", int(k))
-}
+func (k Kind) String() string { return kindNames[k] }
 
 // DefaultTimeout is how long a call may run when neither the tool nor [Env] sets a timeout.
 const DefaultTimeout = 2 * time.Minute

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,23 +124,18 @@ func (c *Client) launch(found Found) error {
 	}
 	env := map[string]string{envRipgrep: cmp.Or(os.Getenv(envRipgrep), ripgrep())}
 	maps.Copy(env, c.options.Env)
-	out, in := io.Pipe()
-	process, err := proc.Start(proc.Command{
+	process, connection, err := proc.Connect(proc.Command{
 		Path: path, Args: args, Dir: c.options.Workspace,
 		Env: proc.Environ(env, "GH_*", "GITHUB_*", "COPILOT_*", envUnpacked, "DBUS_SESSION_BUS_ADDRESS", "DISPLAY",
 			"WAYLAND_DISPLAY"),
-		Stdout: in, Grace: killGrace,
+		Grace:  killGrace,
 		OnLine: func(_ proc.Stream, line string) { c.log.Debug("the language server wrote to stderr", "line", line) },
 	})
 	if err != nil {
 		return err
 	}
-	go func() { // ends with the process; Close waits for that
-		<-process.Done()
-		_ = in.Close()
-	}()
 	c.process = process
-	c.conn = jsonrpc.New(pipes{out, process.Stdin()}, jsonrpc.Options{
+	c.conn = jsonrpc.New(connection, jsonrpc.Options{
 		OnNotify:  c.handleNotification,
 		OnRequest: c.answerRequest,
 		Cause:     c.endError,
@@ -147,31 +143,21 @@ func (c *Client) launch(found Found) error {
 	return nil
 }
 
-// pipes are the server's stdout and stdin.
-type pipes struct {
-	*io.PipeReader
-	stdin io.WriteCloser
-}
-
-func (p pipes) Write(b []byte) (int, error) { return p.stdin.Write(b) }
-
-func (p pipes) Close() error { return errors.Join(p.PipeReader.Close(), p.stdin.Close()) }
-
 // endError returns the error for the end of the connection.
 func (c *Client) endError(err error) error {
 	// The end of the connection has closed the server's stdin, so the server exits.
 	t := time.NewTimer(deathGrace)
 	defer t.Stop()
-	var removed bool
+	hasEnded := false
 	select {
 	case <-c.process.Done():
-		removed = true
+		hasEnded = true
 	case <-t.C:
 	}
 	if c.closing.Load() || errors.Is(err, jsonrpc.ErrClosed) {
 		return ErrClosed
 	}
-	if !removed || !isDisconnect(err) {
+	if !hasEnded || !isDisconnect(err) {
 		return fmt.Errorf("reading from the language server: %w", err)
 	}
 	how := "exit code 0"
@@ -186,12 +172,8 @@ func (c *Client) endError(err error) error {
 
 // isDisconnect reports whether a connection ended because the process did.
 func isDisconnect(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, os.ErrClosed, syscall.EPIPE} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
+	ends := []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, os.ErrClosed, syscall.EPIPE}
+	return slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
 }
 
 // ErrClosed is the error of calls and turns that [Client.Close] ended, and of all calls after it.

@@ -132,6 +132,33 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
+// Connect starts a child whose stdin and stdout are one connection. Reading it ends with the child.
+func Connect(c Command) (*Process, io.ReadWriteCloser, error) {
+	out, in := io.Pipe()
+	c.Stdout = in
+	p, err := Start(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	go func() {
+		<-p.done
+		_ = in.Close()
+	}()
+	return p, connection{out, p.stdin}, nil
+}
+
+// connection has a child's stdout and stdin.
+type connection struct {
+	*io.PipeReader
+	stdin io.WriteCloser
+}
+
+// Write writes to the child's stdin.
+func (c connection) Write(b []byte) (int, error) { return c.stdin.Write(b) }
+
+// Close closes both.
+func (c connection) Close() error { return errors.Join(c.PipeReader.Close(), c.stdin.Close()) }
+
 // readStream copies a stream to a writer, or stores and reports its lines, until it ends.
 func (p *Process) readStream(f *os.File, from Stream, to io.Writer, onLine func(Stream, string)) {
 	if to != nil {

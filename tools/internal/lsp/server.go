@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,38 +70,21 @@ func start(ctx context.Context, lang *Language, root string) (*server, error) {
 		lang: lang, root: root, lock: make(chan struct{}, 1), published: map[string]report{}, news: make(chan struct{}),
 	}
 	s.lock <- struct{}{}
-	out, in := io.Pipe()
-	s.process, err = proc.Start(proc.Command{
-		Path: path, Args: lang.args, Dir: program.Dir, Env: env, Stdout: in, Grace: stopGrace,
+	process, connection, err := proc.Connect(proc.Command{
+		Path: path, Args: lang.args, Dir: program.Dir, Env: env, Grace: stopGrace,
 	})
 	if err != nil {
 		return nil, err
 	}
-	shell.EndFirst(s.process.PID())
-	go func() { // ends with the process, which stop waits for
-		<-s.process.Done()
-		_ = in.Close()
-	}()
-	options := jsonrpc.Options{OnNotify: s.onNotification, OnRequest: s.onRequest}
-	s.conn = jsonrpc.New(pipes{out, s.process.Stdin()}, options)
+	s.process = process
+	shell.EndFirst(process.PID())
+	s.conn = jsonrpc.New(connection, jsonrpc.Options{OnNotify: s.onNotification, OnRequest: s.onRequest})
 	if err := s.initialize(ctx, path); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("starting %s: %w", lang.Server, err)
 	}
 	return s, nil
 }
-
-// pipes are a server's stdout and stdin.
-type pipes struct {
-	*io.PipeReader
-	stdin io.WriteCloser
-}
-
-// Write writes to the server's stdin.
-func (p pipes) Write(b []byte) (int, error) { return p.stdin.Write(b) }
-
-// Close closes both.
-func (p pipes) Close() error { return errors.Join(p.PipeReader.Close(), p.stdin.Close()) }
 
 // stop ends the server's process. It sends no shutdown request, because the server has no data to
 // save.
