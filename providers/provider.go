@@ -316,7 +316,7 @@ func marshal(what string, v any) (protocol.Raw, error) {
 	if s, ok := v.(string); ok {
 		return protocol.AppendText(nil, s), nil
 	}
-	data, err := encode(v)
+	data, err := protocol.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be written as JSON: %w", what, err)
 	}

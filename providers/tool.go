@@ -1,7 +1,6 @@
 package providers
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -296,17 +295,6 @@ func (t *Tool) wire() protocol.Tool {
 
 // allowSurrogates accepts lone surrogates as the wire does: JavaScript strings may have them.
 var allowSurrogates = jsontext.AllowInvalidUTF8(true)
-
-// encode is json.Marshal without the escapes for HTML.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
 
 // success returns the result of a call whose handler returned out.
 func success(out any) (*protocol.ToolResult, error) {

@@ -187,13 +187,8 @@ func (c *comparison) member(path string, want, is part) {
 }
 
 func encoded(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(v) != nil {
-		return nil // can't happen: it was JSON
-	}
-	return bytes.TrimSpace(b.Bytes())
+	data, _ := protocol.Marshal(v) // can't fail: it was JSON
+	return data
 }
 
 func sameNumber(a, b json.Number) bool {

@@ -1,9 +1,7 @@
 package copilot
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -299,13 +297,11 @@ func rawJSON(v any) protocol.Raw {
 	if v == nil {
 		return protocol.Raw("{}")
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if e.Encode(v) != nil {
+	data, err := protocol.Marshal(v)
+	if err != nil {
 		return protocol.Raw("{}")
 	}
-	return protocol.Raw(bytes.TrimSpace(b.Bytes()))
+	return data
 }
 
 // deref returns what p points to, or the zero value.

@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -322,13 +320,10 @@ func (r *Recording) close(c *Conn, from string, how adminapi.RecordedClose) {
 // recordHost notes a message between the session's host and the gateway. Callers ask
 // [Session.isRecorded] first, so that the message is not even made without a recording.
 func (s *Session) recordHost(from, to string, message any) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if encoder.Encode(message) != nil {
+	data, err := protocol.Marshal(message)
+	if err != nil {
 		return // can't happen: it is made of strings
 	}
-	data := bytes.TrimSpace(b.Bytes())
 	for _, r := range s.g.recordingsOf(s) {
 		r.lines.add(func(uint64) adminapi.RecordingLine {
 			return adminapi.RecordingLine{TS: time.Now().UTC(), From: from, To: to, Message: data}

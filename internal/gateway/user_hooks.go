@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -166,13 +165,11 @@ func (s *Session) toolMatches(glob match.ToolGlob, tool string) bool {
 // hookEvent sets the members that all kinds have and encodes the event.
 func (s *Session) hookEvent(e HookEvent) ([]byte, error) {
 	e.TS, e.Session, e.Label, e.Host, e.CWD = time.Now().UTC(), s.id, s.label(), s.info.Kind, s.cwd
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // shell scripts search the text as people wrote it
-	if err := enc.Encode(e); err != nil {
+	event, err := protocol.Marshal(e) // shell scripts search the text as people wrote it
+	if err != nil {
 		return nil, fmt.Errorf("encoding the event: %w", err)
 	}
-	return b.Bytes(), nil
+	return append(event, '\n'), nil
 }
 
 // askHook asks a user hook and waits for its timeout at most. The hook may run on; the

@@ -1,7 +1,6 @@
 package mcpbridge
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -221,11 +220,9 @@ func (c *converter) structured(v any) (text string, isRepeated bool, err error) 
 		}
 		isRepeated = true // with a key that stands twice, for example
 	}
-	var data bytes.Buffer
-	enc := json.NewEncoder(&data)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	data, err := protocol.Marshal(v)
+	if err != nil {
 		return "", false, fmt.Errorf("writing the structured result: %w", err)
 	}
-	return strings.TrimSpace(data.String()), isRepeated, nil
+	return string(data), isRepeated, nil
 }

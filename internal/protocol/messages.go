@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -562,6 +564,15 @@ func (*TransformRequest) MessageType() Type { return TypeTransformRequest }
 func (*SessionEvent) MessageType() Type     { return TypeSessionEvent }
 func (*SessionLifecycle) MessageType() Type { return TypeSessionLifecycle }
 func (*StreamHistory) MessageType() Type    { return TypeStreamHistory }
+
+// Marshal is json.Marshal without the escapes for HTML.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
 
 // Errorf makes an error with a code and a formatted message.
 func Errorf(code Code, format string, args ...any) *Error {

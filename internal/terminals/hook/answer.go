@@ -4,8 +4,6 @@
 package hook
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -108,11 +106,8 @@ func (a Answer) Output(event string) []byte {
 			o.Decision, o.Reason = block, a.Reason
 		}
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(o) // strings alone: it can't fail
-	return bytes.TrimSpace(b.Bytes())
+	output, _ := protocol.Marshal(o) // strings alone: it can't fail
+	return output
 }
 
 // Denial is the output that denies a call at an event that decides. At the other events it is
