@@ -53,6 +53,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 )
 
@@ -303,12 +304,7 @@ func (p *Provider) connected() (*conn, error) {
 }
 
 // wake makes the connection's loop look at the offer and the queue.
-func (p *Provider) wake() {
-	select {
-	case p.wakeups <- struct{}{}:
-	default:
-	}
-}
+func (p *Provider) wake() { chans.Wake(p.wakeups) }
 
 // marshal writes a value of the user's as JSON for people and models: <, > and & are not escaped.
 // The parameter what names the value in errors.

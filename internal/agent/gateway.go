@@ -20,6 +20,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/agent/workspace"
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/langserver"
@@ -236,10 +237,7 @@ func (g *gatewaySession) send(p protocol.HostPrompt) {
 		g.prompts = append(g.prompts, p)
 	}
 	g.mu.Unlock()
-	select {
-	case g.promptReady <- struct{}{}:
-	default:
-	}
+	chans.Wake(g.promptReady)
 }
 
 // nextPrompt removes and returns the next prompt.

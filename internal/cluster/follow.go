@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/time/rate"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -109,10 +110,7 @@ func (f *follower) wake() {
 	if f == nil {
 		return
 	}
-	select {
-	case f.wakes <- struct{}{}:
-	default:
-	}
+	chans.Wake(f.wakes)
 }
 
 func (f *follower) run(ctx context.Context) {

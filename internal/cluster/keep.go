@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/match"
 	"tapgw/internal/protocol"
@@ -145,12 +146,7 @@ func keptSubjects(gateway string) string { return subjectRoot + "_." + gateway }
 func keptStream(gateway string) string { return bucket + "_" + gateway }
 
 // hurry makes the keeper look for work.
-func (k *Keeper) hurry() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
+func (k *Keeper) hurry() { chans.Wake(k.wake) }
 
 // tellWaiting reports that events wait, under no lock: a report sends to a provider.
 func (k *Keeper) tellWaiting(why string) {

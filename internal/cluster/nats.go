@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 )
 
 // This file joins the cluster over NATS: it connects, and keeps this gateway's entry in the
@@ -343,12 +344,7 @@ type registry struct {
 	watcher jetstream.KeyWatcher
 }
 
-func (r *registry) wake() {
-	select {
-	case r.poke <- struct{}{}:
-	default:
-	}
-}
+func (r *registry) wake() { chans.Wake(r.poke) }
 
 // registryTimeout bounds each request to the registry.
 const registryTimeout = 2 * time.Second

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 )
 
@@ -292,10 +293,7 @@ func (tr *trunk) control(r record) {
 		s.mu.Lock()
 		s.pending -= int(binary.BigEndian.Uint32(r.data))
 		s.mu.Unlock()
-		select {
-		case s.taken <- struct{}{}:
-		default:
-		}
+		chans.Wake(s.taken)
 	default:
 		tr.c.count(tr.peer, "malformed messages")
 	}

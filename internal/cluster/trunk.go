@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -122,12 +123,7 @@ func (tr *trunk) push(o op, conn uint64, data []byte) bool {
 }
 
 // flush makes the trunk send its queue. It does not block.
-func (tr *trunk) flush() {
-	select {
-	case tr.wake <- struct{}{}:
-	default:
-	}
-}
+func (tr *trunk) flush() { chans.Wake(tr.wake) }
 
 // run sends queued records until ctx ends.
 func (tr *trunk) run(ctx context.Context) {

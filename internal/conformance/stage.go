@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/proof"
 	"tapgw/internal/protocol"
 )
@@ -159,10 +160,7 @@ func (s *stage) attempt(asked bool) (how proving, open bool) {
 	}
 	s.wg.Add(1)
 	s.attempts = append(s.attempts, attempt{time.Now(), asked})
-	select {
-	case s.tried <- struct{}{}:
-	default:
-	}
+	chans.Wake(s.tried)
 	return s.proof, true
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 )
 
 // A session starts without hooks. The runtime waits for the answer to each hook, at each prompt, call and end of a
@@ -24,15 +25,7 @@ const lateHooksVersion = "1.0.85"
 // needsHooks reports whether something needs the session's hooks: the trusted project's language servers, limited
 // reads, or, once the gateway knows the session, a rule, gate or user hook.
 func (s *session) needsHooks() bool {
-	if s.hasLSP || s.guardsEdits() {
-		return true
-	}
-	select {
-	case <-s.ready:
-		return s.calls.NeedsHooks()
-	default:
-		return false
-	}
+	return s.hasLSP || s.guardsEdits() || chans.IsClosed(s.ready) && s.calls.NeedsHooks()
 }
 
 // EnableHooks is [gateway.HostInfo].EnableHooks.
@@ -40,10 +33,10 @@ func (s *session) EnableHooks(ctx context.Context) error {
 	if s.hooksEnabled() {
 		return nil
 	}
-	if err := s.configLock.lock(ctx); err != nil {
+	if err := s.configLock.Lock(ctx); err != nil {
 		return err
 	}
-	defer s.configLock.unlock()
+	defer s.configLock.Unlock()
 	if s.hooksEnabled() {
 		return nil
 	}
@@ -158,14 +151,8 @@ func (s *session) codeSearchDenial(ctx context.Context, u toolUse) string {
 // awaitCalls waits until the session is registered. It returns false if the session ended first.
 func (s *session) awaitCalls() bool {
 	select {
-	case <-s.ctx.Done():
-		return false
-	default:
-	}
-	select {
 	case <-s.ready:
-		return true
 	case <-s.ctx.Done():
-		return false
 	}
+	return s.ctx.Err() == nil
 }

@@ -177,13 +177,13 @@ func TestHooksCantBeHad(t *testing.T) {
 
 	// It refuses what it can't read.
 	s, late := h.session(), h.late()
-	_ = s.configLock.lock(h.r.ctx)
+	_ = s.configLock.Lock(h.r.ctx)
 	good := s.appliedTools
 	s.appliedTools = append(
 		slices.Clone(good),
 		rpc.ProtocolExternalToolDefinition{Name: "no name", Parameters: map[string]any{"type": "object"}},
 	)
-	s.configLock.unlock()
+	s.configLock.Unlock()
 	if late { // else there is nothing to be had
 		p := h.guard("refused")
 		hello := helloOf("refused", h.s.ID())
@@ -208,9 +208,9 @@ func TestHooksCantBeHad(t *testing.T) {
 	}
 	<-turn
 
-	_ = s.configLock.lock(h.r.ctx)
+	_ = s.configLock.Lock(h.r.ctx)
 	s.appliedTools = good
-	s.configLock.unlock()
+	s.configLock.Unlock()
 	p := h.gate("guard")
 	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != 1 {
 		t.Errorf(`afterwards: %q, asked about %q, want "not past guard" in it, after one question`, said, p.asked())

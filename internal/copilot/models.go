@@ -139,10 +139,10 @@ func (s *session) SetModel(ctx context.Context, model, effort string) error {
 		return err
 	}
 	// A resume under way would send the runtime the old model.
-	if err := s.configLock.lock(ctx); err != nil {
+	if err := s.configLock.Lock(ctx); err != nil {
 		return err
 	}
-	defer s.configLock.unlock()
+	defer s.configLock.Unlock()
 	s.mu.Lock()
 	wasModel, wasEffort := s.model, s.effort
 	if s.provider != nil {

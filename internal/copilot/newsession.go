@@ -10,6 +10,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 )
 
@@ -108,7 +109,7 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 func (s *session) makeQueues() {
 	s.ready, s.logged = make(chan struct{}), make(chan struct{})
 	s.items, s.lines = newQueue[item](), newQueue[line]()
-	s.sendLock, s.configLock = make(lock, 1), make(lock, 1)
+	s.sendLock, s.configLock = chans.NewLock(), chans.NewLock()
 	s.up, s.toolsChanged = make(chan struct{}), make(chan struct{})
 	s.everSet, s.inFlight = map[string]bool{}, map[string]context.CancelFunc{}
 	s.sections.original = map[string]string{}

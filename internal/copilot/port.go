@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/github/copilot-sdk/go"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/visible"
 )
@@ -105,12 +106,7 @@ func (o *port) show(id string) {
 }
 
 // wake makes [port.follow] look for changes.
-func (o *port) wake() {
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
-}
+func (o *port) wake() { chans.Wake(o.changed) }
 
 func (o *port) shown() string {
 	o.mu.Lock()

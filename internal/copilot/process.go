@@ -14,6 +14,8 @@ import (
 	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
+
+	"tapgw/internal/chans"
 )
 
 // The runtime's process: its start, the requests to it, and its end.
@@ -136,14 +138,7 @@ func (p *process) markEnded(cause error) {
 	})
 }
 
-func (p *process) hasEnded() bool {
-	select {
-	case <-p.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (p *process) hasEnded() bool { return chans.IsClosed(p.gone) }
 
 // ask makes a request of the runtime and returns its answer. It returns an error at the deadline, or as soon as the
 // runtime has ended. A request that is stuck in writing is left behind; it ends with the process.

@@ -32,10 +32,10 @@ type sentPrompt struct {
 
 // Send implements [gateway.Host].
 func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
-	if err := s.sendLock.lock(ctx); err != nil {
+	if err := s.sendLock.Lock(ctx); err != nil {
 		return err
 	}
-	defer s.sendLock.unlock()
+	defer s.sendLock.Unlock()
 	c, err := s.waitConn(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,10 @@
 package copilot
 
-import "sync"
+import (
+	"sync"
+
+	"tapgw/internal/chans"
+)
 
 // queue hands items from many goroutines to one, in order and without a bound. It never blocks the sender, because the
 // SDK stops reading for all sessions while one of its handlers blocks.
@@ -32,12 +36,7 @@ func (q *queue[T]) close() {
 	q.signal()
 }
 
-func (q *queue[T]) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
+func (q *queue[T]) signal() { chans.Wake(q.wake) }
 
 // receiveAll returns all queued items and waits for the first. It returns false when the queue is closed and empty.
 // Only one goroutine may call it.

@@ -59,10 +59,10 @@ func (g *rig) waitSearches(s *fakeSession, want bool) {
 		g.t.Fatalf("the host is a %T, want a session", s.host)
 	}
 	names := func() (names []string) {
-		if host.configLock.lock(g.ctx) != nil {
+		if host.configLock.Lock(g.ctx) != nil {
 			return nil
 		}
-		defer host.configLock.unlock()
+		defer host.configLock.Unlock()
 		for _, d := range host.appliedTools {
 			names = append(names, d.Name)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/lazyregexp"
 )
 
@@ -108,14 +109,9 @@ func (p *sections) dropAnswers() {
 // isConnected reports whether the gateway knows the session and the runtime has it. Before that no provider is asked,
 // and the message is made again for the first prompt.
 func (s *session) isConnected() bool {
-	select {
-	case <-s.ready:
-	default:
-		return false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conn != nil
+	return chans.IsClosed(s.ready) && s.conn != nil
 }
 
 // guardSection keeps the runtime's statements about identity and safety, and puts them last. Providers may only append
@@ -184,10 +180,10 @@ func (s *session) expirePrompt() {
 	if c == nil {
 		return
 	}
-	if err := s.configLock.lock(s.ctx); err != nil {
+	if err := s.configLock.Lock(s.ctx); err != nil {
 		return
 	}
-	defer s.configLock.unlock()
+	defer s.configLock.Unlock()
 	if err := s.resetPrompt(s.ctx, c); err != nil {
 		s.log.Warn("the next prompt may read as this one", "error", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 )
 
@@ -63,9 +64,9 @@ type session struct {
 
 	saveError atomic.Pointer[string] // why the runtime can't save the session; nil while it can
 
-	sendLock lock // one Send or Interrupt at a time
+	sendLock chans.Lock // one Send or Interrupt at a time
 
-	configLock   lock                                 // guards the fields that follow
+	configLock   chans.Lock                           // guards the fields that follow
 	appliedTools []rpc.ProtocolExternalToolDefinition // the providers' tools that the runtime has
 	warnedTools  map[string]string                    // tools that the runtime can't have, with the reason
 	promptResets int                                  // see resetPrompt
@@ -100,20 +101,6 @@ type conn struct {
 	gen          int  // the number of the conn; events of older ones are dropped
 	hooksEnabled bool // the runtime asks our hooks
 }
-
-// lock is a mutex whose lock method gives up when a context ends.
-type lock chan struct{}
-
-func (l lock) lock(ctx context.Context) error {
-	select {
-	case l <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (l lock) unlock() { <-l }
 
 var errEnded = errors.New("the session has ended")
 
@@ -230,13 +217,13 @@ func (s *session) connect(ctx context.Context, c *conn, back bool) error {
 	if err != nil && !methodNotFound(err) {
 		return fmt.Errorf("initializing the session's tools: %w", err)
 	}
-	if err := s.configLock.lock(ctx); err != nil {
+	if err := s.configLock.Lock(ctx); err != nil {
 		return err
 	}
 	s.appliedTools = nil
 	// The runtime made its system message already, without the providers.
 	err = s.resetPrompt(ctx, c)
-	s.configLock.unlock()
+	s.configLock.Unlock()
 	if err != nil {
 		return err
 	}
@@ -312,10 +299,8 @@ func (s *session) processDied(cause error) {
 		s.mu.Unlock()
 		return
 	}
-	select {
-	case <-s.up:
+	if chans.IsClosed(s.up) {
 		s.up = make(chan struct{})
-	default:
 	}
 	gen := s.conn.gen
 	s.conn = nil
@@ -335,10 +320,8 @@ func (s *session) processDied(cause error) {
 
 // giveUp ends a session that can't be brought back.
 func (s *session) giveUp(reason string) {
-	select {
-	case <-s.ready:
+	if chans.IsClosed(s.ready) {
 		s.calls.Ended(reason)
-	default:
 	}
 	s.end()
 }
@@ -403,10 +386,10 @@ func (s *session) isStale(c *conn) bool {
 // Interrupt implements [gateway.Host]. It stops the turn and returns the texts of the prompts that waited behind it,
 // because the runtime empties its queue.
 func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, err error) {
-	if err := s.sendLock.lock(ctx); err != nil {
+	if err := s.sendLock.Lock(ctx); err != nil {
 		return nil, err
 	}
-	defer s.sendLock.unlock()
+	defer s.sendLock.Unlock()
 	s.mu.Lock()
 	c := s.conn
 	waiting := append([]*sentPrompt(nil), s.sent...)
@@ -455,8 +438,8 @@ func (s *session) Close(ctx context.Context, _ string) error {
 	abort, cancel := context.WithTimeout(ctx, logTimeout)
 	_ = execute(abort, c.process, askTimeout, c.sdk.Abort)
 	cancel()
-	if s.configLock.lock(ctx) == nil { // a resume under way would bring the session back
-		defer s.configLock.unlock()
+	if s.configLock.Lock(ctx) == nil { // a resume under way would bring the session back
+		defer s.configLock.Unlock()
 	}
 	err := c.process.disconnect(ctx, c.sdk)
 	if why := s.saveError.Load(); why != nil {

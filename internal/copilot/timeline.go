@@ -7,6 +7,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 )
 
 // Lines that the gateway writes into the session's log in the runtime.
@@ -33,10 +34,8 @@ func (s *session) Log(level adminapi.LogLevel, message string) { s.lines.push(li
 // note shows a line of this package in the gateway's timeline and in the runtime's.
 func (s *session) note(level adminapi.LogLevel, message string) {
 	s.log.Info("timeline", "level", level, "message", message)
-	select {
-	case <-s.ready:
+	if chans.IsClosed(s.ready) { // else the gateway does not know the session yet
 		s.calls.Note(level, message)
-	default: // the gateway does not know the session yet
 	}
 	s.Log(level, message)
 }
@@ -47,12 +46,7 @@ func (s *session) flushLines(ctx context.Context) {
 	s.mu.Lock()
 	up := s.conn != nil
 	s.mu.Unlock()
-	select {
-	case <-s.ready:
-	default:
-		return // the logger has not started
-	}
-	if !up {
+	if !up || !chans.IsClosed(s.ready) { // the logger has not started
 		return
 	}
 	select {

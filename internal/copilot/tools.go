@@ -52,10 +52,10 @@ func (s *session) renewTools() {
 
 // applyTools gives the runtime the present list of tools.
 func (s *session) applyTools(ctx context.Context, c *conn) error {
-	if err := s.configLock.lock(ctx); err != nil {
+	if err := s.configLock.Lock(ctx); err != nil {
 		return err
 	}
-	defer s.configLock.unlock()
+	defer s.configLock.Unlock()
 	builtins, err := s.builtinNames(ctx, c)
 	if err != nil {
 		return fmt.Errorf("asking for the runtime's own tools: %w", err)

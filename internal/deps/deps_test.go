@@ -24,7 +24,7 @@ const (
 // layers says which rooms stand on which. A package belongs to the room with
 // the longest path that it begins with.
 var layers = [][]string{
-	{".", "internal/lazyregexp", "internal/secrets", "internal/spans", "internal/visible"},
+	{".", "internal/chans", "internal/lazyregexp", "internal/secrets", "internal/spans", "internal/visible"},
 	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli",
 		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel",
 		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/git"
 	"tapgw/internal/visible"
 )
@@ -147,14 +148,7 @@ func (s *Session) isIdle() bool {
 	return !s.prompts.isBusy
 }
 
-func (s *Session) isEnding() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Session) isEnding() bool { return chans.IsClosed(s.stopping) }
 
 // View is the session of this moment as the admin API shows it; the state is idle, busy or
 // ending.
@@ -318,9 +312,4 @@ func (s *Session) QueuedInjects() int {
 }
 
 // wake makes the worker look for work.
-func (s *Session) wake() {
-	select {
-	case s.wakeup <- struct{}{}:
-	default:
-	}
-}
+func (s *Session) wake() { chans.Wake(s.wakeup) }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 )
 
@@ -197,10 +198,7 @@ func (g *Gateway) sessionsFor(id *identity) []protocol.SessionInfo {
 func (g *Gateway) announce() []*Conn {
 	g.touch()
 	g.toolChanges.increment()
-	select {
-	case g.sessionsChanged <- struct{}{}:
-	default:
-	}
+	chans.Wake(g.sessionsChanged)
 	var conns []*Conn
 	for c := range g.conns {
 		if c.announce() {

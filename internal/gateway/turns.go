@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 )
 
@@ -59,9 +60,7 @@ func (t *Turn) begin(cursor uint64) {
 	if t == nil {
 		return
 	}
-	select {
-	case <-t.begun:
-	default:
+	if !chans.IsClosed(t.begun) {
 		t.cursor = cursor
 		close(t.begun)
 	}
@@ -149,12 +148,10 @@ func (t *Turn) waitBegun(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	select {
-	case <-t.begun: // and ended since
+	if chans.IsClosed(t.begun) { // and ended since
 		return nil
-	default:
-		return err
 	}
+	return err
 }
 
 // wait waits for a callback or the end of the turn.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/evidence"
 	"tapgw/internal/gateway"
 	"tapgw/internal/visible"
@@ -181,10 +182,7 @@ func (g *goal) serve(ctx context.Context, s *gateway.Session) {
 			}
 		},
 		OnSession: func(context.Context, providers.SessionEvent) {
-			select {
-			case g.wake <- struct{}{}:
-			default:
-			}
+			chans.Wake(g.wake)
 		},
 	})
 	if err := p.Run(ctx); err != nil && ctx.Err() == nil {

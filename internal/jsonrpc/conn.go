@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
+
+	"tapgw/internal/chans"
 )
 
 // Codes of errors in responses, as JSON-RPC 2.0 defines them; CodeBusy is this package's own.
@@ -269,14 +271,7 @@ func (c *Conn) reply(id jsonrpc2.ID, result any, err error) {
 	_ = c.rpc.ReplyWithError(context.Background(), id, &jsonrpc2.Error{Code: int64(e.Code), Message: e.Message})
 }
 
-func (c *Conn) hasEnded() bool {
-	select {
-	case <-c.rpc.DisconnectNotify():
-		return true
-	default:
-		return false
-	}
-}
+func (c *Conn) hasEnded() bool { return chans.IsClosed(c.rpc.DisconnectNotify()) }
 
 // beginRequest counts a request as running and returns its context. The error is the answer to one
 // that can't run.

@@ -18,7 +18,7 @@ func (v *Conversation) Attach(ctx context.Context, images []Image) error {
 	if err := v.begin(ctx); err != nil {
 		return err
 	}
-	defer v.end()
+	defer v.turn.Unlock()
 	v.images = append(v.images, images...)
 	return nil
 }
@@ -45,7 +45,7 @@ func (v *Conversation) Compact(ctx context.Context) (after Window, turns int, er
 	if err := v.begin(ctx); err != nil {
 		return Window{}, 0, err
 	}
-	defer v.end()
+	defer v.turn.Unlock()
 	if !v.atServer {
 		return Window{}, 0, ErrNothingToCompact
 	}

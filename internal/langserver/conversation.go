@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"tapgw/internal/chans"
 )
 
 // This file has conversations and their turns.
@@ -44,7 +46,7 @@ type Conversation struct {
 	client *Client
 	id     string
 	mode   Mode
-	turn   chan struct{} // full while a turn runs; guards the fields that follow
+	turn   chans.Lock // held while a turn runs; guards the fields that follow
 
 	model    string
 	effort   string
@@ -63,7 +65,7 @@ func (c *Client) NewConversation(o ConversationOptions) *Conversation {
 		o.Mode = Agent
 	}
 	return &Conversation{client: c, id: o.ID, mode: o.Mode, effort: o.Effort, model: o.Model, earlier: o.Earlier,
-		turn: make(chan struct{}, 1)}
+		turn: chans.NewLock()}
 }
 
 // ID returns the conversation's id, which every [Invocation] and [Confirmation] of its turns names.
@@ -71,15 +73,11 @@ func (v *Conversation) ID() string { return v.id }
 
 // begin waits until no turn runs.
 func (v *Conversation) begin(ctx context.Context) error {
-	select {
-	case v.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the conversation's turn: %w", context.Cause(ctx))
+	if err := v.turn.Lock(ctx); err != nil {
+		return fmt.Errorf("waiting for the conversation's turn: %w", err)
 	}
+	return nil
 }
-
-func (v *Conversation) end() { <-v.turn }
 
 // SetModel changes the model of later turns: an id of [Client.Models], or "" for the default. It waits for the turn
 // that runs. An id that the server does not list is an [UnknownModelError], a model that does not take the
@@ -88,7 +86,7 @@ func (v *Conversation) SetModel(ctx context.Context, id string) error {
 	if err := v.begin(ctx); err != nil {
 		return err
 	}
-	defer v.end()
+	defer v.turn.Unlock()
 	if id != "" {
 		m, err := v.client.model(ctx, id)
 		if err != nil {
@@ -108,7 +106,7 @@ func (v *Conversation) SetEffort(ctx context.Context, effort string) error {
 	if err := v.begin(ctx); err != nil {
 		return err
 	}
-	defer v.end()
+	defer v.turn.Unlock()
 	if effort != "" {
 		m, err := v.client.model(ctx, v.model)
 		if err != nil {
@@ -128,7 +126,7 @@ func (v *Conversation) Close(ctx context.Context) error {
 	if err := v.begin(ctx); err != nil {
 		return err
 	}
-	defer v.end()
+	defer v.turn.Unlock()
 	if !v.atServer {
 		return nil
 	}
@@ -186,7 +184,7 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	if err := v.begin(ctx); err != nil {
 		return Turn{}, err
 	}
-	defer v.end()
+	defer v.turn.Unlock()
 	c := v.client
 	model, err := c.model(ctx, v.model)
 	if err != nil {
@@ -322,12 +320,7 @@ func (c *Client) withTurn(ctx context.Context, conversation string) (context.Con
 	}
 }
 
-func (t *turn) wake() {
-	select {
-	case t.ready <- struct{}{}:
-	default:
-	}
-}
+func (t *turn) wake() { chans.Wake(t.ready) }
 
 // progress queues a report for its turn. It runs on the goroutine that reads.
 func (c *Client) progress(params json.RawMessage) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 )
 
@@ -102,10 +103,7 @@ func (p *Peer) Send(m protocol.Message) {
 // Flush implements gateway.Peer. It also cuts off a slow provider, which Send can't under the locks
 // of its callers.
 func (p *Peer) Flush() {
-	select {
-	case p.conn.wake <- struct{}{}:
-	default:
-	}
+	chans.Wake(p.conn.wake)
 	p.mu.Lock()
 	isSlow := p.isSlow
 	p.isSlow = false

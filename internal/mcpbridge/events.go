@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 	"tapgw/internal/visible"
 	"tapgw/providers"
 )
@@ -91,7 +92,7 @@ func (w *watch) addTo(o *mcp.ClientOptions) {
 		}
 	}
 	if has(func(e configs.MCPEvent) bool { return configs.IsURIGlob(e.Resource) }) {
-		o.ResourceListChangedHandler = func(context.Context, *mcp.ResourceListChangedRequest) { signal(w.relists) }
+		o.ResourceListChangedHandler = func(context.Context, *mcp.ResourceListChangedRequest) { chans.Wake(w.relists) }
 	}
 	if w.logLevel() != "" {
 		//nolint:staticcheck // servers of the older revisions know no other way
@@ -128,7 +129,7 @@ func (w *watch) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 		if p, ok := req.GetParams().(*mcp.SubscriptionsAcknowledgedParams); ok && p != nil {
 			for _, uri := range p.Notifications.ResourceSubscriptions {
 				if w.setState(uri, isActive, "") {
-					signal(w.relists) // the fault has gone
+					chans.Wake(w.relists) // the fault has gone
 				}
 			}
 		}
@@ -189,7 +190,7 @@ func (w *watch) update(uri string) {
 		return
 	}
 	w.changed = append(w.changed, uri)
-	signal(w.came)
+	chans.Wake(w.came)
 }
 
 // find returns the subscription that a URI belongs to, or nil. Call it with mu held.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 	"tapgw/providers"
 )
@@ -145,7 +146,7 @@ func (l *lane) add(e event) {
 		return
 	}
 	l.waiting = append(l.waiting, e)
-	signal(l.came)
+	chans.Wake(l.came)
 }
 
 // indexOf returns the place of the event about a resource, or -1. Call it with mu held.
@@ -181,5 +182,5 @@ func (l *lane) putBack(e event, leftOut int) {
 	if l.indexOf(e.uri) < 0 {
 		l.waiting = slices.Insert(l.waiting, 0, e)
 	}
-	signal(l.came)
+	chans.Wake(l.came)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 	"tapgw/internal/visible"
 )
 
@@ -255,5 +256,5 @@ func (w *watch) ended(uri string) {
 		s.state, s.fault = isRefused, "the MCP server refuses the subscription"
 	}
 	w.mu.Unlock()
-	signal(w.ends)
+	chans.Wake(w.ends)
 }

@@ -17,6 +17,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/link"
 	"tapgw/internal/protocol"
@@ -75,7 +76,7 @@ func (h *host) SetTools(_ context.Context, _ uint64, tools []gateway.Tool) error
 	h.mu.Lock()
 	h.tools, h.lists = tools, h.lists+1
 	h.mu.Unlock()
-	signal(h.came)
+	chans.Wake(h.came)
 	return nil
 }
 
@@ -83,7 +84,7 @@ func (h *host) Send(_ context.Context, p gateway.Prompt) error {
 	h.mu.Lock()
 	h.prompts = append(h.prompts, p.Text)
 	h.mu.Unlock()
-	signal(h.came)
+	chans.Wake(h.came)
 	return nil
 }
 
@@ -169,7 +170,7 @@ func (r *rig) bridge(p configs.Provider, change ...func(*Options)) *bridged {
 		b.mu.Lock()
 		do()
 		b.mu.Unlock()
-		signal(b.came)
+		chans.Wake(b.came)
 	}
 	o := Options{
 		Provider: p, Version: "test", Spans: r.g.Spans(), Metrics: r.g.Metrics(),

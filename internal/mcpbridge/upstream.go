@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"tapgw/internal/chans"
 	"tapgw/providers"
 )
 
@@ -134,7 +135,7 @@ func (u *upstream) clientOptions() *mcp.ClientOptions {
 		Logger: slog.New(
 			slog.NewTextHandler(lines(u.b.o.Line), &slog.HandlerOptions{Level: slog.LevelWarn}),
 		),
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { signal(u.changed) },
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { chans.Wake(u.changed) },
 		ElicitationHandler:          u.elicit,
 		ProgressNotificationHandler: u.progress,
 	}
@@ -142,14 +143,6 @@ func (u *upstream) clientOptions() *mcp.ClientOptions {
 		u.watch.addTo(options)
 	}
 	return options
-}
-
-// signal puts an item into a channel that holds one, unless one waits there.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // withParameters is the SDK's middleware for messages from a server. It refuses messages without
@@ -234,7 +227,7 @@ func (u *upstream) follow(ctx context.Context, p *providers.Provider, last offer
 		case <-u.changed:
 		case <-tick:
 			if u.watch != nil {
-				signal(u.watch.relists)
+				chans.Wake(u.watch.relists)
 			}
 		}
 		now, err := u.list(ctx)

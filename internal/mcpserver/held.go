@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -181,10 +182,7 @@ func (c *heldCall) asked(q adminapi.Question, over bool) {
 		delete(c.questions, q.ID)
 	case q.Kind == adminapi.QuestionForm:
 		c.questions[q.ID] = q
-		select {
-		case c.asks <- struct{}{}:
-		default: // await is about to look
-		}
+		chans.Wake(c.asks)
 	}
 }
 

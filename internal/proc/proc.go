@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"tapgw/internal/chans"
 )
 
 // Command describes the process that [Start] starts: its program, arguments and environment, and
@@ -250,14 +252,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-func (p *Process) hasEnded() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
+func (p *Process) hasEnded() bool { return chans.IsClosed(p.done) }
 
 // signal sends a signal to the child's group. A group that has ended is no error.
 func (p *Process) signal(s syscall.Signal) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/visible"
 )
 
@@ -107,12 +108,7 @@ func (l *Log) Record(r adminapi.Record) {
 }
 
 // hurry has the queue written at once.
-func (l *Log) hurry() {
-	select {
-	case l.urgent <- struct{}{}:
-	default:
-	}
-}
+func (l *Log) hurry() { chans.Wake(l.urgent) }
 
 // drain writes the queue until nothing has come for the time that records linger.
 func (l *Log) drain() {

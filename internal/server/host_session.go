@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -89,12 +90,10 @@ func (c *hostConn) session(field, id string) (*gateway.Session, *rpcError) {
 	if h == nil {
 		return nil, &rpcError{protocol.HostCodeNoSession, fmt.Sprintf("session %q is not registered by this host", id)}
 	}
-	select {
-	case <-h.session.Done():
+	if chans.IsClosed(h.session.Done()) {
 		return nil, &rpcError{protocol.HostCodeNoSession, fmt.Sprintf("session %q has ended", id)}
-	default:
-		return h.session, nil
 	}
+	return h.session, nil
 }
 
 // decode reads a request's params into p and finds the session whose id it then has in id,

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/git"
 )
@@ -78,14 +79,7 @@ func (r *restSessions) running() []*gateway.Session {
 	return list
 }
 
-func (s *restSession) hasEnded() bool {
-	select {
-	case <-s.session.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (s *restSession) hasEnded() bool { return chans.IsClosed(s.session.Done()) }
 
 // addLocked returns the entry of a session, and makes it if it is missing; fromStart says whether
 // its queue begins with the session or now. Call with mu held.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 	"tapgw/internal/spans"
 )
@@ -58,10 +59,10 @@ func (set *Set) Hook(ctx context.Context, named []configs.Provider, h http.Heade
 		return best.status, best.message
 	}
 	taken := set.takenBy(targets[0].o.Taken)
-	if !taken.lock(ctx) {
+	if taken.turn.Lock(ctx) != nil {
 		return best.status, "the gateway is busy; send it again"
 	}
-	defer taken.unlock()
+	defer taken.turn.Unlock()
 	if err := taken.load(); err != nil && seen.key != "" {
 		for _, s := range targets {
 			s.forgot(err)
@@ -112,7 +113,7 @@ func (set *Set) takenBy(file string) *taken {
 	defer set.mu.Unlock()
 	t := set.taken[file]
 	if t == nil {
-		t = &taken{file: file, turn: make(chan struct{}, 1)}
+		t = &taken{file: file, turn: chans.NewLock()}
 		if set.taken == nil {
 			set.taken = map[string]*taken{}
 		}

@@ -1,7 +1,6 @@
 package sources
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -18,6 +17,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 )
 
 // This file decides whether a webhook's request knows the secret, and remembers taken requests, so
@@ -166,24 +166,12 @@ func only(h http.Header, name string) string {
 
 // taken remembers the requests that the webhooks of a file have taken, over a restart too.
 type taken struct {
-	file string        // "" if requests are not saved
-	turn chan struct{} // holds one item while a goroutine uses the fields below
+	file string     // "" if requests are not saved
+	turn chans.Lock // held while a goroutine uses the fields below
 
 	isLoaded bool
 	keys     []string // oldest first
 }
-
-// lock waits for its turn, and reports false if ctx ends first.
-func (t *taken) lock(ctx context.Context) bool {
-	select {
-	case t.turn <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (t *taken) unlock() { <-t.turn }
 
 // takenFile is the content of the file.
 type takenFile struct {

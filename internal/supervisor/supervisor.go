@@ -29,6 +29,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/link"
 	"tapgw/internal/watch"
@@ -518,12 +519,7 @@ func sameConfig(a, b *configs.Provider) bool {
 }
 
 // wakeLoop makes the loop reconcile.
-func (s *Supervisor) wakeLoop() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Supervisor) wakeLoop() { chans.Wake(s.wake) }
 
 func (s *Supervisor) output(name string) *output {
 	if s.outputs[name] == nil {

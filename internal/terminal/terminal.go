@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/terminal/status"
 	"tapgw/internal/visible"
 )
@@ -95,12 +96,7 @@ func (t *Terminal) leave() {
 }
 
 // wake tells Read that there is a prompt or the end. The caller holds mu.
-func (t *Terminal) wake() {
-	select {
-	case t.ready <- struct{}{}:
-	default:
-	}
-}
+func (t *Terminal) wake() { chans.Wake(t.ready) }
 
 // submit queues a prompt for Read.
 func (t *Terminal) submit(text string) {

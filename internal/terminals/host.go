@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -41,8 +42,7 @@ type terminal struct {
 	heard    heard
 	settling sync.Once
 
-	// toolsLock is a lock with one slot. Its holder may change the link's tools.
-	toolsLock chan struct{}
+	toolsLock chans.Lock // its holder may change the link's tools
 
 	mu    sync.Mutex // guards the fields that follow
 	ways  map[Way]int
@@ -70,7 +70,7 @@ const (
 func newTerminal(r *Registry, who Terminal) *terminal {
 	return &terminal{
 		r: r, id: who.Session, cwd: who.CWD, joinedAt: time.Now().UTC(),
-		ready: make(chan struct{}), toolsLock: make(chan struct{}, 1), ways: map[Way]int{},
+		ready: make(chan struct{}), toolsLock: chans.NewLock(), ways: map[Way]int{},
 	}
 }
 
@@ -163,10 +163,10 @@ var (
 
 // openLink gives the terminal its link, and the link its tools.
 func (t *terminal) openLink(ctx context.Context, way Way, open OpenLink) error {
-	if err := t.lockTools(ctx); err != nil {
+	if err := t.toolsLock.Lock(ctx); err != nil {
 		return err
 	}
-	defer t.unlockTools()
+	defer t.toolsLock.Unlock()
 	if t.currentLink() != nil {
 		if way == WayPort && t.hasWay(way) {
 			return ErrAttached
@@ -213,23 +213,12 @@ func (t *terminal) dropLink() {
 	}
 }
 
-func (t *terminal) lockTools(ctx context.Context) error {
-	select {
-	case t.toolsLock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (t *terminal) unlockTools() { <-t.toolsLock }
-
 // SetTools implements [gateway.Host]. A terminal without a link gets its tools by MCP, if at all.
 func (t *terminal) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) error {
-	if err := t.lockTools(ctx); err != nil {
+	if err := t.toolsLock.Lock(ctx); err != nil {
 		return err
 	}
-	defer t.unlockTools()
+	defer t.toolsLock.Unlock()
 	t.mu.Lock()
 	t.tools = tools
 	link := t.link

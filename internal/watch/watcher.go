@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/fsnotify/fsnotify"
+
+	"tapgw/internal/chans"
 )
 
 // watcher pokes when something happens to directories or to the links and directories on the way to
@@ -74,12 +76,7 @@ func (w *watcher) update(find func() targets) error {
 }
 
 // wake pokes, unless a poke is pending.
-func (w *watcher) wake() {
-	select {
-	case w.poke <- struct{}{}:
-	default:
-	}
-}
+func (w *watcher) wake() { chans.Wake(w.poke) }
 
 // sameDirs reports whether two sets have the same directories, and each is still the same one on
 // the disk.

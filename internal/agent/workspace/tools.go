@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 	"tapgw/tools"
 	"tapgw/tools/builtin"
@@ -48,10 +49,7 @@ func (w *Workspace) WatchTools(ctx context.Context, configured func(), changed f
 				old.LibraryDocs == now.LibraryDocs {
 				return
 			}
-			select {
-			case again <- struct{}{}:
-			default: // a reload is due already
-			}
+			chans.Wake(again)
 		})
 	})
 	var printed []tools.Fault

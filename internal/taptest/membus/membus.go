@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"tapgw/internal/chans"
 )
 
 // Bus carries messages between the gateways of a test.
@@ -58,10 +60,7 @@ func (s *subscription) add(m message) {
 	s.mu.Lock()
 	s.queue = append(s.queue, m)
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	chans.Wake(s.wake)
 }
 
 func (s *subscription) take() []message {

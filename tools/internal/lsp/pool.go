@@ -83,12 +83,10 @@ func (p *Pool) ask(
 		return e.err
 	}
 	s := e.server
-	select {
-	case <-s.lock:
-	case <-ctx.Done():
+	if s.lock.Lock(ctx) != nil {
 		return ctx.Err()
 	}
-	defer func() { s.lock <- struct{}{} }()
+	defer s.lock.Unlock()
 
 	limit := cmp.Or(p.answer, answerLimit)
 	limited, cancel := context.WithTimeout(ctx, limit)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/jsonrpc"
 	"tapgw/internal/proc"
 	"tapgw/tools/internal/program"
@@ -25,9 +26,7 @@ type server struct {
 	process *proc.Process
 	conn    *jsonrpc.Conn
 
-	// lock holds a value while the server is free. A question takes it out, and owns the
-	// next two fields.
-	lock   chan struct{}
+	lock   chans.Lock           // of a question, which owns the next two fields
 	stamps map[string]fileStamp // of the files that the server knows, by path
 	anchor string               // file that is kept open, for servers that need one, or ""
 
@@ -67,9 +66,8 @@ func start(ctx context.Context, lang *Language, root string) (*server, error) {
 		}
 	}
 	s := &server{
-		lang: lang, root: root, lock: make(chan struct{}, 1), published: map[string]report{}, news: make(chan struct{}),
+		lang: lang, root: root, lock: chans.NewLock(), published: map[string]report{}, news: make(chan struct{}),
 	}
-	s.lock <- struct{}{}
 	process, connection, err := proc.Connect(proc.Command{
 		Path: path, Args: lang.args, Dir: program.Dir, Env: env, Grace: stopGrace,
 	})
@@ -94,14 +92,7 @@ func (s *server) stop() {
 }
 
 // isOver reports whether the connection to the server has ended.
-func (s *server) isOver() bool {
-	select {
-	case <-s.conn.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (s *server) isOver() bool { return chans.IsClosed(s.conn.Done()) }
 
 func (s *server) initialize(ctx context.Context, path string) error {
 	var result struct {
