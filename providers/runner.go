@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 )
 
@@ -87,9 +88,7 @@ func (r *runner) run(ctx context.Context) error {
 			absent++
 		}
 		r.reportFailure(err, wait)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if chans.Sleep(ctx, wait) != nil {
 			return nil
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 )
 
@@ -196,19 +196,8 @@ func (c *command) pushWithRetry(id string, p adminapi.Push) (adminapi.Receipt, e
 		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Code != "RATE_LIMITED" || tries == pushRetries {
 			return r, err
 		}
-		if err := pause(c.ctx, pushPause); err != nil {
+		if err := chans.Sleep(c.ctx, pushPause); err != nil {
 			return r, err
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

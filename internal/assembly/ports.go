@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/proc"
 )
@@ -162,9 +163,7 @@ func (a *attachedPorts) again(p attachedPort, attach func(context.Context, attac
 		if err = attach(a.ctx, p); err == nil || !p.Process.Alive() {
 			break
 		}
-		select {
-		case <-time.After(attachPause):
-		case <-a.ctx.Done():
+		if chans.Sleep(a.ctx, attachPause) != nil {
 			return
 		}
 	}

@@ -1,7 +1,10 @@
 // Package chans has the few things that goroutines here do with channels again and again.
 package chans
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Wake puts an item into a channel with room for one, unless one is there: its receiver has
 // something to do.
@@ -40,3 +43,15 @@ func (l Lock) Lock(ctx context.Context) error {
 
 // Unlock releases the lock.
 func (l Lock) Unlock() { <-l }
+
+// Sleep waits for a time. The error is the cause of ctx's end.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 	"tapgw/internal/protocol"
 )
@@ -119,10 +120,8 @@ func (h *HostSession) run(ctx context.Context, conn *jsonrpc2.Conn) {
 		if h.endError() != nil {
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if chans.Sleep(ctx, wait/2+rand.N(wait)) != nil { //nolint:gosec // jitter
 			return
-		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // jitter
 		}
 		wait = min(wait*2, hostRetryLast)
 		conn, _ = h.connect(ctx)

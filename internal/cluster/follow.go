@@ -187,9 +187,7 @@ func (f *follower) catchUp(ctx context.Context) (again time.Duration) {
 			sessions = f.arrive(last)
 		}
 		if isOver { // and no word of the other gateway makes it look before
-			select {
-			case <-time.After(roomAgain):
-			case <-ctx.Done():
+			if chans.Sleep(ctx, roomAgain) != nil {
 				return 0
 			}
 			continue

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 )
 
@@ -271,12 +272,7 @@ func (k *kit) settle(l *providerConn) error {
 	if err := k.ping(l); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(moment):
-		return nil
-	case <-k.ctx.Done():
-		return context.Cause(k.ctx)
-	}
+	return chans.Sleep(k.ctx, moment)
 }
 
 // ping waits for pongs. By then the frames that the provider had begun to send have come.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 	"tapgw/internal/recording"
 )
@@ -247,10 +248,7 @@ func (r *replayer) pace(ctx context.Context, s replayStep) {
 	// At a wild speed this is more than a Duration holds.
 	since := float64(s.line.TS.Sub(r.Recording.Start.TS)) / r.Speed
 	since = max(0, min(since, float64(longestPause)))
-	select {
-	case <-time.After(time.Until(r.begun.Add(time.Duration(since)))):
-	case <-ctx.Done():
-	}
+	_ = chans.Sleep(ctx, time.Until(r.begun.Add(time.Duration(since))))
 }
 
 func (r *replayer) send(c *replayConn, s replayStep) {

@@ -2,7 +2,6 @@ package copilot
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 )
 
 // Recovery: when the runtime's process dies, a new one takes over its sessions.
@@ -86,7 +86,7 @@ func (r *Runtime) replace(sessions []*session, failures int, cause error) {
 			r.giveUp(sessions, fmt.Sprintf("%v; it failed %d times within a minute", cause, failures))
 			return
 		}
-		if !r.pause(backOff(failures)) {
+		if chans.Sleep(r.ctx, backOff(failures)) != nil {
 			return
 		}
 		p, err := r.launch(r.ctx)
@@ -152,12 +152,4 @@ func (r *Runtime) giveUp(sessions []*session, reason string) {
 		r.remove(s)
 		s.giveUp(reason)
 	}
-}
-
-// pause waits. It returns false if the Runtime was closed meanwhile.
-func (r *Runtime) pause(d time.Duration) bool {
-	ctx, cancel := context.WithTimeout(r.ctx, d)
-	defer cancel()
-	<-ctx.Done()
-	return r.ctx.Err() == nil
 }

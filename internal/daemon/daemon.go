@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/proc"
@@ -224,16 +225,10 @@ func (d Dir) Dial(g statedir.Info) (*client.Client, error) {
 
 // Poll calls done until it returns true or ctx ends.
 func Poll(ctx context.Context, done func() bool) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		if done() {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+	for !done() {
+		if chans.Sleep(ctx, pollInterval) != nil {
 			return ctx.Err()
 		}
 	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tapgw/configs"
@@ -63,12 +64,9 @@ func isShown(unlessCall string, calls []call) bool {
 		return false
 	}
 	tool := match.NewToolGlob(unlessCall)
-	for _, c := range calls {
-		if c.outcome == configs.CallOK && tool.Match(c.tool) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(calls, func(c call) bool {
+		return c.outcome == configs.CallOK && tool.Match(c.tool)
+	})
 }
 
 // callOutcome is the outcome of a call that has ended.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 	"tapgw/internal/match"
 	"tapgw/providers"
@@ -121,7 +122,7 @@ func decide(g *configs.EvalGate) func(context.Context, providers.GateCall) (prov
 			<-ctx.Done()
 			return providers.Deny("no answer"), context.Cause(ctx)
 		}
-		if err := pause(ctx, g.Delay); err != nil {
+		if err := chans.Sleep(ctx, g.Delay); err != nil {
 			return providers.Deny(""), err
 		}
 		if g.Decision == configs.GateAllow {
@@ -171,7 +172,7 @@ func (a *answers) call(ctx context.Context, args json.RawMessage) (any, error) {
 	if answer == nil {
 		return nil, providers.NotFound("no answer of the case fits these arguments")
 	}
-	if err := pause(ctx, answer.Delay); err != nil {
+	if err := chans.Sleep(ctx, answer.Delay); err != nil {
 		return nil, err
 	}
 	switch {
@@ -181,20 +182,6 @@ func (a *answers) call(ctx context.Context, args json.RawMessage) (any, error) {
 		return json.RawMessage(answer.JSON), nil
 	}
 	return answer.Text, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // pushes are the events of a run's providers. Each is pushed once, at its moment.
@@ -263,7 +250,7 @@ func (p *pushes) due(is func(*configs.EvalPush) bool) {
 }
 
 func (p *pushes) push(w *waitingPush) error {
-	if err := pause(p.ctx, w.Delay); err != nil {
+	if err := chans.Sleep(p.ctx, w.Delay); err != nil {
 		return err
 	}
 	_, err := w.p.Push(p.ctx, providers.Event{Text: w.Text, Prompt: w.Prompt, Stream: w.Stream,

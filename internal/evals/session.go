@@ -13,6 +13,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 	"tapgw/internal/visible"
 )
@@ -166,8 +167,6 @@ var errGone = &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
 // settle waits until the events of the case were pushed, the session has been idle for as long as
 // the case says, and all that it did before was seen.
 func (s *session) settle(ctx context.Context) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	for idle := (time.Time{}); ; {
 		now, err := s.o.Gateway.Session(ctx, s.id)
 		if err != nil {
@@ -189,10 +188,8 @@ func (s *session) settle(ctx context.Context) error {
 			}
 			idle = time.Time{}
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := chans.Sleep(ctx, pollEvery); err != nil {
+			return err
 		}
 	}
 }

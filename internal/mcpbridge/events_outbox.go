@@ -114,10 +114,7 @@ func (o *outbox) push(
 		}, opts...)
 		if refusal, ok := errors.AsType[*providers.Error](err); ok && refusal.Code == providers.CodeRateLimited {
 			from.putBack(e, leftOut)
-			select {
-			case <-time.After(refusedWait):
-			case <-ctx.Done():
-			}
+			_ = chans.Sleep(ctx, refusedWait)
 		} else if err != nil && ctx.Err() == nil {
 			o.line(fmt.Sprintf("an event for session %s is lost: %v", session, err))
 		}

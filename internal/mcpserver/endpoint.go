@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -167,7 +168,7 @@ func (e *endpoint) watchTools() {
 			e.h.mu.Unlock()
 			return
 		}
-		if !pause(e.ctx, syncPause) || e.h.gateway.WaitToolChange(e.ctx, n) != nil {
+		if chans.Sleep(e.ctx, syncPause) != nil || e.h.gateway.WaitToolChange(e.ctx, n) != nil {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -133,18 +134,18 @@ func TestHeldCallEndsWithoutItsClient(t *testing.T) {
 		w := newHeldWorld(t)
 		state, held := w.hold(nil, "")
 		w.h.release(w.e)
-		pause(w.ctx, heldTime-1)
+		_ = chans.Sleep(w.ctx, heldTime-1)
 		synctest.Wait()
 		if !w.isThere(held) || len(w.h.list()) != 1 {
 			t.Errorf("just before its time: the call is there %v, endpoints %d, want both",
 				w.isThere(held), len(w.h.list()))
 		}
-		pause(w.ctx, 2)
+		_ = chans.Sleep(w.ctx, 2)
 		synctest.Wait()
 		if _, err := w.goOn(w.ctx, w.e, "ask", state); err == nil || !held.isOver {
 			t.Errorf("after its time: got %v, ended %v, want an error and true", err, held.isOver)
 		}
-		pause(w.ctx, idleTime)
+		_ = chans.Sleep(w.ctx, idleTime)
 		synctest.Wait()
 		if got := len(w.h.list()); got != 0 {
 			t.Errorf("after the call: got %d endpoints, want 0", got)

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -92,7 +93,7 @@ func (e *endpoint) watchStreams(ctx context.Context, s *gateway.Session, after u
 		for uri := range changed {
 			_ = e.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri})
 		}
-		if !pause(ctx, syncPause) { // a fast stream gives one update for many events
+		if chans.Sleep(ctx, syncPause) != nil { // a fast stream gives one update for many events
 			return
 		}
 	}

@@ -145,12 +145,7 @@ func (a *application) place(h *Hunk, old []string) (at int, isExact bool, err er
 
 // isEqual reports whether the lines from an index on equal old, white space included.
 func (a *application) isEqual(at int, old []string) bool {
-	for i := range old {
-		if a.lines[at+i] != old[i] {
-			return false
-		}
-	}
-	return true
+	return slices.Equal(a.lines[at:at+len(old)], old)
 }
 
 // findAnchor finds the line that equals an anchor, or else the first that contains it. It returns

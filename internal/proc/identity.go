@@ -3,6 +3,8 @@ package proc
 import (
 	"context"
 	"time"
+
+	"tapgw/internal/chans"
 )
 
 // ID names one process for as long as the machine runs: the system gives a PID again to another
@@ -37,13 +39,9 @@ const pollInterval = time.Second
 
 // pollEnd is [ID.WaitEnd] by looking again and again.
 func (id ID) pollEnd(ctx context.Context) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
 	for id.Alive() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := chans.Sleep(ctx, pollInterval); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"tapgw/internal/chans"
 )
 
 // Reply is the model's answer: reasoning, then text, then tool calls. The zero value is an empty
@@ -26,14 +28,8 @@ type Reply struct {
 
 // waitToBegin waits until the reply may begin.
 func (p Reply) waitToBegin(ctx context.Context) error {
-	if p.Delay > 0 {
-		t := time.NewTimer(p.Delay)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if p.Delay > 0 && chans.Sleep(ctx, p.Delay) != nil {
+		return ctx.Err()
 	}
 	return waitGate(ctx, p.Gate)
 }

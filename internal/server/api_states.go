@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"tapgw/internal/chans"
 )
 
 // statePause is how long after a state was sent it is not sent again, however often it
@@ -143,12 +145,7 @@ func (a *api) sendStates(w http.ResponseWriter, r *http.Request, hidden string) 
 			e.add(s.name, fmt.Sprintf("%s.%d", a.states.birth, revision), s.data)
 		}
 		e.send()
-		pause := time.NewTimer(statePause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-		}
+		_ = chans.Sleep(ctx, statePause)
 		if isStale {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/adrg/xdg"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 	"tapgw/internal/lazyregexp"
 )
@@ -168,15 +169,11 @@ func (m launchd) disable(ctx context.Context, before State) error {
 		return err
 	}
 	// bootout returns before the agent has ended, and until then bootstrap fails.
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		if s, err := m.state(ctx); err != nil || !s.isKnown {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if chans.Sleep(ctx, 100*time.Millisecond) != nil {
 			return fmt.Errorf("waiting for %s to end: %w", m.target(), ctx.Err())
 		}
 	}

@@ -207,12 +207,8 @@ func (s *source) skipped(due, now time.Time) time.Time {
 }
 
 func (s *source) isIdle() bool {
-	for _, id := range s.binding.here {
-		if !slices.Contains(s.binding.idle, id) {
-			return false
-		}
-	}
-	return true
+	isBusy := func(id string) bool { return !slices.Contains(s.binding.idle, id) }
+	return !slices.ContainsFunc(s.binding.here, isBusy)
 }
 
 // start begins a run.

@@ -12,6 +12,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/providers"
 )
@@ -180,9 +181,7 @@ func (u *unit) rest(err error) bool {
 	u.restReason.Store(&err)
 	u.out.warn(err.Error())
 	u.touch()
-	select {
-	case <-time.After(wait):
-	case <-u.ctx.Done():
+	if chans.Sleep(u.ctx, wait) != nil {
 		u.end()
 		return false
 	}

@@ -15,6 +15,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/tapconfig"
 	"tapgw/internal/visible"
@@ -457,9 +458,7 @@ func (t *toolset) pushLine(event providers.Event, wakes bool) {
 			}
 			event.Stream = rows[own].Stream
 		case refused.Code == providers.CodeRateLimited && wakes:
-			select {
-			case <-time.After(time.Second):
-			case <-t.ctx.Done():
+			if chans.Sleep(t.ctx, time.Second) != nil {
 				return
 			}
 		default:

@@ -15,6 +15,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/chans"
 	"tapgw/internal/gateway"
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
@@ -264,14 +265,8 @@ func (t *terminal) waitForProviders(ctx context.Context) {
 	t.mu.Lock()
 	isKnown := t.turn.isKnown
 	t.mu.Unlock()
-	if isKnown {
-		return
-	}
-	timer := time.NewTimer(time.Until(t.r.begun.Add(comeBack)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if !isKnown {
+		_ = chans.Sleep(ctx, time.Until(t.r.begun.Add(comeBack)))
 	}
 }
 

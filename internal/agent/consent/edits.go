@@ -3,6 +3,7 @@ package consent
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"tapgw/internal/diff"
@@ -85,12 +86,9 @@ func (c *editConsent) allow(list []tools.FileEdit) bool {
 }
 
 func (c *editConsent) allows(path string) bool {
-	for _, d := range c.dirs {
-		if filepath.Dir(path) == d.path || d.below && isBelow(path, d.path) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.dirs, func(d editDir) bool {
+		return filepath.Dir(path) == d.path || d.below && isBelow(path, d.path)
+	})
 }
 
 // commonDir returns the directory that contains all of the edits, to offer the answer "always" for

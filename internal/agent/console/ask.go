@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapgw/internal/agent/consent"
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 	"tapgw/internal/diff"
 	"tapgw/internal/terminal"
@@ -162,10 +163,7 @@ const interruptTime = time.Second
 func (c *Console) askOnScreen(ctx context.Context, text, prompt string) (string, error) {
 	line, err := c.screen.Ask(ctx, text, prompt)
 	if errors.Is(err, terminal.ErrInterrupted) { // the turn ends too: the model must not read a no
-		select {
-		case <-ctx.Done():
-		case <-time.After(interruptTime):
-		}
+		_ = chans.Sleep(ctx, interruptTime)
 	}
 	return line, context.Cause(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/chans"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 )
@@ -143,16 +144,12 @@ func (w *Workspace) MCPNames(server string) ([]string, error) {
 func (w *Workspace) MCPStates(ctx context.Context, server *langserver.Client) ([]langserver.MCPState, error) {
 	late, cancel := context.WithTimeout(ctx, mcpTime)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		states, err := server.MCPServers(ctx)
 		if err != nil || w.mcpStarted(states) {
 			return states, err
 		}
-		select {
-		case <-tick.C:
-		case <-late.Done():
+		if chans.Sleep(late, 50*time.Millisecond) != nil {
 			return states, context.Cause(ctx)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/chans"
 	"tapgw/internal/jsonrpc"
 )
 
@@ -108,9 +109,7 @@ func (p *Pipe) lend(ctx context.Context) {
 	noted, wait := "", time.Duration(0)
 	var since time.Time // no gateway was there
 	for {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if chans.Sleep(ctx, wait) != nil {
 			return
 		}
 		p.mu.Lock()
