@@ -61,9 +61,9 @@ func releaseMemory(ctx context.Context) {
 // as live if these are more.
 const (
 	gcPercentQuiet = 30 // in percent of the live heap
-	gcPercentMost  = 400
+	gcPercentMost  = 300
 	busyBytes      = 1 << 20 // allocated in a restPeriod make a gateway at work
-	busyRoom       = 24 << 20
+	busyRoom       = 12 << 20
 )
 
 // gcPercent is how far a heap with live bytes grows, in percent, if the gateway has allocated

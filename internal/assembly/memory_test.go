@@ -63,7 +63,7 @@ func TestGCPercent(t *testing.T) {
 		"at rest with much":      {busyBytes - 1, 100 * mib, gcPercentQuiet},
 		"at work before a count": {busyBytes, 0, gcPercentMost},
 		"at work with little":    {busyBytes, 3 * mib, gcPercentMost},
-		"at work with some":      {500 * mib, 12 * mib, 200},
+		"at work with some":      {500 * mib, 6 * mib, 200},
 		"at work with much":      {500 * mib, 100 * mib, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
