@@ -123,8 +123,9 @@ func (e *endpoint) serveCall(w http.ResponseWriter, r *http.Request, client *mcp
 		}
 		return isOurs
 	}
+	token, hasToken := m.Params.Meta[progressToken]
 	switch {
-	case m.Method != methodCall, !isID(m.ID),
+	case m.Method != methodCall, !isID(m.ID), hasToken && !isID(token),
 		client == nil && !m.isModern(r.Header), client != nil && !m.isOf(client, r.Header):
 		return false
 	}
@@ -185,18 +186,22 @@ type eventStream struct {
 
 // progress writes a message about the progress of the call.
 func (s *eventStream) progress(token jsontext.Value, n int, text string) {
-	data := []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`)
-	data = append(data, token...)
-	data = strconv.AppendInt(append(data, `,"progress":`...), int64(n), 10)
-	data = protocol.AppendText(append(data, `,"message":`...), text)
-	s.write(append(data, "}}"...), false)
+	event := newEvent(0)
+	event = append(event, `"method":"notifications/progress","params":{"progressToken":`...)
+	event = append(event, token...)
+	event = strconv.AppendInt(append(event, `,"progress":`...), int64(n), 10)
+	event = protocol.AppendText(append(event, `,"message":`...), text)
+	s.write(append(event, '}'), false)
 }
 
-// write writes a message.
-func (s *eventStream) write(data []byte, isLast bool) {
-	const before, after = "event: message\ndata: ", "\n\n"
-	event := make([]byte, 0, len(before)+len(data)+len(after))
-	event = append(append(append(event, before...), data...), after...)
+// newEvent returns the beginning of an event with a message, with room for more bytes.
+func newEvent(more int) []byte {
+	return append(make([]byte, 0, more+512), "event: message\ndata: {\"jsonrpc\":\"2.0\","...)
+}
+
+// write ends the message in an event and writes it.
+func (s *eventStream) write(event []byte, isLast bool) {
+	event = append(event, "}\n\n"...)
 	if !s.isBegun {
 		h := s.w.Header()
 		h.Set("Content-Type", "text/event-stream")
@@ -211,9 +216,15 @@ func (s *eventStream) write(data []byte, isLast bool) {
 	_ = http.NewResponseController(s.w).Flush()
 }
 
-// encodeAnswer returns the message with a call's result.
+// encodeAnswer returns an event with the result of a call.
 func (e *endpoint) encodeAnswer(id jsontext.Value, r *mcp.CallToolResult, isModern bool) []byte {
-	dst := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+	size := 0
+	for _, content := range r.Content {
+		if text, ok := content.(*mcp.TextContent); ok {
+			size += len(text.Text) + len(text.Text)/8 // with escapes
+		}
+	}
+	dst := append(append(newEvent(size), `"id":`...), id...)
 	dst = append(dst, `,"result":{"content":[`...)
 	for i, content := range r.Content {
 		if i > 0 {
@@ -237,7 +248,7 @@ func (e *endpoint) encodeAnswer(id jsontext.Value, r *mcp.CallToolResult, isMode
 		dst = append(dst, `,"resultType":"complete","_meta":{"`+mcp.MetaKeyServerInfo+`":`...)
 		dst = append(appendJSON(dst, e.info), '}')
 	}
-	return append(dst, "}}"...)
+	return append(dst, '}')
 }
 
 // appendJSON appends a value that is known to have JSON, without line feeds.
