@@ -100,17 +100,17 @@ func (k *Keeper) Keeps(stream, provider string) bool {
 func (k *Keeper) Keep(e gateway.KeptEvent, report func(gateway.Receipt)) *protocol.Error {
 	data, err := json.Marshal(e)
 	if err != nil {
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "push: " + err.Error()}
+		return protocol.Errorf(protocol.CodeInvalidJSON, "push: %v", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.limitOf(e).Allow() {
-		return &protocol.Error{Code: protocol.CodeRateLimited,
-			Message: fmt.Sprintf("more than %d pushes a second; retry in a second", protocol.PushRate)}
+		return protocol.Errorf(protocol.CodeRateLimited,
+			"more than %d pushes a second; retry in a second", protocol.PushRate)
 	}
 	if len(k.outbox) >= maxOutboxEvents || k.bytes+len(data) > maxOutboxBytes {
-		return &protocol.Error{Code: protocol.CodeRateLimited, Message: fmt.Sprintf(
-			"%d events wait to be kept already%s", len(k.outbox), prefixed(": ", k.fault))}
+		return protocol.Errorf(protocol.CodeRateLimited,
+			"%d events wait to be kept already%s", len(k.outbox), prefixed(": ", k.fault))
 	}
 	k.n++
 	out := outgoing{id: fmt.Sprintf("%s-%d", k.life, k.n), data: data, report: report,

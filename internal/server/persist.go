@@ -17,9 +17,6 @@ import (
 
 // Files that providers keep, and that results of calls may name.
 
-// maxFile is how large a file may be that is the result of a call, in bytes.
-const maxFile = protocol.MaxFile
-
 // Persist makes and reads the providers' directories (persistDir): one for each provider name, below Dir, which
 // instances of the name share and no session's end removes (docs/protocol.md, "`hello.ack`").
 type Persist struct{ Dir string }
@@ -71,11 +68,11 @@ func (p Persist) Read(provider string, ref protocol.FileRef) (*gateway.File, err
 	if err := checkRegular(ref.Path, f.Stat); err != nil {
 		return nil, err
 	}
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	content, err := io.ReadAll(io.LimitReader(f, protocol.MaxFile+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(content) > maxFile {
+	if len(content) > protocol.MaxFile {
 		return nil, fmt.Errorf("%s is over 64 MiB", ref.Path)
 	}
 	mimeType := cmp.Or(ref.MimeType, mime.TypeByExtension(filepath.Ext(base)), http.DetectContentType(content))

@@ -315,7 +315,9 @@ func (a *restAPI) live(w http.ResponseWriter, r *http.Request, id string) {
 		s.responses.Remove(response)
 	case errors.Is(err, gateway.ErrSessionEnded):
 		writeResponse(w, caller, restError{restSessionClosed})
-		a.sessions.remove(s)
+		a.sessions.mu.Lock()
+		a.sessions.remove(s) // its client knows that it has ended
+		a.sessions.mu.Unlock()
 	default:
 		writeResponse(w, caller, restError{restTimeout})
 	}

@@ -56,7 +56,7 @@ func (r *restSessions) start(ctx context.Context, modelID, workingDirectory stri
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.addLocked(s, true).started = true
+	r.add(s, true).started = true
 	return s, nil
 }
 
@@ -81,9 +81,9 @@ func (r *restSessions) running() []*gateway.Session {
 
 func (s *restSession) hasEnded() bool { return chans.IsClosed(s.session.Done()) }
 
-// addLocked returns the entry of a session, and makes it if it is missing; fromStart says whether
+// add returns the entry of a session, and makes it if it is missing; fromStart says whether
 // its queue begins with the session or now. Call with mu held.
-func (r *restSessions) addLocked(s *gateway.Session, fromStart bool) *restSession {
+func (r *restSessions) add(s *gateway.Session, fromStart bool) *restSession {
 	if i := slices.IndexFunc(r.list, func(known *restSession) bool { return known.session == s }); i >= 0 {
 		return r.list[i]
 	}
@@ -104,20 +104,13 @@ func (r *restSessions) evictEnded() {
 		ended++
 		bytes += s.responses.Bytes()
 		if ended > restEndedKept || ended > 1 && bytes > restEndedBytes {
-			r.removeLocked(s)
+			r.remove(s)
 		}
 	}
 }
 
-// remove removes an ended session once its clients know that it has ended.
+// remove removes an ended session. Call with mu held.
 func (r *restSessions) remove(s *restSession) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.removeLocked(s)
-}
-
-// removeLocked is remove with mu held.
-func (r *restSessions) removeLocked(s *restSession) {
 	s.mu.Lock()
 	s.removed = true
 	s.mu.Unlock()
@@ -135,7 +128,7 @@ func (r *restSessions) findOrAdd(id string) *restSession {
 		}
 	}
 	if s := r.get(id); s != nil {
-		return r.addLocked(s, false)
+		return r.add(s, false)
 	}
 	return nil
 }
