@@ -40,6 +40,7 @@ type call struct {
 	hostID        string                               // of Call
 	progress      func(string)                         // of Call, or nil
 	asked         func(q adminapi.Question, over bool) // of Call, or nil
+	batch         *Batch                               // of Call; nil once another goroutine runs the call
 
 	// Written by the goroutine that runs the call, before the call is pending.
 	id         uuid.UUID
@@ -81,7 +82,7 @@ func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 	tc := &call{
 		pending: &Pending{}, session: s, name: c.Name, callerArgs: c.Args, callerTimeout: c.Timeout,
 		span: s.startCall(&c), begun: time.Now(), checksRules: !s.info.Hooks || c.AskGates, done: done,
-		progress: c.Progress, hostID: c.HostID, asked: c.Asked,
+		progress: c.Progress, hostID: c.HostID, asked: c.Asked, batch: c.Batch,
 	}
 	if len(tc.callerArgs) == 0 {
 		tc.callerArgs = protocol.Raw("{}")
@@ -129,6 +130,7 @@ func (c *call) run() {
 	ctx, cancel := c.gateContext()
 	c.pending.setGates(cancel)
 	c.session.setAskingGates(c.pending, true)
+	c.batch = nil
 	go func() {
 		defer cancel()
 		c.passGates(ctx, first)
@@ -250,7 +252,7 @@ func (c *call) dispatch(r *routes) (bool, *protocol.Error) {
 	c.tool = t
 	dispatched, err := c.addPending(r)
 	if dispatched {
-		t.provider.peer.Flush()
+		c.batch.Add(t.provider.peer)
 	}
 	return dispatched, err
 }
@@ -452,7 +454,7 @@ func (c *call) canRetry() bool {
 // copyToRetry returns a copy of the call to run once more. Cancel may still read the old one.
 func (c *call) copyToRetry() *call {
 	next := *c
-	next.isSent = false
+	next.isSent, next.batch = false, nil
 	return &next
 }
 

@@ -47,6 +47,7 @@ func (c *Conn) toolResult(m *protocol.ToolResult) {
 	if s := answered.session; o.ErrorCode == protocol.CodeCancelled && s.isEnding() {
 		o.Error = cancelledText(s.endReason)
 	}
+	o.Batch = c.opts.Batch
 	answered.finish(o)
 }
 

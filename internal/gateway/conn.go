@@ -92,6 +92,8 @@ type ConnOptions struct {
 	// Admit is called before the provider is let in. It reports whether a place is free
 	// and, if not, the text of the error; nil: there is always one.
 	Admit func() (ok bool, full string)
+	// Batch is of the connection's reader, or nil.
+	Batch *Batch
 }
 
 // Connect begins a provider connection. The caller gives each frame that the provider
@@ -139,6 +141,9 @@ func (c *Conn) Receive(data []byte) {
 	}
 	f, err := protocol.Open(data)
 	c.handled = protocol.Head{}
+	if f.Type != protocol.TypeToolResult {
+		c.opts.Batch.Flush()
+	}
 	if err != nil {
 		if err.ReplyTo.FromProvider() && err.ReplyTo != protocol.TypeToolResult {
 			c.reportError(err)

@@ -254,6 +254,8 @@ type Call struct {
 	Progress func(message string)
 	// HostID is the call's id in the host's events, or "".
 	HostID string
+	// Batch is of the goroutine that calls [Session.BeginCall], or nil.
+	Batch *Batch
 	// Asked gets each question that a person is asked about the call, by [Question].Call: when it
 	// begins to wait and, with over, when it has ended. It may be nil, and must not block.
 	Asked func(q adminapi.Question, over bool)
@@ -275,6 +277,8 @@ type Outcome struct {
 	// Context is for the model, beside the result: the contexts of the rules and gates that were
 	// asked with the call. It is "" when the call failed, and when the host's hooks asked.
 	Context string
+	// Batch is of the goroutine that reports the outcome, or nil.
+	Batch *Batch
 }
 
 // Failed reports whether the call failed. A failed call always has an ErrorCode.
@@ -383,7 +387,7 @@ type Peer interface {
 	// drops the message.
 	Send(m protocol.Message)
 	// Flush starts to send the queued messages, and does not block. It is called after each
-	// Send, under no lock.
+	// Send or by a [Batch], under no lock.
 	Flush()
 	// Close closes the connection with a close code, after the queued messages were sent.
 	Close(code protocol.CloseCode, reason string)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"tapgw/internal/gateway"
 )
 
 // Bounds of the bytes that wait to be sent on one connection, and of the time until the socket
@@ -56,6 +58,8 @@ type conn struct {
 	isClosed atomic.Bool     // as one unproven connection too many
 	state    atomic.Int32    // its [http.ConnState]
 
+	batch *gateway.Batch // of the reader of a WebSocket, else nil
+
 	uidOnce sync.Once
 	uid     int // of the user at the other end, set by Server.requestUID
 
@@ -69,6 +73,12 @@ type conn struct {
 	sending   int // bytes that the goroutine has taken and not sent
 	err       error
 	drainDone sync.WaitGroup
+}
+
+// Read reads from the socket. Before it waits, it sends the frames that the reader has put off.
+func (c *conn) Read(p []byte) (int, error) {
+	c.batch.Flush()
+	return c.Conn.Read(p)
 }
 
 func newConn(c net.Conn) *conn {

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -265,4 +267,72 @@ func TestFrameWithoutEnd(t *testing.T) {
 			_ = c.conn.Close()
 		}
 	})
+}
+
+// Calls that come in one read reach their provider in one write, and so do its results the host,
+// also if a broken frame behind them ends the connection.
+func TestFramesGoOutTogether(t *testing.T) {
+	withStage(t, func(t *testing.T, s *stage) {
+		text := func(format string, args ...any) []byte {
+			return frame(true, opText, true, fmt.Appendf(nil, format, args...))
+		}
+		next := func(c *rawClient, want string) (payload string) {
+			t.Helper()
+			for !strings.Contains(payload, want) {
+				var err error
+				if _, payload, err = c.next(); err != nil {
+					t.Fatalf("waiting for %s: %v", want, err)
+				}
+			}
+			return payload
+		}
+		host := s.dialRaw("/host")
+		go host.send(text(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,`+
+			`"token":%q,"host":{"name":"x"}}}`, s.gateway.AdminToken()),
+			text(`{"jsonrpc":"2.0","id":2,"method":"session/register","params":{"id":"e1","label":"l",`+
+				`"cwd":"/c"}}`))
+		next(host, `"id":2`)
+		provider := s.dialRaw("/")
+		go provider.send(text(`{"type":"auth","token":%q}`, s.gateway.InstanceToken()),
+			text(`{"type":"hello","name":"p","protocolVersion":2,"session":"e1","tools":[`+
+				`{"name":"t","description":"d","parameters":{}}]}`))
+		next(provider, `"hello.ack"`)
+		set := next(host, `"tools/set"`)
+		calls := [][]byte{text(`{"jsonrpc":"2.0","id":%s,"result":{}}`, idIn(set))}
+		const n = 8
+		for id := range n {
+			calls = append(calls, text(`{"jsonrpc":"2.0","id":%d,"method":"tool/call","params":{`+
+				`"sessionId":"e1","name":"t"}}`, 10+id))
+		}
+		go host.send(calls...)
+		var results [][]byte
+		for i := range n {
+			id := idIn(next(provider, `"tool.call"`))
+			if isLast := provider.in.Buffered() == 0; isLast != (i == n-1) {
+				t.Errorf("call %d: it is the last of a write: %t, want all in one", i+1, isLast)
+			}
+			results = append(results, text(`{"type":"tool.result","id":%s,"data":1}`, id))
+		}
+		broken := frame(true, opText, false, []byte("without a mask"))
+		go provider.send(append(results, broken)...)
+		for i := range n {
+			next(host, `"data":1`)
+			if isLast := host.in.Buffered() == 0; isLast != (i == n-1) {
+				t.Errorf("result %d: it is the last of a write: %t, want all in one", i+1, isLast)
+			}
+		}
+		_ = host.conn.Close()
+		_ = provider.conn.Close()
+	})
+}
+
+// idIn returns the id of a message as it is written.
+func idIn(message string) protocol.Raw {
+	var m struct {
+		ID protocol.Raw `json:"id"`
+	}
+	if err := json.Unmarshal([]byte(message), &m); err != nil {
+		panic(err)
+	}
+	return m.ID
 }

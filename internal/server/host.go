@@ -103,6 +103,9 @@ func (c *hostConn) receive(data []byte) {
 		})
 		return
 	}
+	if f.method != protocol.MethodToolCall {
+		c.rpc.batch.Flush()
+	}
 	switch f.method {
 	case protocol.MethodToolCall:
 		c.toolCall(f)

@@ -89,6 +89,7 @@ func (c *hostConn) toolCall(f rpcFrame) {
 		c.rpc.reply(f.id, nil, fault)
 		return
 	}
+	p.call.Batch = c.rpc.batch
 	p.call.Timeout = time.Duration(min(p.timeoutMs, protocol.MaxToolTimeout.Milliseconds())) * time.Millisecond
 	if p.callID == "" {
 		s.BeginCall(p.call, func(o gateway.Outcome) { c.replyOutcome(f.id, o) })
@@ -160,7 +161,7 @@ func (c *hostConn) replyOutcome(id protocol.Raw, o gateway.Outcome) {
 		}
 		return append(dst, `}}`...)
 	})
-	c.rpc.Flush()
+	o.Batch.Add(c.rpc.wire)
 }
 
 // outcomeData returns the data of a call's outcome, or else its parts as a text.

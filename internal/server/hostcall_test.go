@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -22,5 +23,28 @@ func TestToolCallParams(t *testing.T) {
 		call: gateway.Call{Name: "echo", Args: protocol.Raw(`{"a":1}`), Traceparent: "00-1"}}
 	if fault != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, fault, want)
+	}
+}
+
+// countedFlushes counts the flushes of a peer.
+type countedFlushes int
+
+func (n *countedFlushes) Flush() { *n++ }
+
+// Any message of a host other than a call may take long, so the frames that calls before it put off
+// go out first.
+func TestCallsAreSentBeforeOtherRequests(t *testing.T) {
+	w := &wire{isClosed: true, batch: &gateway.Batch{}}
+	c := &hostConn{info: &gateway.HostInfo{}, rpc: rpcConn{wire: w}}
+	var n countedFlushes
+	w.batch.Add(&n)
+	for _, step := range []struct {
+		method string
+		want   countedFlushes
+	}{{protocol.MethodToolCall, 0}, {protocol.MethodEnd + "?", 1}} {
+		c.receive(fmt.Appendf(nil, `{"id":1,"method":%q,"params":{}}`, step.method))
+		if n != step.want {
+			t.Errorf("after %s: got %d flushes, want %d", step.method, n, step.want)
+		}
 	}
 }

@@ -34,6 +34,7 @@ type wire struct {
 	closeOnce  sync.Once
 	closeDone  chan struct{}   // closed when there is no closing handshake to wait for
 	handshakes *sync.WaitGroup // the server's, for the closing handshake
+	batch      *gateway.Batch  // of the reader
 	onClose    func()          // called when this side begins to close; may be nil
 
 	mu         sync.Mutex // guards the fields that follow
@@ -183,6 +184,7 @@ func (w *wire) read(ctx context.Context, f frameReader) {
 	// The context is watched once for the connection, not once for each read. CloseNow is no
 	// use here: it waits for a closing handshake that is under way.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer w.batch.Flush()
 	f.buffer = make([]byte, minReadBuffer)
 	for {
 		kind, frame, err := ws.Reader(context.Background())
@@ -275,6 +277,7 @@ func (s *Server) serveProvider(w http.ResponseWriter, r *http.Request) {
 	c := s.connect(wirePeer{ws}, gateway.ConnOptions{
 		ForeignOrigin: isForeignOrigin(r),
 		Origin:        foreignOrigin(r),
+		Batch:         ws.batch,
 		BadSecret:     func() bool { return s.countAuthFailure(r) },
 		Admit: func() (bool, string) {
 			prove(r)
@@ -306,5 +309,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, limit int) (*wi
 		s.gateway.Stats().SlowPeers.Add(1)
 		s.log.Warn("closing a slow consumer", "remote", r.RemoteAddr)
 	})
-	return &wire{ws: ws, conn: c, handshakes: &s.closeHandshakes, closeDone: make(chan struct{})}, nil
+	c.batch = &gateway.Batch{}
+	return &wire{ws: ws, conn: c, handshakes: &s.closeHandshakes, closeDone: make(chan struct{}),
+		batch: c.batch}, nil
 }
