@@ -28,7 +28,7 @@ func releaseMemory(ctx context.Context) {
 	defer tick.Stop()
 	var atRelease, last uint64
 	kept := 0 // bytes of the program that stay at rest; at the first rest they are the start's
-	percent := gcPercentQuiet
+	percent := gcPercentStart
 	for {
 		select {
 		case <-tick.C:
@@ -60,7 +60,8 @@ func releaseMemory(ctx context.Context) {
 // hundreds of times a second. It gets room for busyRoom bytes, at most gcPercentMost, or as many
 // as live if these are more.
 const (
-	gcPercentQuiet = 30 // in percent of the live heap
+	gcPercentStart = 100 // Go's own: the gateway is ready before the first collection
+	gcPercentQuiet = 30  // in percent of the live heap
 	gcPercentMost  = 300
 	busyBytes      = 1 << 20 // allocated in a restPeriod make a gateway at work
 	busyRoom       = 12 << 20

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -42,9 +41,6 @@ func Serve(ctx context.Context, s Service) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	if adaptsGC() {
-		debug.SetGCPercent(gcPercentQuiet)
-	}
 
 	o, err := s.Options()
 	if err != nil {
