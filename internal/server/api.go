@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
@@ -25,15 +26,16 @@ type api struct {
 	o         Options
 	gateway   *gateway.Gateway
 	log       *slog.Logger
-	mux       *http.ServeMux
-	server    *Server // that it is part of
+	mux       func() *http.ServeMux // made at the first request: reading its patterns takes 0.5 ms
+	server    *Server               // that it is part of
 	states    *states
 	resumable resumable
 }
 
 // newAPI makes the handler of /api/v1/.
 func newAPI(s *Server, o Options) *api {
-	a := &api{o: o, gateway: o.Gateway, log: s.log, mux: http.NewServeMux(), server: s}
+	a := &api{o: o, gateway: o.Gateway, log: s.log, server: s}
+	a.mux = sync.OnceValue(a.newMux)
 	a.states = newStates(map[string]func() any{
 		adminapi.StateStatus:     func() any { return a.currentStatus() },
 		adminapi.StateSessions:   func() any { return a.gateway.Sessions() },
@@ -47,17 +49,22 @@ func newAPI(s *Server, o Options) *api {
 		adminapi.StateQueue:      func() any { return orEmpty(a.gateway.Queue()) },
 		adminapi.StateCluster:    func() any { return a.knownCluster() },
 	})
-	for pattern, h := range a.routes() {
-		method, path, _ := strings.Cut(pattern, " ")
-		a.mux.Handle(method+" "+apiPrefix+path, a.answering(h))
-	}
-	a.mux.HandleFunc(apiPrefix+"/gateways/{gateway}/", a.remote)
-	a.mux.HandleFunc("/", a.notFound)
 	return a
 }
 
+func (a *api) newMux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, h := range a.routes() {
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.Handle(method+" "+apiPrefix+path, a.answering(h))
+	}
+	mux.HandleFunc(apiPrefix+"/gateways/{gateway}/", a.remote)
+	mux.HandleFunc("/", a.notFound)
+	return mux
+}
+
 // ServeHTTP implements [http.Handler].
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux().ServeHTTP(w, r) }
 
 // routes are the API's, below its prefix. openapi.json describes each.
 func (a *api) routes() map[string]apiHandler {
@@ -214,7 +221,7 @@ func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
 		try := r.Clone(r.Context())
 		try.Method = method
-		if _, pattern := a.mux.Handler(try); pattern != "/" && pattern != "" {
+		if _, pattern := a.mux().Handler(try); pattern != "/" && pattern != "" {
 			allowed = append(allowed, method)
 		}
 	}
