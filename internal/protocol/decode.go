@@ -19,14 +19,19 @@ import (
 // Decoding of messages, strictly and in two steps: the outside, then the rest.
 
 // fromProvider are the messages that a provider may send, fromGateway those of the gateway.
+// They are made at first use, since commands have none of them.
 var (
-	fromProvider = byType(&Auth{}, &AuthConfirm{}, &Hello{}, &Goodbye{}, &SessionReady{},
-		&ToolResult{}, &ToolProgress{}, &GateResult{}, &TransformResult{}, &Push{}, &ToolsUpdate{},
-		&HooksUpdate{}, &ContextUpdate{}, &FilterSet{}, &StreamQuery{}, &QuestionAnswer{},
-		&ShutdownReady{})
-	fromGateway = byType(&AuthPairing{}, &Sessions{}, &SessionsUpdated{}, &HelloAck{}, &Ack{},
-		&Error{}, &ToolCall{}, &ToolCancel{}, &GateCheck{}, &TransformRequest{}, &SessionEvent{},
-		&SessionLifecycle{}, &StreamHistory{})
+	fromProvider = sync.OnceValue(func() map[Type]reflect.Type {
+		return byType(&Auth{}, &AuthConfirm{}, &Hello{}, &Goodbye{}, &SessionReady{}, &ToolResult{},
+			&ToolProgress{}, &GateResult{}, &TransformResult{}, &Push{}, &ToolsUpdate{},
+			&HooksUpdate{}, &ContextUpdate{}, &FilterSet{}, &StreamQuery{}, &QuestionAnswer{},
+			&ShutdownReady{})
+	})
+	fromGateway = sync.OnceValue(func() map[Type]reflect.Type {
+		return byType(&AuthPairing{}, &Sessions{}, &SessionsUpdated{}, &HelloAck{}, &Ack{}, &Error{},
+			&ToolCall{}, &ToolCancel{}, &GateCheck{}, &TransformRequest{}, &SessionEvent{},
+			&SessionLifecycle{}, &StreamHistory{})
+	})
 )
 
 func byType(list ...Message) map[Type]reflect.Type {
@@ -39,7 +44,7 @@ func byType(list ...Message) map[Type]reflect.Type {
 
 // newMessage makes an empty message of a type; nil for an unknown one.
 func newMessage(t Type) Message {
-	if typ := cmp.Or(fromProvider[t], fromGateway[t]); typ != nil {
+	if typ := cmp.Or(fromProvider()[t], fromGateway()[t]); typ != nil {
 		return reflect.New(typ).Interface().(Message)
 	}
 	return nil
@@ -47,11 +52,11 @@ func newMessage(t Type) Message {
 
 // FromProvider reports whether a provider sends messages of this type. The gateway answers any
 // other type from a provider with UNKNOWN_TYPE (docs/protocol.md, "From the provider").
-func (t Type) FromProvider() bool { return fromProvider[t] != nil }
+func (t Type) FromProvider() bool { return fromProvider()[t] != nil }
 
 // FromGateway reports whether the gateway sends messages of this type (docs/protocol.md, "From the
 // gateway"). It is false for an unknown type.
-func (t Type) FromGateway() bool { return fromGateway[t] != nil }
+func (t Type) FromGateway() bool { return fromGateway()[t] != nil }
 
 // field is one member of an object; its value keeps its bytes.
 type field struct {
@@ -192,7 +197,7 @@ func Open(data []byte) (Frame, *Error) {
 // typeOf is [Text] of a type. A known type costs no allocation.
 func typeOf(v Raw) (Type, bool) {
 	if len(v) > 2 {
-		if known, ok := types[string(v[1:len(v)-1])]; ok && v.Kind() == '"' {
+		if known, ok := types()[string(v[1:len(v)-1])]; ok && v.Kind() == '"' {
 			return known, true
 		}
 	}
@@ -201,15 +206,15 @@ func typeOf(v Raw) (Type, bool) {
 }
 
 // types are all types by their names.
-var types = func() map[string]Type {
-	m := make(map[string]Type, len(fromProvider)+len(fromGateway))
-	for _, list := range []map[Type]reflect.Type{fromProvider, fromGateway} {
+var types = sync.OnceValue(func() map[string]Type {
+	m := make(map[string]Type, len(fromProvider())+len(fromGateway()))
+	for _, list := range []map[Type]reflect.Type{fromProvider(), fromGateway()} {
 		for t := range list {
 			m[string(t)] = t
 		}
 	}
 	return m
-}()
+})
 
 // Text returns the text of a JSON string, unescaped; a lone surrogate becomes the replacement
 // character. For any other JSON value, and for an empty v, it returns false.

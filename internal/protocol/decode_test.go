@@ -284,12 +284,12 @@ func TestResultCode(t *testing.T) {
 
 // Every type belongs to one side, says its own name, and can be written.
 func TestTypes(t *testing.T) {
-	for typ := range fromProvider {
+	for typ := range fromProvider() {
 		if newMessage(typ).MessageType() != typ || !typ.FromProvider() || typ.FromGateway() {
 			t.Errorf("%s: %s, want a message of a provider only", typ, newMessage(typ).MessageType())
 		}
 	}
-	for typ := range fromGateway {
+	for typ := range fromGateway() {
 		if newMessage(typ).MessageType() != typ || !typ.FromGateway() || typ.FromProvider() {
 			t.Errorf("%s: %s, want a message of the gateway only", typ, newMessage(typ).MessageType())
 		}
@@ -299,10 +299,10 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s: written as %s: %v, want no error and Type %v", typ, out, err, typ)
 		}
 	}
-	if len(fromProvider)+len(fromGateway) != 30 {
+	if len(fromProvider())+len(fromGateway()) != 30 {
 		t.Errorf(
 			"%d and %d types, the documents' tables have 17 and 13, want 30 of them",
-			len(fromProvider), len(fromGateway),
+			len(fromProvider()), len(fromGateway()),
 		)
 	}
 }
