@@ -132,28 +132,3 @@ func IsNotPersisted(err error) bool {
 	e, ok := err.(*protocol.Error) //nolint:errorlint // as it was made
 	return ok && e.Code == protocol.CodeInvalidSession
 }
-
-// Effort returns how hard the session's model reasons, as its host says it. It is "" if it was not
-// chosen, and for a host that does not know it.
-func (s *Session) Effort() string {
-	if s.info.Effort != nil {
-		return s.info.Effort()
-	}
-	return ""
-}
-
-// SetModel changes the session's model from the next request on; an empty effort is the
-// host's choice. The error is INVALID_STATE if the host has no model, or the host's, which
-// has 30 seconds.
-func (s *Session) SetModel(ctx context.Context, model, effort string) error {
-	if s.info.SetModel == nil {
-		return errorf(protocol.CodeInvalidState, "a session of host %s has no model to change", s.info.Kind)
-	}
-	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
-	defer cancel()
-	if err := s.info.SetModel(ctx, model, effort); err != nil {
-		return err
-	}
-	s.Update("", model)
-	return nil
-}

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -147,4 +148,45 @@ func toPush(p adminapi.Push, level protocol.Level) (*protocol.Push, error) {
 
 func answerReceipt(r gateway.Receipt, err error) (any, error) {
 	return adminapi.Receipt{Seq: r.Seq, Fate: r.Fate, Reason: r.Reason}, err
+}
+
+// usage answers with the usage of the session's models.
+func (a *api) usage(r *http.Request, s *gateway.Session) (any, error) {
+	p, err := readParams(r, "calls")
+	if err != nil {
+		return nil, err
+	}
+	withCalls, err := readFlag(p, "calls")
+	u := s.Usage()
+	if withCalls {
+		u.ModelCalls = s.ModelCalls()
+	}
+	return u, err
+}
+
+// answer answers a question of a session: the named one, or its only one.
+func (a *api) answer(_ *http.Request, s *gateway.Session, body adminapi.Answer) (any, error) {
+	if body.Content != nil && kind(body.Content) != '{' {
+		return nil, fieldError("content", "must be an object")
+	}
+	answer := gateway.Answer{Decision: body.Decision, Text: body.Text, Content: protocol.Raw(body.Content)}
+	return adminapi.Nothing{}, s.Answer(body.Question, answer)
+}
+
+// kind is the first byte of a JSON value: '{' of an object, 'n' of null.
+func kind(v json.RawMessage) byte { return byte(protocol.Raw(v).Kind()) }
+
+func (a *api) editQueued(r *http.Request, s *gateway.Session, b adminapi.EditQueued) (any, error) {
+	if strings.TrimSpace(b.Prompt) == "" {
+		return nil, fieldError("prompt", "is required and must not be empty")
+	}
+	return adminapi.Nothing{}, s.EditQueued(r.PathValue("prompt"), b.Prompt)
+}
+
+func (a *api) cancelQueued(r *http.Request, s *gateway.Session) (any, error) {
+	return adminapi.Nothing{}, s.CancelQueued(r.PathValue("prompt"))
+}
+
+func (a *api) sendQueued(r *http.Request, s *gateway.Session, _ adminapi.Nothing) (any, error) {
+	return adminapi.Nothing{}, s.SendQueued(r.Context(), r.PathValue("prompt"))
 }
