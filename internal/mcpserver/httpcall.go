@@ -66,38 +66,47 @@ func readMessage(r *http.Request) *message {
 	return m
 }
 
-// isID reports whether a value is a usual id: a text or a whole number.
+// isID reports whether a value is a usual id or token: a text or a whole number.
 func isID(v jsontext.Value) bool {
 	_, err := strconv.ParseInt(string(v), 10, 53)
 	return err == nil || v.Kind() == '"'
 }
 
-// takesEvents reports whether a request says all that streamable HTTP wants of a POST.
+// takesEvents reports whether a request says all that streamable HTTP wants of a POST, in its usual
+// form.
 func takesEvents(h http.Header) bool {
 	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	accept := strings.Join(h.Values("Accept"), ",")
-	return err == nil && kind == "application/json" && strings.Contains(accept, kind) &&
-		strings.Contains(accept, "text/event-stream") && h.Get("Last-Event-ID") == ""
+	takesJSON, takesEvents := false, false
+	for part := range strings.SplitSeq(strings.Join(h.Values("Accept"), ","), ",") {
+		part = strings.TrimSpace(part)
+		takesJSON = takesJSON || part == "application/json"
+		takesEvents = takesEvents || part == "text/event-stream"
+	}
+	return err == nil && kind == "application/json" && takesJSON && takesEvents &&
+		h.Values("Last-Event-ID") == nil
 }
 
 // isModern reports whether a call of a revision without a handshake says all that the revision
 // wants, and its client can't ask its user.
 func (m *message) isModern(h http.Header) bool {
 	version, _ := protocol.Text(m.Params.Meta[mcp.MetaKeyProtocolVersion])
-	client, isNamed := m.Params.Meta[mcp.MetaKeyClientInfo]
-	var capabilities map[string]jsontext.Value
+	if version != firstModern || h.Get("MCP-Protocol-Version") != version ||
+		h.Get("Mcp-Method") != m.Method || h.Get("Mcp-Name") != m.Params.Name {
+		return false
+	}
+	var capabilities *mcp.ClientCapabilities
 	err := jsonv2.Unmarshal(m.Params.Meta[mcp.MetaKeyClientCapabilities], &capabilities)
-	for name, capability := range capabilities {
-		if name == "elicitation" || capability.Kind() != '{' {
+	if info, isNamed := m.Params.Meta[mcp.MetaKeyClientInfo]; isNamed && err == nil {
+		var client *mcp.Implementation
+		if err = jsonv2.Unmarshal(info, &client); client == nil {
 			return false
 		}
 	}
-	return err == nil && capabilities != nil && (!isNamed || client.Kind() == '{') &&
-		version == firstModern && h.Get("MCP-Protocol-Version") == version &&
-		h.Get("Mcp-Method") == m.Method && h.Get("Mcp-Name") == m.Params.Name
+	return err == nil && capabilities != nil && capabilities.Elicitation == nil
 }
 
-// isOf reports whether a call fits the handshake of its client, and the client can't ask its user.
+// isOf reports whether a message fits the handshake of its client, and the client can't ask its
+// user.
 func (m *message) isOf(client *mcp.ServerSession, h http.Header) bool {
 	p := client.InitializeParams()
 	_, isModern := m.Params.Meta[mcp.MetaKeyProtocolVersion]
@@ -116,17 +125,17 @@ func (e *endpoint) serveCall(w http.ResponseWriter, r *http.Request, client *mcp
 	if m == nil {
 		return false
 	}
-	if client != nil && m.Method == methodCancelled && m.ID == nil {
+	token, hasToken := m.Params.Meta[progressToken]
+	switch {
+	case client == nil && !m.isModern(r.Header), client != nil && !m.isOf(client, r.Header):
+		return false
+	case client != nil && m.Method == methodCancelled && m.ID == nil:
 		isOurs := e.visits.cancel(client.ID(), string(m.Params.RequestID))
 		if isOurs {
 			w.WriteHeader(http.StatusAccepted)
 		}
 		return isOurs
-	}
-	token, hasToken := m.Params.Meta[progressToken]
-	switch {
-	case m.Method != methodCall, !isID(m.ID), hasToken && !isID(token),
-		client == nil && !m.isModern(r.Header), client != nil && !m.isOf(client, r.Header):
+	case m.Method != methodCall, !isID(m.ID), hasToken && !isID(token):
 		return false
 	}
 	out := &eventStream{w: w}

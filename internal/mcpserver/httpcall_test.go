@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"tapgw/internal/gateway"
 	"tapgw/providers"
 )
 
@@ -140,6 +143,80 @@ func TestAnswersBesideTheSDK(t *testing.T) {
 					t.Errorf("%s: %s is %q, with the SDK %q", tool, name, got, want)
 				}
 			}
+		}
+	})
+}
+
+// A gateway that exports spans leaves all calls to the SDK. Any other gives the same answers to the
+// same bytes.
+func TestSameBytesSameAnswers(t *testing.T) {
+	eachEra(t, func(t *testing.T, version string) {
+		var callers []*caller
+		for _, change := range []func(*gateway.Options){
+			func(*gateway.Options) {},
+			func(o *gateway.Options) { o.Tracer = sdktrace.NewTracerProvider().Tracer("test") },
+		} {
+			w := newWorld(t, 60, change)
+			w.provide(w.session())
+			callers = append(callers, w.caller(version))
+		}
+		same := func(body string, headers map[string]string) {
+			t.Helper()
+			all := map[string]string{"Mcp-Method": "tools/call", "Mcp-Name": "echo"}
+			maps.Copy(all, headers)
+			direct, got := callers[0].send(body, all)
+			other, want := callers[1].send(body, all)
+			isSame := got == want
+			if direct.StatusCode == http.StatusOK && other.StatusCode == http.StatusOK {
+				isSame = reflect.DeepEqual(messages(t, got), messages(t, want))
+			}
+			if !isSame || direct.StatusCode != other.StatusCode {
+				t.Errorf("%.300q %v: got %d %s, with the SDK %d %s", body, headers,
+					direct.StatusCode, got, other.StatusCode, want)
+			}
+		}
+		envelope := func(id, params string) string {
+			return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{` + params + `}}`
+		}
+		const in = `"name":"echo","arguments":{"text":"x"},"_meta":`
+		inMeta := func(members string) string { return in + "{" + members + "}" }
+		meta := func(more string) string { return inMeta(strings.TrimPrefix(more, ",")) }
+		if callers[0].meta != nil {
+			const name = `"io.modelcontextprotocol/`
+			revision := name + `protocolVersion":"` + version + `",` + name + `clientCapabilities":`
+			meta = func(more string) string { return inMeta(revision + "{}" + more) }
+			for _, member := range []string{"1", "[]", `{"roots":{"listChanged":1}}`, `{"x":1}`,
+				`{"sampling":{"tools":1}}`, `{"elicitation":null}`} {
+				same(envelope("1", inMeta(revision+member)), nil)
+			}
+			for _, client := range []string{"null", "1", "{}", `{"name":1}`, `{"name":"x","icons":1}`} {
+				same(envelope("1", meta(","+name+`clientInfo":`+client)), nil)
+			}
+		}
+		plain := envelope("1", meta(""))
+		for _, id := range []string{"-0", "1.0", "9007199254740993", `"\u0061"`, `""`, "null", "[]",
+			"01"} {
+			same(envelope(id, meta("")), nil)
+		}
+		for _, token := range []string{"1", `"p"`, "null", "1.5", "true", "[\n\n1]", "{\n}"} {
+			same(envelope("1", meta(`,"progressToken":`+token)), nil)
+		}
+		for _, body := range []string{"", "null", "[" + plain + "]", "\ufeff" + plain, plain + "\n",
+			plain + "x", plain + plain, envelope("1", meta("")+`,"name":"fails"`),
+			envelope("1", meta("")+`,"Name":"fails"`), envelope("1", meta("")+`,"task":{}`),
+			envelope("1", `"name":null`), envelope(`1,"id":2`, meta("")),
+			envelope(`1,"result":{}`, meta("")), strings.Replace(plain, `{"text":"x"}`, "null", 1),
+			strings.Replace(plain, `{"text":"x"}`, `{"text":"\ud800"}`, 1)} {
+			same(body, nil)
+		}
+		for _, header := range [][2]string{{"Accept", "*/*"}, {"Accept", "application/json"},
+			{"Accept", "application/jsonx, text/event-stream"},
+			{"Accept", "application/json, text/event-streams"},
+			{"Content-Type", "application/json; charset=utf-8"},
+			{"Content-Type", "application/json;;"},
+			{"Last-Event-ID", ""}, {"Last-Event-ID", "1"}, {"Mcp-Name", ""},
+			{"MCP-Protocol-Version", "2025-06-18"}, {"MCP-Protocol-Version", "1"}} {
+			same(plain, map[string]string{header[0]: header[1]})
 		}
 	})
 }
