@@ -79,7 +79,8 @@ func (s *Schema) Check(value Raw) (err error) {
 	if !s.anyValue && value.Kind() != '{' {
 		return errors.New("must be an object")
 	}
-	if s.root != nil && utf8.Valid(value) && s.root.accepts(value) {
+	// The members of an object are known to be JSON. Another value may be none.
+	if s.root != nil && value.Kind() == '{' && utf8.Valid(value) && s.root.accepts(value) {
 		return nil
 	}
 	v, err := decodeExact(value, maxDigits)

@@ -29,6 +29,19 @@ func TestPlainSchemaAcceptsTheUsual(t *testing.T) {
 	}
 }
 
+// The check of any value refuses what is no JSON.
+func TestPlainSchemaRefusesWhatIsNoJSON(t *testing.T) {
+	s, err := CompileValueSchema(Raw(`{"type":["number","string","boolean","null"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"5a", "-", `"a`, `"a" x`, `"\x"`, "tru", "nul", ""} {
+		if s.Check(Raw(value)) == nil {
+			t.Errorf("%s is accepted, want an error", value)
+		}
+	}
+}
+
 // A plain schema accepts a value only if the check of the decoded value does, too.
 func FuzzPlainAcceptsNoMore(f *testing.F) {
 	for _, args := range []string{
