@@ -17,39 +17,20 @@ const stopLimit = 10 * time.Second
 // stderrLines is how many of the last lines of a program's stderr a report has.
 const stderrLines = 20
 
-// lines keeps the last lines that the programs of a run wrote to stderr.
-type lines struct {
-	mu   sync.Mutex // guards last
-	last []string
-}
-
-func (l *lines) add(from proc.Stream, line string) {
-	if from != proc.Stderr {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last = append(l.last, line)
-	if len(l.last) > stderrLines {
-		l.last = l.last[1:]
-	}
-}
-
-func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return append([]string(nil), l.last...)
-}
-
 // startProcess starts a command as the gateway starts a provider: in a process group of its own, with the gateway's URL
 // and a token in its environment. home is an empty one, so that it finds no other gateway.
-func startProcess(command []string, url, token, home string, out *lines) (Program, error) {
+func startProcess(command []string, url, token, home string, errs *proc.Tail) (Program, error) {
 	p, err := proc.Start(proc.Command{
 		Path: command[0], Args: command[1:],
 		Env: proc.Environ(map[string]string{
 			"TAP_GATEWAY_URL": url, "TAP_PROVIDER_TOKEN": token, "COPILOT_HOME": home,
 		}),
-		OnLine: out.add, Keep: 1, Whole: true, Grace: stopLimit,
+		OnLine: func(from proc.Stream, line string) {
+			if from == proc.Stderr {
+				errs.Add(line)
+			}
+		},
+		Keep: 1, Whole: true, Grace: stopLimit,
 	})
 	if err != nil {
 		return Program{}, fmt.Errorf("%w: %w", errNoProgram, err)

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
+	"tapgw/internal/proc"
 	"tapgw/internal/protocol"
 )
 
@@ -66,8 +68,8 @@ type kit struct {
 
 	// Fixed before the first check.
 	ledger *ledger
-	home   string // an empty directory
-	out    *lines
+	home   string     // an empty directory
+	errs   *proc.Tail // of the programs' stderr
 
 	// The state of the present check.
 	stage   *stage
@@ -104,7 +106,7 @@ func Provider(ctx context.Context, opts ProviderOptions, each func(Result)) (*Re
 	k := &kit{ctx: ctx, opts: opts, listen: listenTCP, large: protocol.MaxFrame - largeRest}
 	if opts.URL == "" {
 		k.start = func(url, token string) (Program, error) {
-			return startProcess(opts.Command, url, token, k.home, k.out)
+			return startProcess(opts.Command, url, token, k.home, k.errs)
 		}
 	}
 	return k.run(each)
@@ -117,7 +119,7 @@ func (k *kit) run(each func(Result)) (*Report, error) {
 		return nil, fmt.Errorf("making a directory for files: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	k.home, k.out, k.ended = dir, &lines{}, errRuns
+	k.home, k.errs, k.ended = dir, &proc.Tail{Most: stderrLines}, errRuns
 	k.slow = call{k.opts.SlowTool, k.opts.SlowArgs}
 	persist := filepath.Join(dir, "persist")
 	if err := os.Mkdir(persist, 0o700); err != nil {
@@ -125,7 +127,7 @@ func (k *kit) run(each func(Result)) (*Report, error) {
 	}
 	k.ledger = newLedger(persist)
 	if k.opts.Token == "" {
-		k.opts.Token = "ptk-" + randomID()
+		k.opts.Token = "ptk-" + uuid.NewString()
 	}
 	address, subject := anyPort, strings.Join(k.opts.Command, " ")
 	if k.opts.URL != "" {
@@ -143,7 +145,7 @@ func (k *kit) run(each func(Result)) (*Report, error) {
 	}
 	report := &Report{Subject: subject}
 	err = k.judge(report, each)
-	report.Stderr = k.out.all()
+	report.Stderr = k.errs.Lines()
 	return report, err
 }
 
@@ -333,11 +335,4 @@ func (k *kit) nextWithin(patience time.Duration, l *providerConn, types ...proto
 			return frame{}, fail(want, "nothing like that in %v", patience)
 		}
 	}
-}
-
-// randomID returns an id that was never used before, in the form of the gateway's own.
-func randomID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

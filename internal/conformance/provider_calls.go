@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"tapgw/internal/protocol"
 )
 
@@ -35,7 +37,7 @@ func (k *kit) answered(l *providerConn, c call) (frame, error) {
 }
 
 func callUnknownTool(k *kit, l *providerConn) error {
-	f, err := k.answered(l, call{name: "no_such_tool_" + randomID()[:8]})
+	f, err := k.answered(l, call{name: "no_such_tool_" + uuid.NewString()[:8]})
 	if err != nil {
 		return err
 	}
@@ -154,7 +156,7 @@ func cancelEnded(k *kit, l *providerConn) error {
 }
 
 func cancelUnknown(k *kit, l *providerConn) error {
-	id := randomID()
+	id := uuid.NewString()
 	k.ledger.called(l, id, true)
 	k.cancel(l, id)
 	if err := k.settle(l); err != nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"tapgw/internal/protocol"
 )
 
@@ -136,7 +138,7 @@ func connectEmptyList(k *kit, l *providerConn) error {
 }
 
 func connectSession(k *kit, l *providerConn) error {
-	ids := []string{"kit-" + randomID(), "kit-" + randomID()}
+	ids := []string{"kit-" + uuid.NewString(), "kit-" + uuid.NewString()}
 	k.sessions(l, protocol.TypeSessions, ids...)
 	if err := k.awaitHello(l); err != nil {
 		return skipf("no hello came: %v", err)

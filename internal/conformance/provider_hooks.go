@@ -1,12 +1,14 @@
 package conformance
 
 import (
+	"github.com/google/uuid"
+
 	"tapgw/internal/protocol"
 )
 
 // check asks a gate and returns the id of the question.
 func (k *kit) check(l *providerConn, gate, tool string, denyOnly bool) string {
-	id := randomID()
+	id := uuid.NewString()
 	k.ledger.checked(l, id, denyOnly)
 	l.sendObject(object{"type": "gate.check", "gateId": gate, "callId": id, "sessionId": k.session, "tool": tool,
 		"args": object{"command": "git push origin main", "path": "README.md", "unexpected": []any{nil}}})
@@ -53,7 +55,7 @@ func gateUnknown(k *kit, l *providerConn) error {
 	if len(gates) == 0 {
 		return skipf("it has no gates")
 	}
-	k.check(l, "no-such-gate-"+randomID()[:8], "bash", true)
+	k.check(l, "no-such-gate-"+uuid.NewString()[:8], "bash", true)
 	if err := k.alive(l); err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func transformAnswered(k *kit, l *providerConn) error {
 		return skipf("it has no transforms of action callback")
 	}
 	for _, section := range sections {
-		id := randomID()
+		id := uuid.NewString()
 		k.ledger.checked(l, id, false)
 		l.sendObject(object{"type": "transform.request", "callId": id, "sessionId": k.session, "section": section,
 			"current": "The section's text.\n"})

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"tapgw/internal/chans"
 	"tapgw/internal/protocol"
 )
@@ -141,7 +143,7 @@ func (k *kit) ack(l *providerConn) {
 	}
 	k.acked = l
 	k.tokens++
-	token := fmt.Sprintf("rt-%d-%s", k.tokens, randomID())
+	token := fmt.Sprintf("rt-%d-%s", k.tokens, uuid.NewString())
 	k.ledger.bound(l, token, all, k.session)
 	l.sendObject(object{"type": "hello.ack", "protocolVersion": protocol.Version, "providerId": "p-1",
 		"sessionId": bound, "reconnectToken": token, "persistDir": k.ledger.persistDir})
@@ -213,7 +215,7 @@ func (k *kit) slowly() (*providerConn, error) {
 
 // call makes a call and returns its id.
 func (k *kit) call(l *providerConn, c call) string {
-	id := randomID()
+	id := uuid.NewString()
 	k.ledger.called(l, id, false)
 	args := c.args
 	if args == nil {

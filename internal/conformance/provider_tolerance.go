@@ -3,6 +3,8 @@ package conformance
 import (
 	"strings"
 
+	"github.com/google/uuid"
+
 	"tapgw/internal/protocol"
 )
 
@@ -55,7 +57,7 @@ func ignoreField(k *kit, l *providerConn) error {
 	list["active"].([]object)[0]["x-new"] = more
 	l.sendObject(list)
 	if k.noTool == nil {
-		id := randomID()
+		id := uuid.NewString()
 		k.ledger.called(l, id, false)
 		args := rawArgs(k.tool.args)
 		l.sendObject(object{"type": "tool.call", "id": id, "sessionId": k.session, "tool": k.tool.name, "args": args,

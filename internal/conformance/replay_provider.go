@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/proc"
 	"tapgw/internal/protocol"
 	"tapgw/internal/recording"
 )
@@ -31,7 +32,7 @@ func ReplayProvider(ctx context.Context, o ReplayOptions, command []string) (*Re
 	}
 	s := newStage(listener, []string{replayToken}, nil)
 	defer s.close()
-	var out lines
+	errs := &proc.Tail{Most: stderrLines}
 	ended := make(chan error, 1)
 	d := direction{
 		ours: adminapi.PartyGateway, made: []string{"requestId", "queryId"},
@@ -51,7 +52,7 @@ func ReplayProvider(ctx context.Context, o ReplayOptions, command []string) (*Re
 	if err := r.makeDirs(home); err != nil {
 		return nil, err
 	}
-	program, err := startProcess(command, s.url, replayToken, home, &out)
+	program, err := startProcess(command, s.url, replayToken, home, errs)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func ReplayProvider(ctx context.Context, o ReplayOptions, command []string) (*Re
 	r.cutAll()
 	program.Stop()
 	<-finished
-	r.report.Output = append([]string{}, out.all()...)
+	r.report.Output = append([]string{}, errs.Lines()...)
 	return r.report, ctx.Err()
 }
 

@@ -312,7 +312,7 @@ func (p *player) next() (object, error) {
 	}
 }
 
-// encode returns a value as JSON.
+// encode returns a value of the kit as JSON.
 func encode(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"tapgw/internal/proc"
 )
 
 // scenariosAtOnce is how many scenarios run at the same time: most of their time they wait for the sample.
@@ -26,12 +29,13 @@ func SDK(ctx context.Context, command []string, next func(Rule), each func(Resul
 		return nil, fmt.Errorf("making a directory for files: %w", err)
 	}
 	defer os.RemoveAll(home)
-	report, out := &Report{Subject: strings.Join(command, " ")}, &lines{}
+	report := &Report{Subject: strings.Join(command, " ")}
+	errs := &proc.Tail{Most: stderrLines}
 	start := func(name, url, token string) (Program, error) {
 		if name == "paired" { // it takes no token
 			token = ""
 		}
-		return startProcess(append(append([]string(nil), command...), name), url, token, home, out)
+		return startProcess(slices.Concat(command, []string{name}), url, token, home, errs)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	results := make([]chan Result, len(all))
@@ -64,6 +68,6 @@ func SDK(ctx context.Context, command []string, next func(Rule), each func(Resul
 		report.add(result)
 		each(result)
 	}
-	report.Stderr = out.all()
+	report.Stderr = errs.Lines()
 	return report, nil
 }

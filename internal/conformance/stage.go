@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,7 +110,7 @@ func (s *stage) setProof(p proving) {
 func (s *stage) connects() []attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]attempt(nil), s.attempts...)
+	return slices.Clone(s.attempts)
 }
 
 // ServeHTTP accepts a WebSocket at any path.
@@ -272,10 +273,4 @@ func (l *providerConn) write(typ websocket.MessageType, data []byte) {
 }
 
 // sendObject sends a message.
-func (l *providerConn) sendObject(m object) {
-	text, err := json.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("conformance: encoding %v: %v", m, err)) // the kit's own message
-	}
-	l.send(text)
-}
+func (l *providerConn) sendObject(m object) { l.send(encode(m)) }

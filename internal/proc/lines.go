@@ -29,21 +29,23 @@ func eachLine(r io.Reader, handle func(line string)) {
 	}
 }
 
-// tail keeps the last lines that were added.
-type tail struct {
-	most int
+// Tail keeps the last lines that were added, Most at most. Any goroutine may call its methods.
+type Tail struct {
+	Most int
 
 	mu   sync.Mutex // guards the field that follows
 	kept []string
 }
 
-func (t *tail) add(line string) {
+// Add adds a line.
+func (t *Tail) Add(line string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.kept = append(t.kept[max(0, len(t.kept)+1-t.most):], line)
+	t.kept = append(t.kept[max(0, len(t.kept)+1-t.Most):], line)
 }
 
-func (t *tail) lines() []string {
+// Lines returns a copy of the lines, the oldest first; nil if there are none.
+func (t *Tail) Lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.kept)

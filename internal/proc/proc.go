@@ -65,7 +65,7 @@ type Process struct {
 	stdout *os.File // with Command.ReadStdout
 	grace  time.Duration
 	whole  bool
-	tail   tail
+	tail   Tail
 	done   chan struct{}
 
 	err      error // of its end; set before done is closed
@@ -84,7 +84,7 @@ func Start(c Command) (*Process, error) {
 	}
 	cmd.SysProcAttr = childAttr()
 	p := &Process{
-		cmd: cmd, grace: cmp.Or(c.Grace, defaultGrace), whole: c.Whole, tail: tail{most: cmp.Or(c.Keep, defaultKeep)},
+		cmd: cmd, grace: cmp.Or(c.Grace, defaultGrace), whole: c.Whole, tail: Tail{Most: cmp.Or(c.Keep, defaultKeep)},
 		done: make(chan struct{}),
 	}
 	// With the pipes of package exec, Wait would wait for grandchildren.
@@ -169,7 +169,7 @@ func (p *Process) readStream(f *os.File, from Stream, to io.Writer, onLine func(
 		return
 	}
 	eachLine(f, func(line string) {
-		p.tail.add(line)
+		p.tail.Add(line)
 		if onLine != nil {
 			onLine(from, line)
 		}
@@ -221,7 +221,7 @@ func (p *Process) Err() error {
 
 // Tail returns the last lines of stdout and stderr together, oldest first, at most [Command].Keep.
 // A stream that goes to a writer of Command is not among them.
-func (p *Process) Tail() []string { return p.tail.lines() }
+func (p *Process) Tail() []string { return p.tail.Lines() }
 
 // Stop ends the child and its group, and returns after they have ended. It closes stdin and sends
 // SIGTERM, and after the grace period SIGKILL.

@@ -201,11 +201,11 @@ func TestOutputAndExitCode(t *testing.T) {
 }
 
 func TestTailKeepsTheLastInOrder(t *testing.T) {
-	r := tail{most: 3}
+	r := Tail{Most: 3}
 	for i := range 8 {
-		r.add(strconv.Itoa(i))
+		r.Add(strconv.Itoa(i))
 	}
-	if got := r.lines(); !slices.Equal(got, []string{"5", "6", "7"}) {
+	if got := r.Lines(); !slices.Equal(got, []string{"5", "6", "7"}) {
 		t.Errorf(`kept %q, want ["5" "6" "7"]`, got)
 	}
 }
