@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -144,15 +143,6 @@ func newClient(flags *ucli.Context) (*client.Client, error) {
 	}
 	return client.New(client.Options{URL: flags.String("url"), Token: flags.String("token"),
 		Gateway: flags.String("gateway")})
-}
-
-// absolute is the path that the user means, relative to -w or else to the working directory.
-func absolute(flags *ucli.Context, path string) (string, error) {
-	dir, err := cli.Workdir(flags)
-	if err != nil || filepath.IsAbs(path) {
-		return path, err
-	}
-	return filepath.Join(dir, path), nil
 }
 
 // configFiles finds the configuration that --config and -w name.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
@@ -69,7 +68,7 @@ func (r *importResult) write(c *ucli.Context, files configs.Files, name string, 
 		} else if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
-	} else if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+	} else {
 		r.State = importWritten
 		err = proc.WriteNew(path, text)
 	}

@@ -45,7 +45,7 @@ func importMCP(c *ucli.Context) error {
 	if file == "" {
 		return cli.Usage("mcp import: a FILE is missing, for example ~/.claude.json")
 	}
-	file, err := absolute(c, file)
+	file, err := cli.Absolute(c, file)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func listPersisted(c *command) ([]adminapi.Persisted, error) {
 	}
 	if c.IsSet("cwd") {
 		var err error
-		if f.CWD, err = absolute(c.Context, c.String("cwd")); err != nil {
+		if f.CWD, err = cli.Absolute(c.Context, c.String("cwd")); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +78,7 @@ func listPersisted(c *command) ([]adminapi.Persisted, error) {
 
 // existingDirectory is the directory that --cwd means, which must be there.
 func (c *command) existingDirectory() (string, error) {
-	dir, err := absolute(c.Context, c.String("cwd"))
+	dir, err := cli.Absolute(c.Context, c.String("cwd"))
 	if err != nil {
 		return "", err
 	}

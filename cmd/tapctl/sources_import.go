@@ -34,7 +34,7 @@ func importSources(c *ucli.Context) error {
 	if err := cli.MaxArgs(c, 1); err != nil {
 		return err
 	}
-	dir, err := absolute(c, c.Args().First())
+	dir, err := cli.Absolute(c, c.Args().First())
 	if err != nil {
 		return err
 	}

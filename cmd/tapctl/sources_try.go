@@ -93,7 +93,7 @@ func (c *command) sourceFile() (p configs.Provider, err error) {
 	if name == "" {
 		return p, cli.Usage("sources try: needs a provider file of kind source")
 	}
-	name, err = absolute(c.Context, name)
+	name, err = cli.Absolute(c.Context, name)
 	if err != nil {
 		return p, err
 	}
@@ -116,7 +116,7 @@ func (c *command) tryRun(t *trial, p configs.Provider) error {
 	if t.Kind == "files" || t.Kind == "webhook" {
 		return cli.Usage("sources try --run: a source of kind %s waits for events, and has nothing to run", t.Kind)
 	}
-	dir, err := absolute(c.Context, p.CWD)
+	dir, err := cli.Absolute(c.Context, p.CWD)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -175,14 +174,7 @@ func trustArg(c *ucli.Context) (string, error) {
 	if dir == "" {
 		return "", cli.Usage("%s: the directory name is empty", c.Command.Name)
 	}
-	if filepath.IsAbs(dir) {
-		return dir, nil
-	}
-	work, err := cli.Workdir(c)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(work, dir), nil
+	return cli.Absolute(c, dir)
 }
 
 func listTrusted(out *cli.Output) error {

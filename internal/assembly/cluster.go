@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
@@ -37,7 +35,7 @@ func (p *Process) joinCluster(c configs.Cluster, home string) error {
 	if err != nil {
 		return err
 	}
-	p.cluster = joined
+	p.cluster, p.members.Joined = joined, joined
 	return nil
 }
 
@@ -67,32 +65,16 @@ func (p *Process) leaveCluster() {
 	}
 }
 
-// clusterOf is the cluster for the server. The gateway joins it before it listens.
-type clusterOf struct{ p *Process }
+// clusterOf is the cluster for the server. The gateway joins it, and sets Joined, before it listens.
+type clusterOf struct{ *cluster.Joined }
 
 // Connect implements [server.Cluster].
-func (c clusterOf) Connect(p gateway.Peer, o gateway.ConnOptions) server.ProviderConn {
-	return c.p.cluster.Connect(p, o)
-}
-
-// Forward implements [server.Cluster].
-func (c clusterOf) Forward(w http.ResponseWriter, r *http.Request, gateway, path string) {
-	c.p.cluster.Forward(w, r, gateway, path)
+func (c *clusterOf) Connect(p gateway.Peer, o gateway.ConnOptions) server.ProviderConn {
+	return c.Joined.Connect(p, o)
 }
 
 // Providers implements [server.Cluster].
-func (c clusterOf) Providers() []adminapi.Provider { return c.p.cluster.Abroad() }
-
-// State implements [server.Cluster].
-func (c clusterOf) State(ctx context.Context) adminapi.Cluster { return c.p.cluster.State(ctx) }
-
-// Known implements [server.Cluster].
-func (c clusterOf) Known() adminapi.Cluster { return c.p.cluster.Known() }
-
-// History implements [server.Cluster].
-func (c clusterOf) History(ctx context.Context, streams []string, last int, since time.Time) adminapi.KeptHistory {
-	return c.p.cluster.History(ctx, streams, last, since)
-}
+func (c *clusterOf) Providers() []adminapi.Provider { return c.Abroad() }
 
 // CheckCluster checks how a gateway with these settings would join others. It returns each finding
 // as a finished check.

@@ -68,6 +68,7 @@ type Process struct {
 	mcp        *mcpserver.Handler
 	terminals  *terminals.Registry
 	cluster    *cluster.Joined // nil without a cluster
+	members    *clusterOf      // the same for the server, which has it before the gateway joins
 	keeper     *cluster.Keeper // nil: no stream lasts
 	ports      *attachedPorts
 	traces     traces
@@ -251,7 +252,8 @@ func (p *Process) assemble(o Options, cert *tls.Config) {
 		ToolThreshold: o.Config.MCPToolThreshold, Terminals: mcpTerminals{p.terminals}})
 	var others server.Cluster
 	if o.Config.Cluster.Enabled() {
-		others = clusterOf{p}
+		p.members = &clusterOf{}
+		others = p.members
 	}
 	p.server = server.New(server.Options{
 		Gateway:        p.gateway,

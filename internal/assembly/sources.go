@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -163,14 +162,9 @@ func (r reloader) RunSource(name string) (int, error) {
 	}
 	for _, s := range r.Sources() {
 		if s.Name == name {
-			return 0, &protocol.Error{
-				Code:    protocol.CodeInvalidState,
-				Message: strings.TrimSuffix(fmt.Sprintf("source %q is %s: %s", name, s.State, s.Reason), ": "),
-			}
+			reason := strings.TrimSuffix(": "+s.Reason, ": ")
+			return 0, protocol.Errorf(protocol.CodeInvalidState, "source %q is %s%s", name, s.State, reason)
 		}
 	}
-	return 0, &protocol.Error{
-		Code:    protocol.CodeNotFound,
-		Message: fmt.Sprintf("no file names a source %q: tapctl sources lists them", name),
-	}
+	return 0, protocol.Errorf(protocol.CodeNotFound, "no file names a source %q: tapctl sources lists them", name)
 }

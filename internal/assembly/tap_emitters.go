@@ -106,9 +106,6 @@ func (e sessionEmitters) Save(name string, text []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return "", err
-	}
 	err = proc.WriteNew(file, append([]byte(savedHeader), text...))
 	if errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("a provider file has the name %q: choose another", name)

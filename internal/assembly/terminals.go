@@ -57,15 +57,14 @@ const portWarning = "the port %d of this terminal has no authentication: while t
 func (w terminalWays) Attach(ctx context.Context, a adminapi.TerminalAttach) (adminapi.TerminalAttached, error) {
 	attached := adminapi.TerminalAttached{Warning: fmt.Sprintf(portWarning, a.Port)}
 	if a.Port < 1 || a.Port > 65535 {
-		return attached, &protocol.Error{Code: protocol.CodeInvalidJSON,
-			Message: fmt.Sprintf("port: %d is no port, want 1 to 65535", a.Port)}
+		return attached, protocol.Errorf(protocol.CodeInvalidJSON, "port: %d is no port, want 1 to 65535", a.Port)
 	}
 	p := attachedPort{Port: a.Port}
 	owner, found := ownerOfPort(a.Port)
 	if found {
 		if owner.UID >= 0 && owner.UID != os.Geteuid() {
-			return attached, &protocol.Error{Code: protocol.CodeInvalidState,
-				Message: fmt.Sprintf("port: %d belongs to %s, not to you", a.Port, owner)}
+			return attached, protocol.Errorf(protocol.CodeInvalidState, "port: %d belongs to %s, not to you",
+				a.Port, owner)
 		}
 		attached.PID = owner.PID
 		p.Process, _ = proc.IDOf(owner.PID)

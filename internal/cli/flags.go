@@ -63,6 +63,15 @@ func Workdir(c *ucli.Context) (string, error) {
 	return dir, nil
 }
 
+// Absolute returns a path that the user named, which may be relative to [Workdir].
+func Absolute(c *ucli.Context, path string) (string, error) {
+	if filepath.IsAbs(path) {
+		return path, nil
+	}
+	dir, err := Workdir(c)
+	return filepath.Join(dir, path), err
+}
+
 // MaxArgs returns a usage error if the command has more than n arguments, else nil. The error shows
 // the first argument that is too many, which is often part of a text without quotes.
 func MaxArgs(c *ucli.Context, n int) error {

@@ -50,9 +50,13 @@ func WritePrivate(path string, data []byte) (err error) {
 	return nil
 }
 
-// WriteNew makes a file with mode 0600 in one step, so that no reader sees half of it. If the file
-// exists, WriteNew leaves it alone and returns [fs.ErrExist].
+// WriteNew makes a file with mode 0600 in one step, so that no reader sees half of it, and its
+// directory for this user alone if that is missing. If the file exists, WriteNew leaves it alone and
+// returns [fs.ErrExist].
 func WriteNew(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

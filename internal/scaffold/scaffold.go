@@ -428,9 +428,6 @@ func (p *Project) writeProviderFile() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(p.file), 0o700); err != nil {
-		return err
-	}
 	return proc.WriteNew(p.file, text.Bytes())
 }
 
