@@ -118,7 +118,7 @@ func (m *message) isOf(client *mcp.ServerSession, h http.Header) bool {
 // answer the request. client is nil for revisions without a handshake.
 func (e *endpoint) serveCall(w http.ResponseWriter, r *http.Request, client *mcp.ServerSession,
 ) bool {
-	if e.h.gateway.Spans().Exports() || !takesEvents(r.Header) { // spans are the SDK's middleware
+	if e.h.gateway.Spans().Exports() || !takesEvents(r.Header) { // traced makes the spans
 		return false
 	}
 	m := readMessage(r)
