@@ -149,8 +149,8 @@ type obstacle struct {
 // provider gets the call by the routes by which it was checked and allowed. It returns
 // the obstacle in the call's way; nil means that the call was sent, queued or ended.
 func (c *call) advance() *obstacle {
-	latest := time.Now().Add(protocol.GateTimeout)
-	for changes := 0; ; changes++ {
+	var latest time.Time
+	for {
 		r := c.session.routes.Load()
 		if err := c.prepare(r); err != nil {
 			if c.checksRules && r.find(c.name) == nil && c.session.holder(r, nil, c.name, c.callerArgs) != nil {
@@ -181,7 +181,9 @@ func (c *call) advance() *obstacle {
 			return nil
 		case dispatched:
 			return nil
-		case changes > 0 && time.Now().After(latest): // one slow round is no rapid change
+		case latest.IsZero(): // one slow round is no rapid change
+			latest = time.Now().Add(protocol.GateTimeout)
+		case time.Now().After(latest):
 			c.failChangedTooFast()
 			return nil
 		}

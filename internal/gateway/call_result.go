@@ -234,27 +234,20 @@ func (c *Conn) maybeAnswered(id string) (answered *call, several bool) {
 
 // tombstones are the ids of the last [protocol.MaxFinishedCalls] calls that ended. They
 // tell a late answer from an answer to a call that never was.
+//
+// A late answer is rare, and so the ids are searched: a map would cost each call an entry.
 type tombstones struct {
-	ids  map[uuid.UUID]struct{}
 	ring []uuid.UUID
 	next int
 }
 
 func (t *tombstones) add(id uuid.UUID) {
-	if t.ids == nil {
-		t.ids = map[uuid.UUID]struct{}{}
-	}
 	if len(t.ring) < protocol.MaxFinishedCalls {
 		t.ring = append(t.ring, id)
-	} else {
-		delete(t.ids, t.ring[t.next])
-		t.ring[t.next] = id
-		t.next = (t.next + 1) % len(t.ring)
+		return
 	}
-	t.ids[id] = struct{}{}
+	t.ring[t.next] = id
+	t.next = (t.next + 1) % len(t.ring)
 }
 
-func (t *tombstones) has(id uuid.UUID) bool {
-	_, ok := t.ids[id]
-	return ok
-}
+func (t *tombstones) has(id uuid.UUID) bool { return slices.Contains(t.ring, id) }

@@ -73,6 +73,12 @@ type conn struct {
 	sending   int // bytes that the goroutine has taken and not sent
 	err       error
 	drainDone sync.WaitGroup
+
+	// Of writeNow. Its callback is made once, because a new one for each write would be allocated
+	// with all that it writes to.
+	written  int
+	writeErr error
+	write    func(fd uintptr) bool
 }
 
 // Read reads from the socket. Before it waits, it sends the frames that the reader has put off.
@@ -83,6 +89,7 @@ func (c *conn) Read(p []byte) (int, error) {
 
 func newConn(c net.Conn) *conn {
 	made := &conn{Conn: c}
+	made.write = made.writeSocket
 	if socket, ok := c.(syscall.Conn); ok {
 		made.raw, _ = socket.SyscallConn()
 	}
@@ -237,27 +244,24 @@ func (c *conn) writeNow() (n int, err error) {
 	if c.raw == nil {
 		return 0, nil
 	}
-	var writeErr error
-	err = c.raw.Write(func(fd uintptr) bool {
-		for n < len(c.buf) {
-			var written int
-			written, writeErr = syscall.Write(int(fd), c.buf[n:])
-			if written > 0 {
-				n += written
-			}
-			if errors.Is(writeErr, syscall.EINTR) {
-				continue
-			}
-			if writeErr != nil || written <= 0 {
-				break
-			}
-		}
-		return true // never wait here
-	})
-	if err == nil && !errors.Is(writeErr, syscall.EAGAIN) && !errors.Is(writeErr, syscall.EINTR) {
-		err = writeErr
+	c.written, c.writeErr = 0, nil
+	err = c.raw.Write(c.write)
+	if err == nil && !errors.Is(c.writeErr, syscall.EAGAIN) && !errors.Is(c.writeErr, syscall.EINTR) {
+		err = c.writeErr
 	}
-	return n, err
+	return c.written, err
+}
+
+func (c *conn) writeSocket(fd uintptr) bool {
+	for c.written < len(c.buf) {
+		n, err := syscall.Write(int(fd), c.buf[c.written:])
+		c.written += max(n, 0)
+		c.writeErr = err
+		if !errors.Is(err, syscall.EINTR) && (err != nil || n <= 0) {
+			break
+		}
+	}
+	return true // never wait here
 }
 
 var _ io.Writer = (*conn)(nil)
